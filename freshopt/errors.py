@@ -1,0 +1,64 @@
+"""The family of errors, and the one way in which offenders are named.
+
+Every message reads ``<what: name, index, value>. <why refused>. <what to do>.``, so that the last line of a
+traceback, or the only line of the command line, is enough to mend the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from freshopt.result import Solution
+
+SHOWN = 5  # offenders listed by name; a longer list hides the remedy
+
+
+class FreshoptError(Exception):
+    """Base of everything that freshopt raises on purpose."""
+
+
+class SourceDataError(FreshoptError, ValueError):
+    """Data about sources (a rate, an importance, a crawl log, a file) that cannot be used."""
+
+
+class ObjectiveError(FreshoptError, ValueError):
+    """A declared objective that is not convex, not separable, of the wrong shape, or unusable here."""
+
+
+class InfeasibleProblemError(FreshoptError, ValueError):
+    """Constraints that no rates can meet, shown by arithmetic before any solver runs."""
+
+
+class SolverRefusedError(FreshoptError):
+    """A solver that does not apply to this problem, with its reason."""
+
+
+class CertificateError(FreshoptError):
+    """A solver's answer that its certificate does not confirm.
+
+    Attributes
+    ----------
+    solution : Solution
+        The answer all the same, with its certificate.
+    """
+
+    def __init__(self, message: str, solution: Solution) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+def list_offenders(offenders: Iterable[str]) -> str:
+    """Join offenders for a message: at most five, then how many more.
+
+    Examples
+    --------
+    >>> list_offenders(["a", "b"])
+    'a, b'
+    >>> list_offenders(str(k) for k in range(17))
+    '0, 1, 2, 3, 4 and 12 more'
+    """
+    names = list(offenders)
+    rest = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,1 @@
+"""Real histories that come with freshopt."""

@@ -1,0 +1,1 @@
+"""Change rates from crawl logs."""

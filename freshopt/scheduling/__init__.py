@@ -1,0 +1,1 @@
+"""Refresh times from refresh rates."""

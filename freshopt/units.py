@@ -1,0 +1,82 @@
+"""Time units, and how people write durations (``7d``) and rates (``200/day``)."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from freshopt.errors import SourceDataError
+
+SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+_SHORT = {"s": "second", "min": "minute", "h": "hour", "d": "day", "w": "week"}
+_QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(/?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def check_time_unit(unit: str) -> str:
+    """Return the unit if it is one of `SECONDS`, else raise SourceDataError."""
+    if unit not in SECONDS:
+        raise SourceDataError(f"time_unit {unit!r} is not known. Use one of {', '.join(SECONDS)}.")
+    return unit
+
+
+def convert_time(value: float, unit: str, into: str) -> float:
+    """Convert a duration between units.
+
+    Examples
+    --------
+    >>> convert_time(2.0, "day", "hour")
+    48.0
+    """
+    return value * (SECONDS[unit] / SECONDS[into])
+
+
+def parse_duration(text: str, time_unit: str) -> float:
+    """Read ``90d``, ``12 h``, ``2 weeks`` or a bare number (in `time_unit`) as a duration in `time_unit`.
+
+    Raises
+    ------
+    SourceDataError
+        If the text is not a positive duration.
+
+    Examples
+    --------
+    >>> parse_duration("2w", "day")
+    14.0
+    """
+    value, slash, unit = _split(text, "a duration such as 7d, 12h or 2w")
+    if slash:
+        raise SourceDataError(f"{text!r} is a rate, not a duration. Write it such as 7d, 12h or 2w.")
+    return convert_time(value, unit or time_unit, time_unit)
+
+
+def parse_rate(text: str, time_unit: str) -> float:
+    """Read ``200/day``, ``4/h`` or a bare number (per `time_unit`) as a non-negative rate per `time_unit`.
+
+    Raises
+    ------
+    SourceDataError
+        If the text is not a rate.
+
+    Examples
+    --------
+    >>> parse_rate("1/hour", "day")
+    24.0
+    """
+    value, slash, unit = _split(text, "a rate such as 200/day or 4/h")
+    if unit and not slash:
+        raise SourceDataError(f"{text!r} is a duration, not a rate. Write it such as 200/day or 4/h.")
+    return value / convert_time(1.0, unit or time_unit, time_unit)
+
+
+def _split(text: str, expected: str) -> tuple[float, str, str]:
+    """Split a quantity into its number, its slash and the full name of its unit."""
+    match = _QUANTITY.fullmatch(text)
+    unit = match[3].lower() if match else ""
+    unit = _SHORT.get(unit, unit if unit in SECONDS else unit.removesuffix("s"))
+    try:
+        value = float(match[1]) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if match is None or not (0.0 <= value < math.inf) or (unit and unit not in SECONDS):
+        raise SourceDataError(f"{text!r} cannot be read. Write {expected}.")
+    return value, match[2], unit

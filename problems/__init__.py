@@ -1,0 +1,1 @@
+"""Declared objectives, one per file. Installs as `freshopt.problems`."""
