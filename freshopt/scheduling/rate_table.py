@@ -1,0 +1,142 @@
+"""Reading rates, from a solution, a mapping or a dataframe, into one checked record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, BoolArray, as_vector
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    from freshopt.result import Solution
+
+SLACK = 1e-9  # a signalled rate above its change rate by less is rounding, and becomes probability 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RateTable:
+    """Rates with what a schedule needs to know of their sources.
+
+    Attributes
+    ----------
+    rates : ndarray of float, shape (n,)
+        Refreshes per time unit; of a signalled source, crawled signals per time unit.
+    names : ndarray, shape (n,), or None
+    time_unit : str
+    signalled : ndarray of bool, shape (n,), or None
+    crawl_probability : ndarray of float, shape (n,), or None
+        ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
+    """
+
+    rates: Array
+    names: npt.NDArray[Any] | None
+    time_unit: str
+    signalled: BoolArray | None
+    crawl_probability: Array | None
+
+
+def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | None = None) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
+    """Return the rates of a solution, a mapping or a dataframe, checked.
+
+    Parameters
+    ----------
+    rates : Solution, mapping or dataframe
+        As `schedule` takes them.
+    time_unit : str, optional
+        The unit of the rates; a solution brings its own.
+
+    Raises
+    ------
+    SourceDataError
+        If a rate is negative, infinite or not a number (named), a name occurs twice, a column is missing, the
+        time unit contradicts the solution's, or a signalled source is crawled more often than it changes.
+
+    Examples
+    --------
+    >>> read_rates({"a": 2.0, "b": 0.5}).rates
+    array([2. , 0.5])
+    """
+    if isinstance(rates, Mapping):
+        return _checked(list(rates), list(rates.values()), time_unit or "day")
+    if not hasattr(rates, "problem"):
+        return _from_frame(rates, time_unit or "day")
+    sources = rates.problem.sources
+    if time_unit not in (None, sources.time_unit):
+        raise SourceDataError(
+            f"time_unit is {time_unit!r} but the solution's rates are per {sources.time_unit}. Leave it out."
+        )
+    return _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
+
+
+def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
+    """Read the columns of a dataframe."""
+    import narwhals
+
+    try:
+        table = narwhals.from_native(frame, eager_only=True)
+    except TypeError:
+        raise SourceDataError(
+            f"rates are a {type(frame).__name__}. Pass a solution, a mapping of names or a dataframe."
+        ) from None
+    wanted = ["source", "rate"]
+    if "signalled" in table.columns and bool(table["signalled"].any()):
+        wanted += ["signalled", "change_rate"]
+    missing = [column for column in wanted if column not in table.columns]
+    if missing:
+        raise SourceDataError(
+            f"the table of rates has no column {list_offenders(map(repr, missing))}, it has "
+            f"{list_offenders(map(repr, table.columns))}. Add or rename it."
+        )
+    for column in wanted:
+        nulls = int(table[column].null_count())
+        if nulls:
+            raise SourceDataError(f"column {column!r} has {nulls} empty cells. Fill them or drop the rows.")
+    twice = table["source"].filter(table["source"].is_duplicated()).unique(maintain_order=True).to_list()
+    if twice:
+        raise SourceDataError(
+            f"more than one rate for {list_offenders(map(repr, twice))}. Give one row per source."
+        )
+    columns = [table[column].to_numpy() for column in wanted]
+    return _checked(columns[0], columns[1], time_unit, *columns[2:])
+
+
+def _checked(
+    names: npt.ArrayLike | None,
+    values: npt.ArrayLike,
+    time_unit: str,
+    signalled: npt.NDArray[Any] | None = None,
+    change_rate: npt.NDArray[Any] | None = None,
+) -> RateTable:
+    """Check rates by name and work out the crawl probabilities."""
+    labels = None if names is None else np.asarray(names)
+    n = int(np.size(values)) if labels is None else len(labels)
+    if n == 0:
+        raise SourceDataError("there are no rates (length 0). Pass at least one source.")
+    rates = as_vector(values, n, "rates")
+    bad = np.flatnonzero(~((rates >= 0) & (rates < np.inf))).tolist()
+    if bad:
+        where = list_offenders(f"{_label(labels, k)}: {rates[k]:g}" for k in bad)
+        raise SourceDataError(f"rate out of range for {where}. A rate is a number ≥ 0. Correct or drop them.")
+    flags = None if signalled is None or not signalled.any() else signalled.astype(np.bool_)
+    table = RateTable(rates, labels, check_time_unit(time_unit), flags, None)
+    if flags is None or change_rate is None:
+        return table
+    probability = np.full(n, np.nan)
+    np.divide(rates, change_rate, out=probability, where=flags)
+    over = np.flatnonzero(probability > 1 + SLACK).tolist()
+    if over:
+        where = list_offenders(f"{_label(labels, k)}: {rates[k]:g} > {change_rate[k]:g}" for k in over)
+        raise SourceDataError(
+            f"crawled more often than signalled: {where}. Lower the rate to the change rate or less."
+        )
+    return RateTable(rates, labels, table.time_unit, flags, np.minimum(probability, 1.0))
+
+
+def _label(names: npt.NDArray[Any] | None, k: int) -> str:
+    return f"source {k}" if names is None else f"'{names[k]}'"
