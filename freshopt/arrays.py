@@ -49,7 +49,7 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
         return np.broadcast_to(array.copy(), (n,))  # a copy, or a later change of the caller's would show
     if array.shape != (n,):
         raise SourceDataError(
-            f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one number per source."
+            f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one each."
         )
     return read_only(array)
 

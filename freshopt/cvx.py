@@ -7,7 +7,7 @@ build an expression. Every module that does says ``from freshopt.cvx import cp``
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class _LazyCvxpy:
@@ -25,3 +25,4 @@ class _LazyCvxpy:
 
 
 cp: Any = _LazyCvxpy()
+Expression: TypeAlias = Any  # CVXPY has no types; the name says what is meant

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import enum
+import html
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.certificate import Certificate
+from freshopt.model import Problem
 
 if TYPE_CHECKING:
-    from freshopt.certificate import Certificate
-    from freshopt.model import Problem
+    import polars
 
 
 class Status(enum.Enum):
@@ -39,3 +43,117 @@ _SENTENCES = {
     Status.FAILED: "The solver ended without an answer.",
     Status.REFUSED: "The solver does not apply to this problem.",
 }
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer:
+    """What a solver hands to `fo.solve`: rates and prices, not yet certified.
+
+    Parameters
+    ----------
+    rates : ndarray, shape (n,), or None
+        None if the solver ended without any.
+    price : float or None
+        The bandwidth's multiplier; None has the certificate search for one.
+    host_prices : dict or None
+        Multipliers of the limited hosts, on top of `price`.
+    iterations : int
+    status : Status or None
+        Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
+        ITERATION_LIMIT.
+    note : str
+        A sentence on how the answer came about.
+    """
+
+    rates: Array | None
+    price: float | None = None
+    host_prices: dict[Any, float] | None = None
+    iterations: int = 0
+    status: Status | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Solution:
+    """Refresh rates with their proof.
+
+    Attributes
+    ----------
+    problem : Problem
+    status : Status
+    rates : ndarray, shape (n,)
+        Refreshes per time unit; NaN where the solver ended without an answer. Of a signalled source: p·Δ.
+    value : float
+        The objective in the declared sense, Σ w_k(·).
+    price : float
+        The bandwidth's multiplier λ: what one more refresh per time unit is worth.
+    host_prices : dict
+        μ_h ≥ 0 of each limited host, on top of `price`.
+    certificate : Certificate or None
+        None only if ``certify=False``.
+    iterations : int
+        Evaluations of all sources, or steps of a foreign solver.
+    seconds : float
+        Time in the solver, without the certificate.
+    solver : object
+        The solver's settings.
+    note : str
+        Why the status is not optimal, or how the answer came about.
+    """
+
+    problem: Problem
+    status: Status
+    rates: Array
+    value: float
+    price: float
+    host_prices: dict[Any, float]
+    certificate: Certificate | None
+    iterations: int
+    seconds: float
+    solver: object
+    note: str = ""
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table (source, rate, interval); the interval is null at rate 0."""
+        import polars
+
+        names = self.problem.sources.name
+        frame = polars.DataFrame(
+            {"source": np.arange(len(self.rates)) if names is None else names, "rate": self.rates}
+        )
+        interval = polars.when(polars.col("rate") > 0).then(1.0 / polars.col("rate"))
+        return frame.with_columns(interval=interval)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the rows of the text and HTML reprs."""
+        problem, unit = self.problem, self.problem.sources.time_unit
+        lower, upper = problem.lower, problem.upper
+        zero = int(np.sum(self.rates == 0.0))
+        low = int(np.sum((self.rates <= lower) & (lower > 0.0)))
+        high = int(np.sum((self.rates >= upper) & (upper > 0.0)))
+        rows = [
+            ("solution", f"{self.status.value}, by {self.solver}"),
+            ("problem", repr(problem)),
+            ("value", f"{self.value:.9g} ({problem.objective.sense}d)"),
+            ("price", f"{self.price:.6g} per refresh/{unit}"),
+            ("sources", f"{len(self.rates)}: {zero} never refreshed, {low} at min_rate, {high} at max_rate"),
+        ]
+        if self.certificate is not None:
+            proof = self.certificate
+            rows.append(
+                ("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})")
+            )
+        rows.append(("verdict", self.status.sentence + (f" {self.note}" if self.note else "")))
+        rows.append(("effort", f"{self.iterations} iterations, {self.seconds:.3g} s"))
+        return rows
+
+    def __repr__(self) -> str:
+        """Return at most nine lines: status, value, price, counts at bounds, gap and verdict."""
+        return "\n".join(f"{key:>8}: {value}" for key, value in self._lines())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
+            for key, value in self._lines()
+        )
+        return f"<table>{rows}</table>"

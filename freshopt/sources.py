@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -138,7 +138,7 @@ class Sources:
         rates = f"{_span(self.change_rate)} per {self.time_unit}"
         return f"Sources(n={len(self)}, change_rate={rates}, importance={_span(self.importance)})"
 
-    def label(self, k: int) -> str:
+    def label(self, k: SupportsIndex) -> str:
         """Return how source k is called in messages: its quoted name, or its position."""
         return f"source {int(k)}" if self.name is None else f"'{self.name[k]}'"
 

@@ -1,0 +1,82 @@
+"""`HostLimits`: politeness limits on groups of sources, prepared once per problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.arrays import Array, IntArray
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.sources import LARGEST, SMALLEST, Sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostLimits:
+    """The limited hosts, and to which of them each source belongs.
+
+    Attributes
+    ----------
+    names : tuple
+        The limited hosts, in the caller's order.
+    limits : ndarray, shape (H,)
+        Bandwidth each may take, per time unit.
+    codes : ndarray of int, shape (n,)
+        Position in `names`, or H for sources without a limit.
+    """
+
+    names: tuple[Any, ...]
+    limits: Array
+    codes: IntArray
+
+    @classmethod
+    def of(cls, sources: Sources, limits: Mapping[Any, float] | None) -> HostLimits:
+        """Match limits to the sources' hosts.
+
+        Raises
+        ------
+        SourceDataError
+            If sources have no hosts, a host is unknown, or a limit is not a number > 0.
+        """
+        given = dict(limits or {})
+        if not given:
+            return cls((), np.empty(0), np.zeros(len(sources), dtype=np.int64))
+        if sources.host is None:
+            raise SourceDataError(
+                "host_limits are given but the sources have no host. Pass Sources(host=...)."
+            )
+        known, inverse = np.unique(sources.host, return_inverse=True)
+        position = {host: k for k, host in enumerate(known.tolist())}
+        unknown = [repr(host) for host in given if host not in position]
+        if unknown:
+            raise SourceDataError(
+                f"host_limits name unknown hosts {list_offenders(unknown)}. Correct the names."
+            )
+        bad = [f"{host!r}: {limit}" for host, limit in given.items() if not SMALLEST <= limit <= LARGEST]
+        if bad:
+            raise SourceDataError(
+                f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them."
+            )
+        code_of = np.full(len(known), len(given), dtype=np.int64)
+        for code, host in enumerate(given):
+            code_of[position[host]] = code
+        values = np.array([float(limit) for limit in given.values()])
+        return cls(tuple(given), values, code_of[inverse])
+
+    def __len__(self) -> int:
+        """Return the number of limited hosts."""
+        return len(self.names)
+
+    def totals(self, amounts: Array) -> Array:
+        """Add amounts per limited host, shape (H,)."""
+        if not self.names:
+            return np.empty(0)
+        sums = np.bincount(self.codes, weights=amounts, minlength=len(self.names) + 1).astype(np.float64)
+        return sums[: len(self.names)]
+
+    def spread(self, per_host: Array, otherwise: float = 0.0) -> Array:
+        """Give each source its host's value, shape (n,)."""
+        values: Array = np.append(per_host, otherwise)[self.codes]
+        return values

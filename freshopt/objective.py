@@ -1,0 +1,97 @@
+"""`Objective`: what a modeller declares. `Refresh`: the discipline that turns a rate into refresh times."""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar, Literal
+
+from freshopt.cvx import Expression
+from freshopt.kernel import Kernel
+from freshopt.sources import Sources
+
+
+class Refresh(enum.Enum):
+    """How a rate ρ becomes refresh times.
+
+    ``POISSON``: independent exponential gaps of mean 1/ρ. ``PERIODIC``: equal gaps 1/ρ. ``ON_SIGNAL``: each
+    announced change is followed by a refresh with probability ρ/Δ.
+    """
+
+    POISSON = "poisson"
+    PERIODIC = "periodic"
+    ON_SIGNAL = "on signal"
+
+    def __repr__(self) -> str:
+        """Return the name as it is written in code."""
+        return f"Refresh.{self.name}"
+
+
+class Objective:
+    """Base class of objectives: subclass it, write `per_source`, and hand an instance to `Problem`.
+
+    Attributes
+    ----------
+    sense : {"minimise", "maximise"}
+        Whether the sum over sources is to be small or large.
+    refresh : Refresh
+        The discipline under which `per_source` is the cost of a rate.
+
+    Notes
+    -----
+    From `per_source` alone freshopt derives the CVXPY problem, value and slope of every source, and hence the
+    certificate of any answer. `kernel` may add hand-written numerics; it is obligatory when `per_source`
+    returns auxiliary constraints.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> from freshopt.cvx import Expression, cp
+    >>> class SquaredDelay(fo.Objective):
+    ...     def per_source(self, rate, sources):
+    ...         return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2))
+    >>> problem = fo.Problem(SquaredDelay(), fo.Sources(change_rate=[1.0, 8.0]), bandwidth=3.0)
+    >>> fo.solve(problem).rates.round(9)
+    array([1., 2.])
+    """
+
+    sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"
+    refresh: Refresh = Refresh.POISSON
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare the objective of each source.
+
+        Parameters
+        ----------
+        rate : cvxpy expression, affine, shape (n,)
+            The refresh rates, ≥ 0. Not necessarily a `cvxpy.Variable`.
+        sources : Sources
+            Their n change rates and importances.
+
+        Returns
+        -------
+        cvxpy expression of shape (n,), or (expression, list of constraints)
+            Convex if minimised, concave if maximised; entry k uses entry k of `rate` only.
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares no per_source(rate, sources)")
+
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:  # noqa: ARG002
+        """Declare the cell of sources that announce their changes; None where there is no such cell."""
+        return None
+
+    def kernel(self, sources: Sources) -> Kernel | None:  # noqa: ARG002
+        """Return hand-written numerics equal to `per_source`, or None to have them derived from it."""
+        return None
+
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:  # noqa: ARG002
+        """Return hand-written numerics equal to `signalled_per_source`, or None."""
+        return None
+
+    def refuses_signals(self) -> str | None:
+        """Return why signalled sources cannot be used with this objective, or None."""
+        if type(self).signalled_per_source is Objective.signalled_per_source:
+            return f"{type(self).__name__} declares no signalled_per_source(rate, sources)"
+        return None
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:  # noqa: ARG002
+        """Return the value in the declared sense from the total cost that the numerics minimise."""
+        return cost if self.sense == "minimise" else -cost

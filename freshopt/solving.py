@@ -1,0 +1,166 @@
+"""`solve`: the front door. `frontier`: cost and price along the bandwidth."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError
+from freshopt.model import Problem
+from freshopt.result import Solution, Status
+from freshopt.verdict import Solver, Terms
+
+if TYPE_CHECKING:
+    import polars
+
+
+def solve(
+    problem: Problem,
+    solver: Solver | None = None,
+    *,
+    tolerance: float = 1e-6,
+    throw: bool = True,
+    certify: bool = True,
+    start: float | Solution | None = None,
+) -> Solution:
+    """Solve a problem and certify the answer.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver, optional
+        An instance such as ``solvers.WaterFilling()``; None means ``solvers.Auto()``.
+    tolerance : float
+        Relative gap above which the status is inaccurate.
+    throw : bool
+        Raise on refusal, failure or inaccuracy; False returns them as a status. Baselines never raise for a
+        gap.
+    certify : bool
+        False skips the certificate, which costs a few passes over the sources.
+    start : float or Solution, optional
+        A price, or an earlier solution, to start from.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    SolverRefusedError
+        If the solver does not apply to the problem.
+    InfeasibleProblemError
+        If no rates have a finite cost.
+    CertificateError
+        If the answer is not proved optimal to the tolerance; carries ``.solution``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 1.0, 100.0])
+    >>> solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=2.0))
+    >>> solution.status.value, solution.certificate.relative_gap < 1e-12
+    ('optimal', True)
+    """
+    chosen = solver if solver is not None else importlib.import_module("freshopt.solvers.auto").Auto()
+    if isinstance(chosen, type) or not isinstance(chosen, Solver):
+        raise SolverRefusedError(
+            f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
+        )
+    price = start.price if isinstance(start, Solution) else start
+    solution = chosen.solve(problem, Terms(tolerance, certify, price))
+    if throw:
+        _raise_unless_good(solution)
+    return solution
+
+
+def _raise_unless_good(solution: Solution) -> None:
+    if solution.status is Status.OPTIMAL:
+        return
+    if solution.status is Status.REFUSED:
+        raise SolverRefusedError(solution.note)
+    if solution.status is Status.INFEASIBLE:
+        raise InfeasibleProblemError(solution.note)
+    if solution.status is Status.INACCURATE and getattr(solution.solver, "baseline", False):
+        return
+    raise CertificateError(
+        f"{solution.solver} ended {solution.status.value}. {solution.note} Solve with another solver, or "
+        f"pass throw=False to have the solution as it is.",
+        solution,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Frontier:
+    """Solutions along the bandwidth.
+
+    Attributes
+    ----------
+    bandwidths : tuple of float
+    solutions : tuple of Solution or None
+        None where the bandwidth is infeasible.
+    reasons : tuple of str
+        Why there is no solution, or empty.
+    """
+
+    bandwidths: tuple[float, ...]
+    solutions: tuple[Solution | None, ...]
+    reasons: tuple[str, ...]
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table (bandwidth, status, value, price, relative_gap), nulls where infeasible."""
+        import polars
+
+        rows = []
+        for bandwidth, solution in zip(self.bandwidths, self.solutions, strict=True):
+            proof = solution.certificate if solution else None
+            rows.append(
+                {
+                    "bandwidth": bandwidth,
+                    "status": (solution.status if solution else Status.INFEASIBLE).value,
+                    "value": solution.value if solution else None,
+                    "price": solution.price if solution else None,
+                    "relative_gap": proof.relative_gap if proof else None,
+                }
+            )
+        numbers = dict.fromkeys(("bandwidth", "value", "price", "relative_gap"), polars.Float64)
+        return polars.DataFrame(rows, schema_overrides=numbers)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        low, high = min(self.bandwidths), max(self.bandwidths)
+        return f"Frontier({len(self.bandwidths)} bandwidths, {low:g}..{high:g})"
+
+
+def frontier(
+    problem: Problem, bandwidths: Iterable[float], solver: Solver | None = None, *, tolerance: float = 1e-6
+) -> Frontier:
+    """Solve a problem at several bandwidths, each starting from the last one's price.
+
+    An infeasible bandwidth stays as a row with that status.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> [solution.value for solution in fo.frontier(problem, [1.5, 3.0, 9.0]).solutions]
+    [6.0, 3.0, 1.0]
+    """
+    solutions: list[Solution | None] = []
+    reasons: list[str] = []
+    given = tuple(float(bandwidth) for bandwidth in bandwidths)
+    start: Solution | None = None
+    for bandwidth in given:
+        try:
+            solution = solve(
+                problem.with_bandwidth(bandwidth), solver, tolerance=tolerance, throw=False, start=start
+            )
+        except InfeasibleProblemError as error:
+            solutions.append(None)
+            reasons.append(str(error))
+            continue
+        solutions.append(solution)
+        reasons.append(solution.note)
+        start = solution if solution.price > 0.0 else start
+    return Frontier(given, tuple(solutions), tuple(reasons))

@@ -1,0 +1,138 @@
+"""Binary freshness: a copy is fresh until the first change after its refresh, then stale. Maximised.
+
+The objective of a crawler whose users either see the current version or do not. Sources that change much
+faster than they can be refreshed are not worth any bandwidth: at price λ a source with w ≤ λΔ is starved. Per
+source of change rate Δ at refresh rate ρ, with u = Δ/ρ, the stale share and its decrease per unit of rate:
+
+===========  ==========================  ==============================
+discipline   J(ρ) = 1 − freshness        −dJ/dρ
+===========  ==========================  ==============================
+Poisson      Δ/(Δ + ρ)                   Δ/(Δ + ρ)²
+periodic     1 − (1 − e^{−u})/u          (1 − (1 + u)e^{−u})/Δ
+on signal    1 − ρ/Δ, ρ ≤ Δ              1/Δ
+===========  ==========================  ==============================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from freshopt.arrays import Array, total
+from freshopt.cvx import Expression, cp
+from freshopt.kernel import Kernel
+from freshopt.objective import Objective, Refresh
+from freshopt.sources import Sources
+from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryFreshness(Objective):
+    """Maximise Σ w·(share of time that the copy is fresh).
+
+    Parameters
+    ----------
+    refresh : Refresh
+        ``POISSON`` (default) or ``PERIODIC``.
+
+    Notes
+    -----
+    Poisson: F(ρ) = ρ/(Δ+ρ) [1]_ Eq 5. Periodic: F(ρ) = (1−e^{−u})/u with u = Δ/ρ [2]_ section 4.
+    On signal: F(ρ) = ρ/Δ, a linear cell. The certificate's gap is computed on the stale part Σ w·(1−F), so
+    that it means something when nearly everything is fresh.
+
+    References
+    ----------
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [2] Cho & Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", ACM TODS 28(4), 2003,
+       doi:10.1145/958942.958945.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 1.0, 100.0])
+    >>> fo.solve(fo.Problem(BinaryFreshness(), sources, bandwidth=1.0)).rates.round(6)
+    array([0.404531, 0.595469, 0.      ])
+    """
+
+    refresh: Refresh = Refresh.POISSON
+    sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·F(ρ); the periodic cell with one exponential cone per source."""
+        share = cp.multiply(1.0 / sources.change_rate, rate)
+        if self.refresh is Refresh.PERIODIC:
+            lost, cone = decayed_time(share, 1.0)
+            return cp.multiply(sources.importance, share - lost), [cone]
+        return cp.multiply(sources.importance, 1.0 - cp.inv_pos(1.0 + share))
+
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·ρ/Δ."""
+        return cp.multiply(sources.importance / sources.change_rate, rate)
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the stale part's numerics under the discipline."""
+        parameters = (sources.change_rate,)
+        if self.refresh is Refresh.PERIODIC:
+            return Kernel(
+                sources.importance, parameters, _periodic_cost, _periodic_marginal, _periodic_inverse
+            )
+        return Kernel(sources.importance, parameters, _poisson_cost, _poisson_marginal, _poisson_inverse)
+
+    def signalled_kernel(self, sources: Sources) -> Kernel:
+        """Return the stale part's numerics of announced changes."""
+        parameters = (sources.change_rate,)
+        return Kernel(sources.importance, parameters, _signal_cost, _signal_marginal, _signal_inverse)
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
+        """Return Σw − (stale part)."""
+        return total(sources.importance) - cost
+
+
+def decayed_time(share: Expression, s: float) -> tuple[Expression, Expression]:
+    """Return (z, cone) with z ≥ x·e^{−s/x} elementwise, tight where z is minimised; x = ρ/Δ.
+
+    x − z is then x(1 − e^{−s/x}), the periodic freshness at s = 1.
+    """
+    n = share.shape[0]
+    z = cp.Variable(n, nonneg=True)
+    return z, cp.ExpCone(np.full(n, -s), share, z)
+
+
+def _poisson_cost(rate: Array, d: Array) -> Array:
+    return d / (d + rate)
+
+
+def _poisson_marginal(rate: Array, d: Array) -> Array:
+    return d / (d + rate) / (d + rate)
+
+
+def _poisson_inverse(price: Array, d: Array) -> Array:
+    worth = price * d  # 1/q of the price at which the source starves
+    return np.where(worth >= 1.0, 0.0, d * (1.0 - worth) / (worth + np.sqrt(worth)))
+
+
+def _periodic_cost(rate: Array, d: Array) -> Array:
+    return np.where(rate > 0.0, mean_stale_share(d / rate), 1.0)
+
+
+def _periodic_marginal(rate: Array, d: Array) -> Array:
+    return gamma2(d / rate) / d
+
+
+def _periodic_inverse(price: Array, d: Array) -> Array:
+    return d / inverse_gamma2(price * d)
+
+
+def _signal_cost(rate: Array, d: Array) -> Array:
+    return np.maximum(1.0 - rate / d, 0.0)
+
+
+def _signal_marginal(rate: Array, d: Array) -> Array:
+    return np.ones_like(rate) / d
+
+
+def _signal_inverse(price: Array, d: Array) -> Array:
+    return np.where(price * d <= 1.0, d, 0.0)

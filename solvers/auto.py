@@ -1,0 +1,42 @@
+"""Auto: pick a solver, and say why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from freshopt.model import Problem
+from freshopt.result import Solution
+from freshopt.solvers.water_filling import WaterFilling
+from freshopt.verdict import DEFAULT, Solver, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Water-filling wherever marginals are known, which is exact; a conic solver otherwise.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> fo.solve(problem).note
+    'Auto chose WaterFilling(): the marginals are known, so the one-price dual is exact.'
+    """
+
+    def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
+        """Every problem has a solver."""
+        return None
+
+    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
+        """Hand the problem to the chosen solver."""
+        solver, why = self.choice(problem)
+        solution = solver.solve(problem, terms)
+        note = f"Auto chose {solver}: {why}." + (f" {solution.note}" if solution.note else "")
+        return replace(solution, note=note)
+
+    def choice(self, problem: Problem) -> tuple[Solver, str]:
+        """Return the solver and the reason."""
+        if problem.numerics is not None:
+            return WaterFilling(), "the marginals are known, so the one-price dual is exact"
+        from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
+
+        return Conic(), "the objective has an atom without derivative rules"
