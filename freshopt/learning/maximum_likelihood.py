@@ -1,0 +1,158 @@
+"""`MaximumLikelihood`: change rates under which the crawls would most likely have found what they found.
+
+A crawl tells of a Poisson process only whether it had an event since the previous crawl. The share of crawls
+that find a change saturates as gaps grow; the likelihood knows, and stays consistent for gaps of any
+distribution. The equation to solve is decreasing in the rate and each source has its own, so all are solved
+together, vectorised (`crawl_likelihood`).
+
+Cost: the log is read once; then one exponential per changed crawl and Newton step, about five steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.learning.crawl_likelihood import CrawlLikelihood
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.sources import LARGEST, SMALLEST
+from freshopt.units import convert_time
+
+
+class MaximumLikelihood:
+    """Maximum likelihood estimator of Poisson change rates.
+
+    For each source it solves Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the gaps a between crawls. A gap
+    in which the number of changes k is known contributes the Poisson likelihood instead: k/Δ to the left side,
+    a to the right.
+
+    Parameters
+    ----------
+    smoothing : float
+        Length in *days*, whatever the log's time unit, of two imaginary gaps that are added to each source,
+        one with a change and one without. They keep estimates positive and finite, and pull those of sources
+        with few crawls towards ln 2/smoothing per day. 0 switches smoothing off.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. Without smoothing 0 for a source that never changed, inf for one
+        that had always changed, NaN for one with a baseline only.
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only" (no gap was observed), "never changed", or "always changed" (every crawl found
+        an unknown number of changes). The rates of the last three are bounded by the smoothing alone.
+    sources_ : ndarray, shape (n,)
+        The log's sources, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If `smoothing` is not 0 or a positive number.
+
+    Notes
+    -----
+    The equation is [1]_ equation 10 and [2]_ equation 16, smoothed as in line 11 of Algorithm 4 in [1]_. There
+    the imaginary gap is 0.5 without a unit, and the estimate depends on it; here it is half a day. Counted
+    changes are not in [1]_, whose equation 11 serves sources that announce every change.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
+       Scheduling", NeurIPS 2019.
+    .. [2] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
+    >>> model = MaximumLikelihood(smoothing=0).fit(log)
+    >>> model.change_rate_.round(6), model.flag_
+    (array([0.940614]), array(['ok'], dtype='<U14'))
+    >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
+    [0.138, 2.908]
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(self, smoothing: float = 0.5) -> None:
+        if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
+            raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
+        self.smoothing = smoothing
+        self._likelihood: CrawlLikelihood | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        return f"MaximumLikelihood(smoothing={self.smoothing})"
+
+    def fit(self, log: CrawlLog) -> MaximumLikelihood:
+        """Estimate the change rates of a log's sources.
+
+        Parameters
+        ----------
+        log : CrawlLog
+
+        Returns
+        -------
+        MaximumLikelihood
+            This estimator, with its attributes set.
+        """
+        observed = CrawlLikelihood.of(log)
+        self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
+        self.sources_ = log.sources_
+        self.time_unit_ = log.time_unit
+        self.change_rate_ = self._likelihood.maximum()
+        self.flag_ = _flags(observed)
+        return self
+
+    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
+        """Return likelihood-ratio intervals of the change rates.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1).
+
+        Returns
+        -------
+        lower, upper : ndarray of float, shape (n,)
+            The rates Δ with 2(l(Δ̂)−l(Δ)) ≤ q, q the `confidence` quantile of χ² with one degree of freedom
+            and l the log-likelihood, with its imaginary gaps if smoothed. Without smoothing `lower` is 0 for a
+            source that never changed, `upper` is inf for one that had always changed, and a baseline alone
+            leaves (0, inf).
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1).
+        FreshoptError
+            If nothing was fitted yet.
+
+        Notes
+        -----
+        The coverage is right in the limit of many crawls of each source; smoothing biases the interval of a
+        source with few. The interval is for one source at a time, not for all of them together.
+        """
+        if not 0 < confidence < 1:
+            raise SourceDataError(f"confidence is {confidence}. Pass a number between 0 and 1, such as 0.95.")
+        if self._likelihood is None:
+            raise FreshoptError("MaximumLikelihood has not seen a log yet. Call fit(log) first.")
+        from scipy.special import chdtri
+
+        return self._likelihood.profile(self.change_rate_, 0.5 * float(chdtri(1, 1.0 - confidence)))
+
+
+def _flags(observed: CrawlLikelihood) -> npt.NDArray[np.str_]:
+    """Return what kind of evidence there is of each source, without the smoothing."""
+    unchanged = observed.exposure > 0
+    changed = (observed.found > 0) | (observed.counted > 0)
+    kinds = ["baseline only", "never changed", "always changed"]
+    return np.select([~changed & ~unchanged, ~changed, ~unchanged], kinds, default="ok")

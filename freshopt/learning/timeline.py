@@ -1,0 +1,190 @@
+"""Times as people write them (numbers, dates, ISO 8601 text), turned into offsets on one clock.
+
+A log with dates is counted from midnight UTC of its first day, its `origin`. Counted from 1970, float64 days
+resolve a third of a microsecond only; counted from the origin they resolve a nanosecond for a century.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import SourceDataError
+from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
+
+Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
+
+_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "ps": 1e12, "fs": 1e15, "as": 1e18}  # per second
+_WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
+_ISO = (
+    r"^\s*(?P<day>\d{4}-\d{2}-\d{2})"
+    r"(?:[T ](?P<clock>\d{2}:\d{2})(?P<second>:\d{2})?(?P<fraction>\.\d{1,9})?"
+    r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})?)?)?\s*$"
+)
+
+
+def read_moments(times: npt.ArrayLike, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return times as numbers (float64) or as UTC moments (datetime64 in seconds or finer).
+
+    Parameters
+    ----------
+    times : array_like, shape (rows,) or ()
+        Numbers, datetime64, dates, datetimes, or ISO 8601 text. Datetimes with an offset are converted to
+        UTC, those without are taken as UTC.
+    what : str
+        The name used in messages.
+    row_name : callable
+        How the row at a position is called in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If an entry is none of these. NaN and NaT pass: the caller knows what they mean.
+
+    Examples
+    --------
+    >>> read_moments(["2026-01-01T01:00+01:00", "2026-01-02"], "time", str)
+    array(['2026-01-01T00:00:00.000000', '2026-01-02T00:00:00.000000'],
+          dtype='datetime64[us]')
+    """
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return _to_ticks(array)
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind in "OUT":
+        return _read_objects(array, what, row_name)
+    raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
+
+
+def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return a column of text as numbers or as UTC moments, whichever its first entry is.
+
+    Raises
+    ------
+    SourceDataError
+        If an entry is neither, or not of the kind of the first.
+    """
+    import polars
+
+    numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
+    if numbers.is_null().any() and (numbers.is_null().all() or numbers.is_null()[0]):
+        read: polars.Series = _parse_iso(times)
+    else:
+        read = numbers
+    failed = (read.is_null() & times.is_not_null()).arg_true()
+    if len(failed):
+        k = int(failed[0])
+        raise SourceDataError(
+            f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
+            "Correct it."
+        )
+    return read.to_numpy()
+
+
+def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
+    """Return 00:00 UTC of the day of the earliest moment; NaT are passed over."""
+    first: np.datetime64 = np.fmin.reduce(moments)
+    return first.astype("datetime64[D]")
+
+
+def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, what: str) -> Array:
+    """Return float64 offsets from the origin in time units; NaT becomes NaN.
+
+    Parameters
+    ----------
+    origin : datetime64 or None
+        None for a log in plain numbers.
+    moments : ndarray
+        From `read_moments`.
+    time_unit : str
+    what : str
+        The name used in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If these are dates and the log has none, or the other way round.
+
+    Examples
+    --------
+    >>> time_since(np.datetime64("2026-01-01"), np.array(["2026-01-02T12:00"], "M8[s]"), "day", "time")
+    array([1.5])
+    """
+    dated = moments.dtype.kind == "M"
+    if dated is not (origin is not None):
+        one, other = ("dates", "numbers") if dated else ("numbers", "dates")
+        raise SourceDataError(f"{what} has {one} but the log's times are {other}. Write both the same way.")
+    if origin is None:
+        return moments.astype(np.float64, copy=False)
+    unit = np.datetime_data(moments.dtype)[0]
+    # Both are integers: the difference is exact, and one division rounds once.
+    ticks = (moments - origin.astype(moments.dtype)).astype(np.int64)
+    return np.where(np.isnat(moments), np.nan, ticks / (SECONDS[time_unit] * _TICKS[unit]))
+
+
+def as_datetime(moment: np.datetime64 | None) -> datetime | None:
+    """Return a moment as a datetime in UTC."""
+    if moment is None:
+        return None
+    when: datetime = moment.astype("datetime64[us]").item()
+    return when.replace(tzinfo=UTC)
+
+
+def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
+    """Return moments in single seconds or finer units, without loss."""
+    unit, step = np.datetime_data(array.dtype)
+    if unit not in _TICKS:
+        return array.astype("datetime64[s]")
+    return array if step == 1 else array.astype(f"datetime64[{unit}]")
+
+
+def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], str]) -> Moments:
+    """Read Python dates, datetimes or text."""
+    import polars
+
+    values = array.reshape(-1).tolist()
+    if set(map(type, values)) <= {int, float}:
+        return array.astype(np.float64)
+    wrong = next((k for k, value in enumerate(values) if not isinstance(value, date | str)), None)
+    texts = sum(map(isinstance, values, [str] * len(values)))
+    if wrong is None and 0 < texts < len(values):
+        wrong = next(k for k, value in enumerate(values) if isinstance(value, str))
+    if wrong is not None:
+        raise SourceDataError(
+            f"{what} is {values[wrong]!r} in {row_name(wrong)}. A time is {_WANTED}, of one kind in all rows."
+            " Correct it."
+        )
+    if texts:
+        return read_text(polars.Series(values, dtype=polars.String), what, row_name).reshape(array.shape)
+    # pandas' NaT is a datetime that differs from itself.
+    naive = [None if value != value else _in_utc(value) for value in values]
+    return np.array(naive, dtype="datetime64[us]").reshape(array.shape)
+
+
+def _in_utc(moment: date) -> date:
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    return moment
+
+
+def _parse_iso(times: polars.Series) -> polars.Series:
+    """Parse dates and times with or without seconds, fraction and offset, mixed as they come."""
+    import polars
+    from polars import col
+
+    parts = times.str.extract_groups(_ISO).struct.unnest()
+    clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
+    text = col("day") + "T" + clock + col("fraction").fill_null("")
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+    hours, minutes = (col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
+    east = (60 * hours + minutes) * polars.when(col("sign") == "-").then(-1).otherwise(1)
+    return parts.select((local - polars.duration(minutes=east)).alias("time")).to_series()
