@@ -27,7 +27,7 @@ from freshopt.learning.crawl_log import CrawlLog
 
 BLOCK = 32_768  # gaps worked on together: four vectors of 256 KiB stay in the second-level cache
 STEP = 1e-8  # relative; the iterations converge quadratically: after such a step the error is about 1e-16
-STEPS = 200  # far more than any data needs (most seen: 13)
+STEPS = 200  # far more than any data needs (most seen: 20)
 LEAP = 10.0  # in ln Δ: where l is flat at its maximum, as for one long gap among short ones, it has no width
 
 Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray], Array]

@@ -133,10 +133,8 @@ class LogRows:
         same = rows.codes[1:] == rows.codes[:-1]
         twice = np.flatnonzero(same & ~(rows.time[1:] - rows.time[:-1] >= SMALLEST)) + 1
         if self.timed and len(twice):
-            texts = (
-                f"{rows.label(k)} repeats the time of {rows.row_name(rows._was(k - 1))}"
-                for k in twice.tolist()
-            )
+            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in twice.tolist())
+            texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)
             raise SourceDataError(
                 f"{_list(texts, len(twice))}. A source has one row per crawl. Drop the repeated rows."
             )

@@ -27,8 +27,8 @@ class MaximumLikelihood:
     """Maximum likelihood estimator of Poisson change rates.
 
     For each source it solves Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the gaps a between crawls. A gap
-    in which the number of changes k is known contributes the Poisson likelihood instead: k/Δ to the left side,
-    a to the right.
+    in which the number of changes k is known contributes the Poisson likelihood instead: k/Δ to the left side
+    and a to the right.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class MaximumLikelihood:
 
     Notes
     -----
-    The equation is [1]_ equation 10 and [2]_ equation 16, smoothed as in line 11 of Algorithm 4 in [1]_. There
-    the imaginary gap is 0.5 without a unit, and the estimate depends on it; here it is half a day. Counted
-    changes are not in [1]_, whose equation 11 serves sources that announce every change.
+    The equation is [1]_ equation 10 and [2]_ equation 16, smoothed as in line 11 of Algorithm 4 in [1]_. In
+    [1]_ the imaginary gap is 0.5 without a unit, and the estimate depends on it; here it is half a day.
+    Counted changes are not in [1]_, whose equation 11 serves sources that announce every change.
 
     References
     ----------
@@ -75,7 +75,7 @@ class MaximumLikelihood:
     >>> model.change_rate_.round(6), model.flag_
     (array([0.940614]), array(['ok'], dtype='<U14'))
     >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
-    [0.138, 2.908]
+    [0.145, 3.49]
     """
 
     change_rate_: Array
@@ -125,8 +125,8 @@ class MaximumLikelihood:
         -------
         lower, upper : ndarray of float, shape (n,)
             The rates Δ with 2(l(Δ̂)−l(Δ)) ≤ q, q the `confidence` quantile of χ² with one degree of freedom
-            and l the log-likelihood, with its imaginary gaps if smoothed. Without smoothing `lower` is 0 for a
-            source that never changed, `upper` is inf for one that had always changed, and a baseline alone
+            and l the log-likelihood, with its imaginary gaps if smoothed. Without smoothing `lower` is 0 for
+            a source that never changed, `upper` is inf for one that had always changed, and a baseline alone
             leaves (0, inf).
 
         Raises

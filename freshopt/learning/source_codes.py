@@ -1,8 +1,8 @@
 """Sources as they stand in a log's rows, turned into sorted unique labels and one integer code per row.
 
 Everything behind the edge works on codes, so that names are compared once. Runs of equal labels are found
-first and only their heads are sorted, which for a log of 10⁷ rows written source after source is one pass over
-the labels. Names in another order go through a hash table.
+first and only their heads are sorted, which for a log of 10⁷ rows written source after source is one pass
+over the labels. Names in another order go through a hash table.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
 
 def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
     """Return 00:00 UTC of the day of the earliest moment; NaT are passed over."""
-    first: np.datetime64 = np.fmin.reduce(moments)
-    return first.astype("datetime64[D]")
+    first: np.datetime64 = np.fmin.reduce(moments).astype("datetime64[D]")
+    return first
 
 
 def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, what: str) -> Array:

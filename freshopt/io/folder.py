@@ -1,0 +1,234 @@
+"""Output that appears complete or not at all: a whole folder, or one file.
+
+Work goes into a hidden sibling of the target, on the same file system, and is put in place by one rename
+when all of it is written. Whatever ends the work early (an error, Ctrl-C) removes the sibling and leaves the
+target as it was. Whether the target may be written at all is checked on entering, before any work is done.
+
+Where the system can exchange two folders in one step (Linux, renameat2), a reader of a folder that is
+overwritten sees the old or the new one at every moment; elsewhere there is a moment with neither.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from freshopt.errors import SourceDataError, list_offenders
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from Linux' fcntl.h
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # this kernel, or this file system
+
+
+@contextmanager
+def complete_folder(
+    path: str | os.PathLike[str],
+    overwrite: bool = False,
+    *,
+    marker: str = "summary.json",
+    files: Collection[str],
+) -> Iterator[Path]:
+    """Yield an empty folder to write into, which takes the place of `path` at the end.
+
+    Parameters
+    ----------
+    path : path
+        The folder to make, its parents too where they are missing. It may be there and be empty. If it holds
+        an earlier result it is replaced as a whole, given `overwrite`.
+    overwrite : bool
+        Whether an earlier result may be replaced.
+    marker : str
+        The file by which an earlier result is known.
+    files : collection of str
+        The names of all files that a result may consist of. A folder with anything else in it is never
+        replaced.
+
+    Yields
+    ------
+    Path
+        The folder to write into.
+
+    Raises
+    ------
+    SourceDataError
+        On entering, if the folder must not or cannot be written; at the end, if it cannot be put in place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "plan"
+    >>> with complete_folder(target, files=["summary.json"]) as folder:
+    ...     _ = (folder / "summary.json").write_text("{}")
+    ...     target.exists()
+    False
+    >>> [entry.name for entry in target.iterdir()]
+    ['summary.json']
+    """
+    target = Path(path).resolve()
+    known = {marker, *files}
+    _check_folder(target, overwrite, marker, known)
+    part = _beside(target)
+    with _naming(target):
+        part.mkdir()
+    try:
+        yield part
+        _check_folder(target, overwrite, marker, known)  # again: it may have been filled meanwhile
+        with _naming(target):
+            _put_folder(part, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)  # after an exchange this is what was replaced
+
+
+@contextmanager
+def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
+    """Yield the path of a file to write, with the same ending, which takes the place of `path` at the end.
+
+    Parameters
+    ----------
+    path : path
+        The file to make, its parent folders too where they are missing.
+    overwrite : bool
+        Whether a file that is there may be replaced.
+
+    Yields
+    ------
+    Path
+        Where to write.
+
+    Raises
+    ------
+    SourceDataError
+        On entering, if the file must not or cannot be written; at the end, if it cannot be put in place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "rates.csv"
+    >>> with complete_file(target) as part:
+    ...     _ = part.write_text("source,rate")
+    ...     target.exists()
+    False
+    >>> target.read_text()
+    'source,rate'
+    """
+    target = Path(path).resolve()
+    _check_file(target, overwrite)
+    part = _beside(target)
+    with _naming(target):
+        part.touch(exist_ok=False)  # fails now rather than after the work
+    try:
+        yield part
+        _check_file(target, overwrite)
+        with _naming(target):
+            if target.exists():
+                shutil.copymode(target, part)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[str]) -> None:
+    """Refuse a target that is not a free place, an empty folder or an earlier result to be overwritten."""
+    _check_place(target)
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise SourceDataError(f"{target} is a file, not a folder. Choose another folder.")
+    if target in (Path.cwd(), *Path.cwd().parents):
+        raise SourceDataError(
+            f"{target} is the working folder or above it, and cannot be replaced. Name a folder inside it."
+        )
+    with _naming(target):
+        entries = sorted(target.iterdir())
+    foreign = [entry.name for entry in entries if entry.name not in known or not entry.is_file()]
+    if foreign or (entries and not (target / marker).exists()):
+        names = foreign or [entry.name for entry in entries]
+        raise SourceDataError(
+            f"{target} holds files that are not of an earlier result: {list_offenders(names)}. "
+            "They would be lost. Choose an empty or a new folder."
+        )
+    if entries and not overwrite:
+        raise SourceDataError(
+            f"{target} already holds a result ({marker}). It would be replaced. "
+            "Choose another folder, or overwrite it (--overwrite, overwrite=True)."
+        )
+
+
+def _check_file(target: Path, overwrite: bool) -> None:
+    _check_place(target)
+    if target.exists() and not target.is_file():
+        raise SourceDataError(f"{target} is not a regular file. Choose the path of a file.")
+    if target.exists() and not overwrite:
+        raise SourceDataError(
+            f"{target} already exists. It would be replaced. "
+            "Choose another name, or overwrite it (--overwrite, overwrite=True)."
+        )
+
+
+def _check_place(target: Path) -> None:
+    """Refuse a target below a file."""
+    anchor = _anchor(target)
+    if not anchor.is_dir():
+        raise SourceDataError(f"{anchor} is a file, so {target} cannot be made. Choose another place.")
+
+
+def _anchor(target: Path) -> Path:
+    """Return the nearest parent that exists."""
+    return next(parent for parent in target.parents if parent.exists())
+
+
+def _beside(target: Path) -> Path:
+    """Return a free hidden name on the target's file system, with the target's ending."""
+    return _anchor(target) / f".{secrets.token_hex(4)}.partial.{target.name}"
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Turn a refusal of the file system into one line that names the target."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceDataError(
+            f"{target} cannot be written: {error.strerror} ({error.filename}). "
+            "Choose another place, or mend its permissions."
+        ) from error
+
+
+def _put_folder(part: Path, target: Path) -> None:
+    """Rename `part` to `target`; if there was a folder, it is at `part` afterwards."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.rename(target)
+        return
+    shutil.copymode(target, part)
+    if _exchange(part, target):
+        return
+    aside = _beside(target)
+    try:
+        target.rename(aside)
+        part.rename(target)
+    except BaseException:
+        if aside.exists():
+            aside.rename(target)
+        raise
+    aside.rename(part)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; return False where the system cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # another C library, or Windows
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(other))

@@ -1,0 +1,158 @@
+"""Tables in and out, CSV or Parquet by the name's ending, with one clear line when a file cannot be used.
+
+What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
+user's to mend, and the message says which file and how.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from freshopt.errors import SourceDataError
+
+if TYPE_CHECKING:
+    import os
+
+    import polars
+
+ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+def read_table(
+    path: str | os.PathLike[str], *, columns: Sequence[str] | None = None, as_text: bool = False
+) -> polars.DataFrame:
+    """Read a CSV (also gzipped) or Parquet file.
+
+    Parameters
+    ----------
+    path : path
+        Ends in .csv, .csv.gz or .parquet.
+    columns : sequence of str, optional
+        Columns to read, where present. Default: all.
+    as_text : bool
+        Leave the cells of a CSV file as text, rather than infer numbers and dates.
+
+    Raises
+    ------
+    SourceDataError
+        If the file is missing, not a file, of an unknown ending, empty, or cannot be parsed.
+    """
+    import polars
+
+    path = Path(path)
+    if table_ending(path) == ".parquet":
+        with _parsing(path, "Parquet"):
+            present = polars.read_parquet_schema(path)
+            wanted = [name for name in present if columns is None or name in columns]
+            return polars.read_parquet(path, columns=wanted, glob=False)
+    with _parsing(path, "CSV"):
+        names = polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+        return polars.read_csv(
+            path,
+            columns=[name for name in names if columns is None or name in columns],
+            infer_schema_length=0 if as_text else None,  # 0: all is text; None: look at every row
+            try_parse_dates=not as_text,
+            glob=False,
+        )
+
+
+def column_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of a table's columns.
+
+    Raises
+    ------
+    SourceDataError
+        As `read_table`.
+    """
+    import polars
+
+    path = Path(path)
+    if table_ending(path) == ".parquet":
+        with _parsing(path, "Parquet"):
+            return list(polars.read_parquet_schema(path))
+    with _parsing(path, "CSV"):
+        return polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+
+
+def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a table as CSV (also gzipped) or Parquet, over a file that is there.
+
+    Use `complete_file` or `complete_folder` around it where a reader must never see half a file.
+
+    Raises
+    ------
+    SourceDataError
+        If the ending is unknown or the file cannot be written.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> write_table(pl.DataFrame({"source": ["a"]}), "r.xlsx")
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: r.xlsx ends in '.xlsx'. Tables are .csv, .csv.gz or .parquet. Rename it.
+    """
+    path = Path(path)
+    ending = table_ending(path)
+    write: Callable[[IO[bytes]], None] = frame.write_parquet if ending == ".parquet" else frame.write_csv
+    try:
+        if ending == ".csv.gz":
+            # Without a file name and time in it, equal tables make equal files.
+            with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+                write(cast("IO[bytes]", file))
+        else:
+            with path.open("wb") as file:
+                write(file)
+    except OSError as error:
+        raise SourceDataError(
+            f"{path} cannot be written: {_reason(error)}. Choose another place, or mend its permissions."
+        ) from error
+
+
+def table_ending(path: Path) -> str:
+    """Return the ending of a table's name, one of `ENDINGS`, else raise SourceDataError.
+
+    Examples
+    --------
+    >>> table_ending(Path("log.2026.CSV.gz"))
+    '.csv.gz'
+    """
+    for ending in ENDINGS:
+        if path.name.lower().endswith(ending):
+            return ending
+    found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+    raise SourceDataError(
+        f"{path} {found}. Tables are {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}. Rename it."
+    )
+
+
+@contextmanager
+def _parsing(path: Path, kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one line that names it."""
+    from polars import exceptions
+
+    if not path.exists():
+        raise SourceDataError(f"there is no file {path}. Check the path.")
+    if path.is_dir():
+        raise SourceDataError(f"{path} is a folder, not a file. Name a file in it.")
+    try:
+        yield
+    except exceptions.NoDataError:
+        raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
+    except (exceptions.ComputeError, exceptions.SchemaError, exceptions.InvalidOperationError) as error:
+        reason = str(error).strip().split("\n", 1)[0].rstrip(".")
+        raise SourceDataError(
+            f"{path} cannot be read as {kind}: {reason}. Check that it is a complete {kind} file in UTF-8."
+        ) from error
+    except OSError as error:
+        raise SourceDataError(
+            f"{path} cannot be read: {_reason(error)}. Check that it is a complete file that you may read."
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error).rstrip(".")
