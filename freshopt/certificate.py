@@ -29,7 +29,9 @@ from freshopt.kernel import Numerics
 from freshopt.model import FEW_ULP, Problem
 
 VANISHING = 1e-12  # absolute gap, in units of Σ importance, that counts as none where the optimal cost is 0
-PUSH = 1e-6  # first step outwards where rounding left ρ̂ on the wrong side; slope and price then agree to 1e-15
+PUSH = (
+    1e-6  # first step outwards where rounding left ρ̂ on the wrong side; slope and price then agree to 1e-15
+)
 _PUSHES = 60  # doublings of that step: up to 1e12 times the rate, before the bound itself is taken
 _CANDIDATES = 33  # prices tried when none is given: quantiles of the slopes
 _GOLDEN = 90  # golden-section steps between them: 0.618^90 is 1e-19

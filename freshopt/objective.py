@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from typing import ClassVar, Literal
 
+from freshopt.arrays import Array
 from freshopt.cvx import Expression
-from freshopt.kernel import Kernel
+from freshopt.kernel import Index, Kernel
 from freshopt.sources import Sources
 
 
@@ -38,14 +39,14 @@ class Objective:
 
     Notes
     -----
-    From `per_source` alone freshopt derives the CVXPY problem, value and slope of every source, and hence the
-    certificate of any answer. `kernel` may add hand-written numerics; it is obligatory when `per_source`
-    returns auxiliary constraints.
+    From `per_source` alone freshopt derives the CVXPY problem, value and slope of every source, and hence
+    the certificate of any answer. `kernel` may add hand-written numerics; it is obligatory when
+    `per_source` returns auxiliary constraints.
 
     Examples
     --------
     >>> import freshopt as fo
-    >>> from freshopt.cvx import Expression, cp
+    >>> from freshopt.cvx import cp
     >>> class SquaredDelay(fo.Objective):
     ...     def per_source(self, rate, sources):
     ...         return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2))
@@ -74,15 +75,40 @@ class Objective:
         """
         raise NotImplementedError(f"{type(self).__name__} declares no per_source(rate, sources)")
 
-    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:  # noqa: ARG002
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare the cell of sources that announce their changes; None where there is no such cell."""
         return None
 
-    def kernel(self, sources: Sources) -> Kernel | None:  # noqa: ARG002
+    def cone_form(
+        self,
+        rate: Expression,
+        sources: Sources,
+        typical: Array,
+    ) -> tuple[Expression, list[Expression]] | None:
+        """Return the sources' total as a cone solver likes it best, or None to use `per_source`.
+
+        Parameters
+        ----------
+        rate : cvxpy expression, affine, shape (n,)
+        sources : Sources
+        typical : ndarray, shape (n,)
+            Rates within a factor of about two of the optimal ones: the form need be accurate only near them.
+
+        Returns
+        -------
+        (scalar expression, list of constraints), or None
+        """
+        return None
+
+    def take(self, index: Index) -> Objective:
+        """Return the objective for some of the sources; override it if it holds arrays of length n."""
+        return self
+
+    def kernel(self, sources: Sources) -> Kernel | None:
         """Return hand-written numerics equal to `per_source`, or None to have them derived from it."""
         return None
 
-    def signalled_kernel(self, sources: Sources) -> Kernel | None:  # noqa: ARG002
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return hand-written numerics equal to `signalled_per_source`, or None."""
         return None
 
@@ -92,6 +118,6 @@ class Objective:
             return f"{type(self).__name__} declares no signalled_per_source(rate, sources)"
         return None
 
-    def value_from_cost(self, cost: float, sources: Sources) -> float:  # noqa: ARG002
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the total cost that the numerics minimise."""
         return cost if self.sense == "minimise" else -cost

@@ -182,7 +182,7 @@ class LogRows:
         if self.elapsed is not None:
             wrong = ~((self.elapsed >= SMALLEST) & (self.elapsed <= LARGEST)) & ~np.isnan(self.elapsed)
             if wrong.any():
-                remedy = "It is the time since the previous crawl, > 0. Correct or drop these rows."
+                remedy = "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
                 self._refuse("elapsed is out of range in", wrong, self.elapsed, remedy)
         wrong = ~(np.abs(self.time) <= LARGEST)
         if wrong.any():
