@@ -20,7 +20,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.errors import SourceDataError
 from freshopt.learning.log_rows import LogRows, RowName, position_name
-from freshopt.learning.timeline import as_datetime
+from freshopt.learning.timeline import Times, as_datetime
 from freshopt.units import check_time_unit
 
 
@@ -91,13 +91,13 @@ class CrawlLog:
     def __init__(
         self,
         source: npt.ArrayLike,
-        time: npt.ArrayLike,
+        time: Times,
         changed: npt.ArrayLike,
         changes: npt.ArrayLike | None = None,
-        start: npt.ArrayLike | None = None,
+        start: Times | None = None,
         time_unit: str = "day",
     ) -> None:
-        columns = {"source": source, "time": time, "changed": changed}
+        columns: dict[str, Any] = {"source": source, "time": time, "changed": changed}
         if changes is not None:
             columns["changes"] = changes
         _fill(self, LogRows.read(columns, check_time_unit(time_unit), position_name), start)
@@ -105,10 +105,10 @@ class CrawlLog:
     @classmethod
     def from_columns(
         cls,
-        columns: Mapping[str, npt.ArrayLike],
+        columns: Mapping[str, Any],
         *,
         names: npt.NDArray[Any] | None = None,
-        start: npt.ArrayLike | None = None,
+        start: Times | None = None,
         time_unit: str = "day",
         row_name: RowName = position_name,
     ) -> CrawlLog:
@@ -173,7 +173,7 @@ class CrawlLog:
         return np.repeat(np.arange(len(self.sources_)), np.diff(self.offsets))
 
 
-def _fill(log: CrawlLog, rows: LogRows, start: npt.ArrayLike | None) -> None:
+def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> None:
     """Sort the rows, find the gaps and the baselines, and set the log's fields."""
     if start is not None and rows.elapsed is not None:
         raise SourceDataError("both start and elapsed say when a first gap began. Pass one of them.")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
 from freshopt.learning.source_codes import code_sources
-from freshopt.learning.timeline import midnight_before, read_moments, time_since
+from freshopt.learning.timeline import Times, midnight_before, read_moments, time_since
 from freshopt.sources import LARGEST, SMALLEST
 
 RowName: TypeAlias = Callable[[int], str]
@@ -67,7 +67,7 @@ class LogRows:
     @classmethod
     def read(
         cls,
-        columns: Mapping[str, npt.ArrayLike],
+        columns: Mapping[str, Any],
         time_unit: str,
         row_name: RowName,
         names: npt.NDArray[Any] | None = None,
@@ -140,7 +140,7 @@ class LogRows:
             )
         return rows
 
-    def first_gaps(self, start: npt.ArrayLike, first: IntArray) -> Array:
+    def first_gaps(self, start: Times, first: IntArray) -> Array:
         """Return the gaps from `start` to each source's first crawl, NaN for a baseline."""
         moments = read_moments(start, "start", lambda k: f"its entry {k}")
         begin = as_vector(time_since(self.origin, moments, self.time_unit, "start"), len(first), "start")
@@ -182,7 +182,9 @@ class LogRows:
         if self.elapsed is not None:
             wrong = ~((self.elapsed >= SMALLEST) & (self.elapsed <= LARGEST)) & ~np.isnan(self.elapsed)
             if wrong.any():
-                remedy = "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
+                remedy = (
+                    "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
+                )
                 self._refuse("elapsed is out of range in", wrong, self.elapsed, remedy)
         wrong = ~(np.abs(self.time) <= LARGEST)
         if wrong.any():
@@ -217,7 +219,7 @@ def _list(texts: Iterator[str], count: int) -> str:
     return list_offenders(chain(shown, repeat("", count - len(shown))))
 
 
-def _require_same_length(columns: Mapping[str, npt.ArrayLike]) -> None:
+def _require_same_length(columns: Mapping[str, Any]) -> None:
     """Refuse columns of different lengths."""
     used = [key for key in ("source", "time", "elapsed", "changed", "changes") if key in columns]
     shapes = {key: np.shape(columns[key]) for key in used}

@@ -6,7 +6,7 @@ resolve a third of a microsecond only; counted from the origin they resolve a na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from freshopt.units import SECONDS
 if TYPE_CHECKING:
     import polars
 
+Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "ps": 1e12, "fs": 1e15, "as": 1e18}  # per second
@@ -31,7 +32,7 @@ _ISO = (
 )
 
 
-def read_moments(times: npt.ArrayLike, what: str, row_name: Callable[[int], str]) -> Moments:
+def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Moments:
     """Return times as numbers (float64) or as UTC moments (datetime64 in seconds or finer).
 
     Parameters
