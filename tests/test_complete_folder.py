@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import stat
 import threading
@@ -90,6 +92,32 @@ def test_what_ends_the_work_early_leaves_no_trace(tmp_path: Path, failure: type[
         with pytest.raises(failure):
             write_in_part(path, failure)
     assert contents(target) == result("one")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL, errno.EACCES])
+def test_only_an_exchange_that_cannot_be_has_a_fallback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    class Library:
+        def __init__(self, name: None, use_errno: bool) -> None: ...
+
+        def renameat2(self, *_: object) -> int:
+            ctypes.set_errno(code)
+            return -1
+
+    target = tmp_path / "plan"
+    write(target, "one")
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    if code == errno.EACCES:
+        with pytest.raises(SourceDataError, match="plan cannot be written: Permission denied"):
+            write(target, "two", overwrite=True)
+    else:
+        write(target, "two", overwrite=True)
+    assert contents(target) == result("one" if code == errno.EACCES else "two")
+    monkeypatch.delattr(Library, "renameat2")
+    write(target, "three", overwrite=True)
+    assert contents(target) == result("three")
     assert list(tmp_path.iterdir()) == [target]
 
 

@@ -146,6 +146,26 @@ def test_names_are_coded_as_by_sorting(
     assert labels[codes].tolist() == names
 
 
+TEXT = "T" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "U"  # strings of any length, since NumPy 2
+
+
+@pytest.mark.parametrize(
+    ("source", "labels"),
+    [
+        (np.array([10, 9], dtype=object), [9, 10]),
+        (np.array([10, 9], dtype=np.uint8), [9, 10]),
+        (
+            np.array(["b", "a"], dtype=TEXT),
+            ["a", "b"],
+        ),
+    ],
+)
+def test_other_columns_of_labels(source: npt.NDArray[Any], labels: list[Any]) -> None:
+    time = np.array([1, 2.5], dtype=object)
+    log = CrawlLog(source, time, [0, 0])
+    assert (log.sources_.tolist(), log.time.tolist()) == (labels, [2.5, 1.0])
+
+
 A2 = {"source": ["a", "a"], "time": [0.0, 1.0], "changed": [0, 1]}
 
 

@@ -4,7 +4,7 @@ Rows are kept source after source, each source's rows by time: an estimator then
 sums. What an estimator must not forget is settled here, once: the row of a source's first crawl says nothing
 about changes (nothing is known before it) unless the log says since when the source was watched.
 
-Cost: a sorted log of 10⁷ rows takes some passes (1-2 s); rows in another order are sorted first.
+Cost: a sorted log of 10⁷ rows takes some passes (0.2-0.5 s); rows in another order are sorted first (6-10 s).
 """
 
 from __future__ import annotations
