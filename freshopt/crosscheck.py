@@ -64,7 +64,7 @@ class Agreement:
         ]
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table with the columns of `COLUMNS`; no value is null where a solver did not answer."""
+        """Return a polars table with the columns of `COLUMNS`; null where a solver did not answer."""
         import polars
 
         rows = [

@@ -1,0 +1,150 @@
+"""The parts of the main job by themselves: `estimate`, `solve`, `schedule`, `examples`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from freshopt.cli import options
+from freshopt.cli.console import number, show
+from freshopt.examples.histories import EXAMPLES, load_example
+from freshopt.io.folder import complete_file
+from freshopt.io.tables import read_table, write_table
+from freshopt.learning.maximum_likelihood import MaximumLikelihood
+from freshopt.model import Problem
+from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.schedule import schedule as make_schedule
+from freshopt.solving import solve as solve_problem
+from freshopt.units import parse_duration, parse_rate
+
+out_option = click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="File to write, .csv or .parquet."
+)
+
+
+@click.command()
+@options.log_argument
+@options.example_option
+@out_option
+@options.smoothing_option
+@options.confidence_option
+@options.time_unit_option
+@options.overwrite_option
+def estimate(
+    log: Path | None,
+    example: str | None,
+    out: Path,
+    smoothing: float,
+    confidence: float,
+    time_unit: str,
+    overwrite: bool,
+) -> None:
+    """Estimate the change rate of every source in a crawl LOG."""
+    import polars
+
+    with complete_file(out, overwrite) as staging:
+        crawls = options.log_of(log, example, time_unit)
+        model = MaximumLikelihood(smoothing).fit(crawls)
+        lower, upper = model.interval(confidence)
+        columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
+        write_table(polars.DataFrame({**columns, "upper": upper, "flag": model.flag_}), staging)
+    flags, counts = np.unique(model.flag_, return_counts=True)
+    kinds = ", ".join(
+        f"{count:,} {flag}" for flag, count in zip(flags.tolist(), counts.tolist(), strict=True)
+    )
+    show(
+        [
+            ("log", repr(crawls)),
+            (
+                "change rates",
+                f"median {number(float(np.median(model.change_rate_)))} per {crawls.time_unit}; {kinds}",
+            ),
+            ("wrote", str(out)),
+        ]
+    )
+
+
+@click.command()
+@click.argument("sources", type=click.Path(path_type=Path))
+@options.objective_option
+@options.refresh_option
+@options.bandwidth_option
+@click.option("--solver", type=click.Choice(list(options.SOLVERS)), default="auto", show_default=True)
+@out_option
+@options.time_unit_option
+@options.overwrite_option
+def solve(
+    sources: Path,
+    objective: str,
+    refresh: str,
+    bandwidth: str,
+    solver: str,
+    out: Path,
+    time_unit: str,
+    overwrite: bool,
+) -> None:
+    """Find certified refresh rates for a table of SOURCES (source, change_rate, importance, ...)."""
+    with complete_file(out, overwrite) as staging:
+        known = options.sources_of(sources, time_unit)
+        problem = Problem(options.objective_of(objective, refresh), known, parse_rate(bandwidth, time_unit))
+        solution = solve_problem(problem, options.SOLVERS[solver])
+        write_table(solution.to_frame(), staging)
+    click.echo(repr(solution))
+    click.echo(f"   wrote: {out}")
+
+
+@click.command()
+@click.argument("rates", type=click.Path(path_type=Path))
+@options.refresh_option
+@options.horizon_option
+@click.option("--seed", type=int, default=0, show_default=True, help="For --refresh poisson.")
+@click.option(
+    "--start",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    help="UTC moment of time 0; adds timestamps.",
+)
+@out_option
+@options.time_unit_option
+@options.overwrite_option
+def schedule(
+    rates: Path,
+    refresh: str,
+    horizon: str,
+    seed: int,
+    start: object,
+    out: Path,
+    time_unit: str,
+    overwrite: bool,
+) -> None:
+    """Write refresh times for a table of RATES (source, rate)."""
+    with complete_file(out, overwrite) as staging:
+        method = Periodic() if refresh == "periodic" else PoissonArrivals(seed)
+        made = make_schedule(
+            read_table(rates), parse_duration(horizon, time_unit), method, time_unit=time_unit
+        )
+        write_table(made.to_frame(start), staging)  # type: ignore[arg-type]
+    show([("schedule", repr(made)), ("wrote", str(out))])
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the example's crawl log to this file.")
+@options.overwrite_option
+def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
+    """List the bundled examples, or write the crawl log of the one called NAME."""
+    import polars
+
+    if name is None:
+        show([(key, example.description) for key, example in EXAMPLES.items()])
+        return
+    log = load_example(name)
+    if out is None:
+        show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
+        return
+    with complete_file(out, overwrite) as staging:
+        columns = {"source": log.sources_[log.source_index].tolist(), "time": log.time}
+        write_table(polars.DataFrame({**columns, "changed": log.changed.astype(np.int8)}), staging)
+    show([(name, repr(log)), ("wrote", str(out))])

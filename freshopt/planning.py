@@ -1,0 +1,282 @@
+"""`make_plan`: the main job, from a crawl log to change rates, certified refresh rates and a schedule.
+
+Each step is a public function of its own; a `Plan` keeps what they returned, so that the result can be
+inspected before `write_plan` puts it into a folder, complete or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freshopt.arrays import Array, total
+from freshopt.io.folder import complete_folder
+from freshopt.io.tables import write_table
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.maximum_likelihood import MaximumLikelihood
+from freshopt.model import Problem
+from freshopt.objective import Objective, Refresh
+from freshopt.result import Solution
+from freshopt.scheduling.expected_value import expected_value
+from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.solvers.proportional import Proportional
+from freshopt.solvers.uniform import Uniform
+from freshopt.solving import solve
+from freshopt.sources import Sources
+from freshopt.units import SECONDS
+from freshopt.verdict import Terms
+
+if TYPE_CHECKING:
+    import polars
+
+TABLES = ("change_rates", "rates", "schedule")
+FILES = ("summary.json", *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
+TOLERANCE = 1e-9  # relative gap that a plan must reach; the dual reaches 1e-14
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wishes:
+    """What an operator asks of a plan.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
+    bandwidth : float
+        Refreshes per time unit.
+    horizon : float
+        Length of the schedule in time units.
+    importance : callable or None
+        Maps the log's sources (an array of names) to weights; None weighs all alike.
+    min_rate, max_rate : float
+        Bounds on each source's refresh rate.
+    smoothing : float
+        Imaginary observation of the estimator, in days.
+    confidence : float
+        Of the change rates' intervals.
+    seed : int
+        For Poisson arrivals.
+    """
+
+    objective: Objective
+    bandwidth: float
+    horizon: float
+    importance: Callable[[Any], Array] | None = None
+    min_rate: float = 0.0
+    max_rate: float = np.inf
+    smoothing: float = 0.5
+    confidence: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Everything that `make_plan` found.
+
+    Attributes
+    ----------
+    log : CrawlLog
+    estimate : MaximumLikelihood
+        Fitted to the log.
+    lower, upper : ndarray, shape (n,)
+        Interval of each change rate.
+    solution : Solution
+        Certified refresh rates.
+    schedule : Schedule
+        Offsets count from the end of the log.
+    schedule_value : float
+        The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
+    baselines : dict
+        The long-run value of uniform and of proportional rates at the same bandwidth.
+    seconds : dict
+        Time of each step.
+    """
+
+    log: CrawlLog
+    estimate: MaximumLikelihood
+    lower: Array
+    upper: Array
+    solution: Solution
+    schedule: Schedule
+    schedule_value: float
+    baselines: dict[str, float]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) -> Plan:
+    """Estimate change rates, optimise refresh rates, prove them, and schedule them.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    wishes : Wishes
+    report : callable
+        Told the name of each step as it begins.
+
+    Raises
+    ------
+    FreshoptError
+        If the log, the bounds or the weights cannot be used.
+    CertificateError
+        If the rates are not proved optimal to 1e-9.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> days, names = [0, 1, 2, 3] * 2, ["a"] * 4 + ["b"] * 4
+    >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
+    >>> plan = make_plan(log, Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), 2.0, 7.0))
+    >>> plan.schedule
+    Schedule(14 refreshes of 2 sources in 7 days, Periodic())
+    """
+    seconds: dict[str, float] = {}
+
+    def step(name: str) -> None:
+        now = time.perf_counter()
+        if seconds:
+            latest = next(reversed(seconds))
+            seconds[latest] = now - seconds[latest]
+        seconds[name] = now
+        report(name)
+
+    step("change rates")
+    estimate = MaximumLikelihood(wishes.smoothing).fit(log)
+    lower, upper = estimate.interval(wishes.confidence)
+    importance = 1.0 if wishes.importance is None else wishes.importance(log.sources_)
+    sources = Sources(
+        estimate.change_rate_,
+        importance,
+        name=log.sources_,
+        min_rate=wishes.min_rate,
+        max_rate=wishes.max_rate,
+        time_unit=log.time_unit,
+    )
+    step("refresh rates")
+    problem = Problem(wishes.objective, sources, wishes.bandwidth)
+    solution = solve(problem, tolerance=TOLERANCE)
+    step("baselines")
+    baselines = {
+        type(solver).__name__.lower(): solver.solve(problem, Terms(certify=False)).value
+        for solver in (Uniform(), Proportional())
+    }
+    step("schedule")
+    periodic = wishes.objective.refresh is Refresh.PERIODIC
+    method = Periodic() if periodic else PoissonArrivals(wishes.seed)
+    times = schedule(solution, wishes.horizon, method)
+    value = expected_value(times, wishes.objective, sources, log.end - log.last_crawl)
+    step("done")
+    seconds.pop("done")
+    return Plan(log, estimate, lower, upper, solution, times, value, baselines, seconds)
+
+
+def tables(plan: Plan) -> dict[str, polars.DataFrame]:
+    """Return the plan's tables: change_rates, rates, schedule."""
+    import polars
+
+    names = plan.log.sources_
+    change_rates = polars.DataFrame(
+        {
+            "source": names.tolist(),
+            "change_rate": plan.estimate.change_rate_,
+            "lower": plan.lower,
+            "upper": plan.upper,
+            "flag": plan.estimate.flag_,
+        }
+    )
+    origin = plan.log.origin
+    if origin is not None:
+        origin = origin + timedelta(seconds=plan.log.end * SECONDS[plan.log.time_unit])
+    return {
+        "change_rates": change_rates,
+        "rates": plan.solution.to_frame(),
+        "schedule": plan.schedule.to_frame(origin),
+    }
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """Return the plan in numbers, as it is written to summary.json."""
+    solution, log = plan.solution, plan.log
+    problem, proof, sources = solution.problem, solution.certificate, solution.problem.sources
+    objective = problem.objective
+    flags, counts = np.unique(plan.estimate.flag_, return_counts=True)
+    return {
+        "objective": type(objective).__name__,
+        "sense": objective.sense,
+        "discipline": objective.refresh.value,
+        "time_unit": log.time_unit,
+        "bandwidth": problem.bandwidth,
+        "bandwidth_used": total(sources.cost * solution.rates),
+        "horizon": plan.schedule.horizon,
+        "status": solution.status.value,
+        "value": solution.value,
+        "bound": proof.bound if proof else None,
+        "gap": proof.gap if proof else None,
+        "relative_gap": proof.relative_gap if proof else None,
+        "price": solution.price,
+        "schedule_value": plan.schedule_value,
+        "baselines": plan.baselines,
+        "solver": str(solution.solver),
+        "method": plan.schedule.method,
+        "counts": {
+            "sources": len(sources),
+            "crawls": len(log),
+            "crawls_that_found_a_change": int(np.count_nonzero(log.changed)),
+            "refreshes": len(plan.schedule),
+            "never_refreshed": int(np.count_nonzero(solution.rates == 0.0)),
+            "at_min_rate": int(np.count_nonzero((solution.rates <= problem.lower) & (problem.lower > 0.0))),
+            "at_max_rate": int(np.count_nonzero(solution.rates >= problem.upper)),
+            "flags": dict(zip(flags.tolist(), counts.tolist(), strict=True)),
+        },
+        "change_rate": {
+            "sum": total(sources.change_rate),
+            "median": float(np.median(sources.change_rate)),
+            "smoothing_days": plan.estimate.smoothing,
+        },
+        "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("freshopt", "numpy", "scipy", "polars")},
+        },
+    }
+
+
+def write_plan(
+    plan: Plan, folder: str | os.PathLike[str], *, csv: bool = False, overwrite: bool = False
+) -> list[str]:
+    """Write a plan into a folder, all of it or nothing.
+
+    Returns
+    -------
+    list of str
+        The names of the files.
+
+    Raises
+    ------
+    SourceDataError
+        If the folder holds a plan and `overwrite` is false, or cannot be written.
+    """
+    with complete_folder(folder, overwrite, files=FILES) as staging:
+        return write_files(plan, staging, csv=csv)
+
+
+def write_files(plan: Plan, folder: Path, *, csv: bool = False) -> list[str]:
+    """Write a plan's files into an existing folder and return their names."""
+    ending = ".csv" if csv else ".parquet"
+    for name, frame in tables(plan).items():
+        write_table(frame, folder / f"{name}{ending}")
+    text = json.dumps(summary(plan), indent=2, allow_nan=False)
+    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    return [*(f"{name}{ending}" for name in TABLES), "summary.json"]
