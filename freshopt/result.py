@@ -143,7 +143,9 @@ class Solution:
             rows.append(
                 ("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})")
             )
-        rows.append(("verdict", self.status.sentence + (f" {self.note}" if self.note else "")))
+        rows.append(("verdict", self.status.sentence))
+        if self.note:
+            rows.append(("note", self.note))
         rows.append(("effort", f"{self.iterations} iterations, {self.seconds:.3g} s"))
         return rows
 
