@@ -24,6 +24,7 @@ _NEWTON = 4  # steps from the starting values below: relative error 7e-4, 9e-8, 
 
 _STALE = [(-1.0) ** (k + 1) / math.factorial(k + 1) for k in range(1, _SERIES)]  # of u^k
 _HARMONIC = [(-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) for k in range(1, _SERIES)]  # of u^k
+_EIN = [(-1.0) ** (k + 1) / (math.factorial(k) * k) for k in range(1, _SERIES)]  # of u^k
 _INDEX = [(-1.0) ** k / math.factorial(k) for k in range(2, _SERIES + 1)]  # of u^k, from u²
 _GAMMA2 = [(-1.0) ** k * (k - 1) / math.factorial(k) for k in range(2, _SERIES + 1)]  # of u^k, from u²
 _ATANH = [2.0 / (2 * k + 3) for k in range(12)]  # of z^(2k+3); z ≤ 0.2 for u ≤ 0.5
@@ -39,6 +40,20 @@ def mean_stale_share(u: Array) -> Array:
     """
     x = np.maximum(u, _SMALL)
     return np.where(u < _SMALL, u * _horner(_STALE, u), 1.0 + np.expm1(-x) / x)
+
+
+def ein(u: Array) -> Array:
+    """Return Ein(u) = ∫₀ᵘ (1−e^{−t})/t dt, the expected H(m) of a Poisson number m of mean u.
+
+    Examples
+    --------
+    >>> round(float(ein(np.float64(1.0))), 12)
+    0.796599599297
+    """
+    from scipy.special import exp1
+
+    x = np.maximum(u, _SMALL)
+    return np.where(u < _SMALL, u * _horner(_EIN, u), exp1(x) + np.log(x) + EULER_GAMMA)
 
 
 def mean_harmonic(u: Array) -> Array:

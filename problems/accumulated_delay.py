@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.kernel import Kernel
-from freshopt.objective import Objective, Refresh
+from freshopt.objective import Refresh
 from freshopt.sources import Sources
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulatedDelay(Objective):
+class AccumulatedDelay(CurveObjective):
     """Minimise Σ w·E[number of missed changes].
 
     Parameters
@@ -68,31 +68,45 @@ class AccumulatedDelay(Objective):
             return "crawling on a signal is worse than periodic refreshes for p < 0.5 under this objective"
         return None
 
-    def kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics under the discipline."""
-        scale = np.broadcast_to(np.float64(self._factor()), (len(sources),))
-        return Kernel(sources.importance, (sources.change_rate, scale), _cost, _marginal, _inverse)
-
-    def signalled_kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics of announced changes."""
-        scale = np.broadcast_to(np.float64(1.0), (len(sources),))
-        return Kernel(sources.importance, (sources.change_rate, scale), _signal_cost, _marginal, _inverse)
+    def curve(self, sources: Sources) -> Curve:
+        """Return c(s) = Δs."""
+        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
 
     def _factor(self) -> float:
         return 0.5 if self.refresh is Refresh.PERIODIC else 1.0
 
 
-def _cost(rate: Array, d: Array, scale: Array) -> Array:
-    return scale * d / rate
+def _at(age: Array, d: Array) -> Array:
+    return d * age
 
 
-def _signal_cost(rate: Array, d: Array, scale: Array) -> Array:
-    return scale * d / rate - 1.0
+def _mean(period: Array, d: Array) -> Array:
+    return 0.5 * (d * period)
 
 
-def _marginal(rate: Array, d: Array, scale: Array) -> Array:
-    return scale * d / rate / rate
+def _index(period: Array, d: Array) -> Array:
+    return 0.5 * (d * period) * period
 
 
-def _inverse(price: Array, d: Array, scale: Array) -> Array:
-    return np.sqrt(scale * d / price)
+def _inverse_index(price: Array, d: Array) -> Array:
+    return np.sqrt(2.0 * (price / d))
+
+
+def _poisson_cost(rate: Array, d: Array) -> Array:
+    return d / rate
+
+
+def _signal_cost(rate: Array, d: Array) -> Array:
+    return np.maximum(d / rate - 1.0, 0.0)
+
+
+def _marginal(rate: Array, d: Array) -> Array:
+    return d / rate / rate
+
+
+def _inverse(price: Array, d: Array) -> Array:
+    return np.sqrt(d / price)
+
+
+POISSON = Cell(_poisson_cost, _marginal, _inverse)
+ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse)

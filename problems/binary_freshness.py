@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, total
+from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.kernel import Kernel
-from freshopt.objective import Objective, Refresh
+from freshopt.objective import Refresh
 from freshopt.sources import Sources
 from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
 
@@ -33,7 +33,7 @@ LONG = 30.0  # above, e^{−t} is below 1e-13
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryFreshness(Objective):
+class BinaryFreshness(CurveObjective):
     """Maximise Σ w·(share of time that the copy is fresh).
 
     Parameters
@@ -87,19 +87,9 @@ class BinaryFreshness(Objective):
         """Declare w·ρ/Δ."""
         return cp.multiply(sources.importance / sources.change_rate, rate)
 
-    def kernel(self, sources: Sources) -> Kernel:
-        """Return the stale part's numerics under the discipline."""
-        parameters = (sources.change_rate,)
-        if self.refresh is Refresh.PERIODIC:
-            return Kernel(
-                sources.importance, parameters, _periodic_cost, _periodic_marginal, _periodic_inverse
-            )
-        return Kernel(sources.importance, parameters, _poisson_cost, _poisson_marginal, _poisson_inverse)
-
-    def signalled_kernel(self, sources: Sources) -> Kernel:
-        """Return the stale part's numerics of announced changes."""
-        parameters = (sources.change_rate,)
-        return Kernel(sources.importance, parameters, _signal_cost, _signal_marginal, _signal_inverse)
+    def curve(self, sources: Sources) -> Curve:
+        """Return c(s) = 1 − e^{−Δs}, the stale part."""
+        return binary_curve(sources.change_rate)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return Σw − (stale part)."""
@@ -137,6 +127,27 @@ def decayed_time(x: Expression, t: npt.ArrayLike = 1.0) -> tuple[Expression, Exp
     return z, cp.ExpCone(-np.broadcast_to(np.asarray(t, dtype=np.float64), (n,)), x, z)
 
 
+def binary_curve(change_rate: Array) -> Curve:
+    """Return the curve of a copy that costs 1 while it is stale."""
+    return Curve((change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+
+
+def _at(age: Array, d: Array) -> Array:
+    return -np.expm1(-d * age)
+
+
+def _mean(period: Array, d: Array) -> Array:
+    return mean_stale_share(d * period)
+
+
+def _index(period: Array, d: Array) -> Array:
+    return gamma2(d * period) / d
+
+
+def _inverse_index(price: Array, d: Array) -> Array:
+    return inverse_gamma2(price * d) / d
+
+
 def _poisson_cost(rate: Array, d: Array) -> Array:
     return d / (d + rate)
 
@@ -150,18 +161,6 @@ def _poisson_inverse(price: Array, d: Array) -> Array:
     return np.where(worth >= 1.0, 0.0, d * (1.0 - worth) / (worth + np.sqrt(worth)))
 
 
-def _periodic_cost(rate: Array, d: Array) -> Array:
-    return np.where(rate > 0.0, mean_stale_share(d / rate), 1.0)
-
-
-def _periodic_marginal(rate: Array, d: Array) -> Array:
-    return gamma2(d / rate) / d
-
-
-def _periodic_inverse(price: Array, d: Array) -> Array:
-    return d / inverse_gamma2(price * d)
-
-
 def _signal_cost(rate: Array, d: Array) -> Array:
     return np.maximum(1.0 - rate / d, 0.0)
 
@@ -172,3 +171,7 @@ def _signal_marginal(rate: Array, d: Array) -> Array:
 
 def _signal_inverse(price: Array, d: Array) -> Array:
     return np.where(price * d <= 1.0, d, 0.0)
+
+
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)

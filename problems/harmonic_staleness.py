@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.kernel import Kernel
-from freshopt.objective import Objective, Refresh
+from freshopt.objective import Refresh
 from freshopt.problems.binary_freshness import decayed_time, stale_total
 from freshopt.sources import Sources
-from freshopt.special import harmonic_index, inverse_harmonic_index, mean_harmonic
+from freshopt.special import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
 
 SHORT = (
     0.5  # nodes with less than this take the common rational form, off by t²/36 < 7e-3 of their small part
@@ -32,7 +32,7 @@ SHORT = (
 
 
 @dataclass(frozen=True, slots=True)
-class HarmonicStaleness(Objective):
+class HarmonicStaleness(CurveObjective):
     """Minimise Σ w·E[H(number of missed changes)].
 
     Parameters
@@ -90,19 +90,9 @@ class HarmonicStaleness(Objective):
             return "crawling on a signal is worse than periodic refreshes for p < 0.43 under this objective"
         return None
 
-    def kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics under the discipline."""
-        parameters = (sources.change_rate,)
-        if self.refresh is Refresh.PERIODIC:
-            return Kernel(
-                sources.importance, parameters, _periodic_cost, _periodic_marginal, _periodic_inverse
-            )
-        return Kernel(sources.importance, parameters, _poisson_cost, _poisson_marginal, _poisson_inverse)
-
-    def signalled_kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics of announced changes."""
-        parameters = (sources.change_rate,)
-        return Kernel(sources.importance, parameters, _signal_cost, _signal_marginal, _signal_inverse)
+    def curve(self, sources: Sources) -> Curve:
+        """Return c(s) = Ein(Δs)."""
+        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
 
     def _quadrature(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
         share = cp.multiply(1.0 / sources.change_rate, rate)
@@ -149,6 +139,22 @@ def _rule(nodes: int) -> tuple[Array, Array]:
     return v * v, weights / v
 
 
+def _at(age: Array, d: Array) -> Array:
+    return ein(d * age)
+
+
+def _mean(period: Array, d: Array) -> Array:
+    return mean_harmonic(d * period)
+
+
+def _index(period: Array, d: Array) -> Array:
+    return harmonic_index(d * period) / d
+
+
+def _inverse_index(price: Array, d: Array) -> Array:
+    return inverse_harmonic_index(price * d) / d
+
+
 def _poisson_cost(rate: Array, d: Array) -> Array:
     return np.log1p(d / rate)
 
@@ -162,18 +168,6 @@ def _poisson_inverse(price: Array, d: Array) -> Array:
     return 2.0 * a / (1.0 + np.sqrt(1.0 + 4.0 * a / d))  # the textbook root of ρ² + Δρ = aΔ cancels
 
 
-def _periodic_cost(rate: Array, d: Array) -> Array:
-    return mean_harmonic(d / rate)
-
-
-def _periodic_marginal(rate: Array, d: Array) -> Array:
-    return harmonic_index(d / rate) / d
-
-
-def _periodic_inverse(price: Array, d: Array) -> Array:
-    return d / inverse_harmonic_index(price * d)
-
-
 def _signal_cost(rate: Array, d: Array) -> Array:
     return -np.log(rate / d)
 
@@ -184,3 +178,7 @@ def _signal_marginal(rate: Array, _d: Array) -> Array:
 
 def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / price, d)
+
+
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)

@@ -1,0 +1,125 @@
+"""`Curve`: the cost c(s) of a copy of age s, and everything that the refresh disciplines make of it.
+
+One curve is one family. With C(s) = ∫₀ˢ c its mean over a period is C(s)/s and its index is V(s) = s·c(s) −
+C(s), so that V' = s·c'. Under periodic refreshes at rate ρ = 1/s the cost is the mean, J(ρ) = C(s)/s, and the
+marginal is the index, −J'(ρ) = V(s): what one more refresh is worth equals what waiting longer would cost.
+The inverse marginal is 1/V^{-1}. A curve therefore states its mean, index and inverse index once, in forms
+that are stable from short to long periods, and its Poisson and on-signal cells, which need integrals of their
+own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.arrays import Array
+from freshopt.errors import ObjectiveError
+from freshopt.kernel import Formula, Index, Kernel
+from freshopt.objective import Objective, Refresh
+from freshopt.sources import Sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Cost, marginal and inverse marginal of a rate under one discipline, for unit importance.
+
+    Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 < price < inf.
+    """
+
+    cost: Formula
+    marginal: Formula
+    inverse: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The cost of age, with its parameters filled in.
+
+    Parameters
+    ----------
+    parameters : tuple of ndarray, each of shape (n,)
+        What the formulas take besides their first argument, often ``(change_rate,)``.
+    at : callable
+        c(s), the expected cost rate at age s.
+    mean : callable
+        C(s)/s, the mean cost over a period of length s.
+    index : callable
+        V(s) = s·c(s) − C(s), non-decreasing.
+    inverse_index : callable
+        The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
+    poisson, on_signal : Cell or None
+        The other disciplines, where they are defined.
+    """
+
+    parameters: tuple[Array, ...]
+    at: Formula
+    mean: Formula
+    index: Formula
+    inverse_index: Formula
+    poisson: Cell | None = None
+    on_signal: Cell | None = None
+
+    def cell(self, refresh: Refresh) -> Cell:
+        """Return the cell of a discipline.
+
+        Raises
+        ------
+        ObjectiveError
+            If the curve has none.
+        """
+        if refresh is Refresh.PERIODIC:
+            return Cell(self._periodic_cost, self._periodic_marginal, self._periodic_inverse)
+        cell = self.poisson if refresh is Refresh.POISSON else self.on_signal
+        if cell is None:
+            raise ObjectiveError(
+                f"this cost curve has no cell for {refresh.value} refreshes. Use another discipline."
+            )
+        return cell
+
+    def kernel(self, importance: Array, refresh: Refresh) -> Kernel:
+        """Return the numerics of weighted sources under a discipline."""
+        cell = self.cell(refresh)
+        return Kernel(importance, self.parameters, cell.cost, cell.marginal, cell.inverse)
+
+    def gap_cost(self, gap: Array) -> Array:
+        """Return C(τ) = ∫₀^τ c of gaps τ ≥ 0 without a refresh, for unit importance."""
+        with np.errstate(all="ignore"):
+            return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *self.parameters), 0.0)
+
+    def take(self, index: Index) -> Curve:
+        """Return the curve of some of the sources."""
+        taken = tuple(parameter[index] for parameter in self.parameters)
+        return Curve(taken, self.at, self.mean, self.index, self.inverse_index, self.poisson, self.on_signal)
+
+    def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:
+        return self.mean(1.0 / rate, *parameters)
+
+    def _periodic_marginal(self, rate: Array, *parameters: Array) -> Array:
+        return self.index(1.0 / rate, *parameters)
+
+    def _periodic_inverse(self, price: Array, *parameters: Array) -> Array:
+        return 1.0 / self.inverse_index(price, *parameters)
+
+
+class CurveObjective(Objective):
+    """An objective that is a cost curve under a discipline: its numerics follow from the curve.
+
+    Subclasses write `curve` besides `per_source`.
+    """
+
+    __slots__ = ()
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return the cost curve of the sources."""
+        raise NotImplementedError(f"{type(self).__name__} has no curve(sources)")
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics under the objective's discipline."""
+        return self.curve(sources).kernel(sources.importance, self.refresh)
+
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:
+        """Return the exact numerics of announced changes, where the curve has that cell."""
+        curve = self.curve(sources)
+        return curve.kernel(sources.importance, Refresh.ON_SIGNAL) if curve.on_signal else None
