@@ -29,10 +29,8 @@ from freshopt.kernel import Numerics
 from freshopt.model import FEW_ULP, Problem
 
 VANISHING = 1e-12  # absolute gap, in units of Σ importance, that counts as none where the optimal cost is 0
-PUSH = (
-    1e-6  # first step outwards where rounding left ρ̂ on the wrong side; slope and price then agree to 1e-15
-)
-_PUSHES = 60  # doublings of that step: up to 1e12 times the rate, before the bound itself is taken
+PUSH = 1e-6  # of the rate: nearer to it than this, steps outwards grow eightfold, beyond it twofold
+_PUSHES = 80  # steps: from 8 ulp up to 1e12 times the rate, before the bound itself is taken
 _CANDIDATES = 33  # prices tried when none is given: quantiles of the slopes
 _GOLDEN = 90  # golden-section steps between them: 0.618^90 is 1e-19
 FULL = 1e-6  # relative slack below which a host's limit is taken to bind when its price is guessed
@@ -222,21 +220,21 @@ class _Pass:
         open_ = (slope != paid) & (rates != edge)
         wish = np.clip(numerics.inverse_marginal(paid), lower, upper)
         with np.errstate(all="ignore"):
-            # Outwards from ρ: the inverse may have landed on the wrong side by rounding.
+            # Outwards from ρ. The inverse may have landed on ρ itself (a kink) or on its wrong side by rounding.
             step = np.where(rising, wish - rates, rates - wish)
             least = PUSH * np.maximum(rates, self.problem.sources.change_rate[part])
-            step = np.where(step > 0.0, step, least)
+            step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
             step = np.where(open_, np.minimum(step, np.abs(edge - rates)), 0.0)
             for _ in range(_PUSHES):
                 reached = np.where(rising, rates + step, rates - step)
                 at_edge = np.where(rising, reached >= upper, reached <= lower)
-                crossed = np.where(
-                    rising, numerics.marginal(reached) <= paid, numerics.marginal(reached) >= paid
-                )
+                worth = numerics.marginal(reached)
+                crossed = np.where(rising, worth <= paid, worth >= paid)
                 short = open_ & ~at_edge & ~crossed
                 if not bool(np.any(short)):
                     break
-                step = np.where(short, np.minimum(2.0 * step, np.abs(edge - rates)), step)
+                further = np.where(step < least, 8.0 * step, 2.0 * step)
+                step = np.where(short, np.minimum(further, np.abs(edge - rates)), step)
             else:
                 step = np.where(short, np.abs(edge - rates), step)
             return np.where(open_, step * np.abs(slope - paid), 0.0)

@@ -16,9 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray
+from freshopt.sources import LARGEST
 
 Formula: TypeAlias = Callable[..., Array]
 Index: TypeAlias = slice | npt.NDArray[Any]
+
+
+NEXT_TO_NOTHING = 1e-300  # the price 0, for formulas that divide by it
 
 
 class Numerics(Protocol):
@@ -50,7 +54,7 @@ class Kernel:
     unit_cost, unit_marginal : callable
         ``f(rate, *parameters)``: J(ρ), and −J'(ρ).
     unit_inverse : callable
-        ``f(price, *parameters)`` for 0 < price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
+        ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
     """
 
     importance: Array
@@ -72,11 +76,15 @@ class Kernel:
             return np.where(self.importance > 0.0, self.importance * unit, 0.0)
 
     def inverse_marginal(self, price: Array) -> Array:
-        """Return the ρ with −w·J'(ρ) = price: inf at price 0, and 0 for a source of no importance."""
+        """Return the ρ with −w·J'(ρ) = price, 0 for a source of no importance.
+
+        At price 0 that is the rate beyond which nothing is gained, inf where there always is something.
+        """
         with np.errstate(all="ignore"):
             unit_price = np.where(self.importance > 0.0, price / self.importance, np.inf)
-            rate = self.unit_inverse(unit_price, *self.parameters)
-            return np.where(unit_price <= 0.0, np.inf, np.where(unit_price == np.inf, 0.0, rate))
+            rate = self.unit_inverse(np.maximum(unit_price, NEXT_TO_NOTHING), *self.parameters)
+            endless = (unit_price <= 0.0) & (rate > LARGEST)
+            return np.where(endless, np.inf, np.where(unit_price == np.inf, 0.0, rate))
 
     def take(self, index: Index) -> Kernel:
         """Return the kernel of some of the sources."""

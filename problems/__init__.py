@@ -3,5 +3,17 @@
 from freshopt.problems.accumulated_delay import AccumulatedDelay as AccumulatedDelay
 from freshopt.problems.binary_freshness import BinaryFreshness as BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness as HarmonicStaleness
+from freshopt.problems.piecewise_linear_cost import PiecewiseLinearCost as PiecewiseLinearCost
+from freshopt.problems.power_cost import PowerCost as PowerCost
+from freshopt.problems.synchronization_cost import BinaryCost as BinaryCost
+from freshopt.problems.synchronization_cost import SynchronizationCost as SynchronizationCost
 
-__all__ = ["AccumulatedDelay", "BinaryFreshness", "HarmonicStaleness"]
+__all__ = [
+    "AccumulatedDelay",
+    "BinaryCost",
+    "BinaryFreshness",
+    "HarmonicStaleness",
+    "PiecewiseLinearCost",
+    "PowerCost",
+    "SynchronizationCost",
+]

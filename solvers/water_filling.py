@@ -26,6 +26,9 @@ from freshopt.solvers.price_search import WIDTH, search_prices
 from freshopt.verdict import DEFAULT, Terms, conclude
 
 
+FREE = 1e-290  # a price so low that only what is worth nothing is left undone
+
+
 @dataclass(frozen=True, slots=True)
 class WaterFilling:
     """The exact dual solver, for any objective with a kernel or derived numerics.
@@ -71,8 +74,8 @@ def fill(
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     market = _Market(problem, numerics, width)
     host_prices, host_evaluations = market.settle_hosts(start)
-    if market.demand(0.0) <= problem.bandwidth * (1.0 + FEW_ULP):
-        rates, price, evaluations = market.rates(0.0), 0.0, 1
+    if market.demand(FREE) <= problem.bandwidth * (1.0 + FEW_ULP):
+        rates, price, evaluations = market.rates(FREE), 0.0, 1
     elif total(problem.sources.cost * problem.lower) >= problem.bandwidth * (1.0 - FEW_ULP):
         rates, price, evaluations = market.at_lower_bounds()
     else:
@@ -136,7 +139,7 @@ class _Market:
             return hosts.totals(cost * self.rates(hosts.spread(prices, 1.0)))
 
         fixed = hosts.totals(cost * problem.lower) >= hosts.limits * (1.0 - FEW_ULP)
-        binds = (demand(np.zeros(len(hosts))) > hosts.limits * (1.0 + FEW_ULP)) & ~fixed
+        binds = (demand(np.full(len(hosts), FREE)) > hosts.limits * (1.0 + FEW_ULP)) & ~fixed
         prices = np.zeros(len(hosts))
         if bool(np.any(fixed)):
             edge = self._edge_prices()

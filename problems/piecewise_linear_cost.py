@@ -1,0 +1,138 @@
+"""Piecewise linear convex C̄(τ) = max_j(α_j·τ + β_j): deadlines and service levels.
+
+c = C̄' is a step function of the age, and J(ρ) = ρ·C̄(1/ρ) = max_j(α_j + β_j·ρ) is piecewise linear too, so
+the whole problem is a linear program. With max_j β_j = 0 a refresh by itself costs nothing, with α ≥ 0
+neglect never pays. The marginal −β_j of the active piece falls in steps: optimal rates sit at the kinks, and
+at most one source (or one per binding limit) is between two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.curve import Curve
+from freshopt.cvx import Expression, cp
+from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.kernel import Index
+from freshopt.objective import Refresh
+from freshopt.sources import Sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PiecewiseLinearCost:
+    """Integral cost C̄(τ) = max_j(slopes_j·τ + intercepts_j) of a period τ.
+
+    Parameters
+    ----------
+    slopes : array_like, shape (pieces,) or (n, pieces)
+        α ≥ 0.
+    intercepts : array_like, same shape
+        β ≤ 0, with a largest of 0 for each source.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> cost = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])  # the first 2 days are free
+    >>> problem = fo.Problem(fo.problems.SynchronizationCost(cost), fo.Sources([1.0, 1.0]), bandwidth=0.75)
+    >>> fo.solve(problem).value
+    0.5
+    """
+
+    slopes: npt.ArrayLike
+    intercepts: npt.ArrayLike
+
+    def __repr__(self) -> str:
+        """Return one line, never the arrays."""
+        return f"PiecewiseLinearCost({np.shape(self.slopes)[-1]} pieces)"
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return the curve; its one parameter is the (n, 2, pieces) array of α and β."""
+        return Curve((self._pieces(len(sources)),), _at, _mean, _index, _inverse_index)
+
+    def declare(
+        self, rate: Expression, sources: Sources, refresh: Refresh
+    ) -> tuple[Expression, list[Expression]]:
+        """Return max_j(α_j + β_j·ρ) per source."""
+        if refresh is not Refresh.PERIODIC:
+            raise ObjectiveError(
+                "a piecewise linear cost is defined for periodic refreshes only. Use PERIODIC."
+            )
+        pieces = self._pieces(len(sources))
+        lines = [
+            np.array(pieces[:, 0, j]) + cp.multiply(np.array(pieces[:, 1, j]), rate)
+            for j in range(pieces.shape[2])
+        ]
+        return (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
+
+    def take(self, index: Index) -> PiecewiseLinearCost:
+        """Return the cost of some of the sources."""
+        slopes, intercepts = np.asarray(self.slopes), np.asarray(self.intercepts)
+        if slopes.ndim == 1:
+            return self
+        return PiecewiseLinearCost(slopes[index], intercepts[index])
+
+    def _pieces(self, n: int) -> Array:
+        """Return α and β as one array of shape (n, 2, pieces), validated."""
+        try:
+            slopes, intercepts = (np.asarray(x, dtype=np.float64) for x in (self.slopes, self.intercepts))
+        except (TypeError, ValueError):
+            raise SourceDataError(
+                "PiecewiseLinearCost slopes and intercepts must be numbers. Pass floats."
+            ) from None
+        if slopes.shape != intercepts.shape or slopes.ndim not in (1, 2) or slopes.shape[-1] == 0:
+            raise SourceDataError(
+                f"PiecewiseLinearCost slopes have shape {slopes.shape}, intercepts {intercepts.shape}. Give "
+                f"both the shape (pieces,) or (n, pieces)."
+            )
+        if slopes.ndim == 2 and len(slopes) != n:
+            raise SourceDataError(
+                f"PiecewiseLinearCost has {len(slopes)} rows but there are {n} sources. Match them."
+            )
+        if not (np.all((slopes >= 0.0) & np.isfinite(slopes)) and np.all(np.isfinite(intercepts))):
+            raise SourceDataError("PiecewiseLinearCost slopes must be finite and >= 0. Correct them.")
+        if not np.all(np.max(intercepts, axis=-1) == 0.0):
+            raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
+        return np.broadcast_to(np.stack([slopes, intercepts], axis=-2), (n, 2, slopes.shape[-1]))
+
+
+def _at(age: Array, pieces: Array) -> Array:
+    """Return the slope of the piece that is active just below the age."""
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    height = alpha * age[:, None] + beta
+    top = np.max(height, axis=1, keepdims=True)
+    return np.min(np.where(height >= top, alpha, np.inf), axis=1)
+
+
+def _mean(period: Array, pieces: Array) -> Array:
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    return np.max(alpha + beta / period[:, None], axis=1)
+
+
+def _index(period: Array, pieces: Array) -> Array:
+    """Return −β of the active piece, on a kink the larger one (the gain of the last bit of rate)."""
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    line = alpha + beta / period[:, None]
+    top = np.max(line, axis=1, keepdims=True)
+    return -np.min(np.where(line >= top, beta, 0.0), axis=1)
+
+
+def _inverse_index(price: Array, pieces: Array) -> Array:
+    """Return 1/ρ of the kink that minimises J(ρ) + price·ρ."""
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing.
+    steep, flat = -beta > price[:, None], -beta <= price[:, None]
+    with np.errstate(all="ignore"):
+        crossing = (alpha[:, :, None] - alpha[:, None, :]) / (beta[:, None, :] - beta[:, :, None])
+    pair = steep[:, :, None] & flat[:, None, :] & (crossing > 0.0)
+    # ρ must reach, for every steep piece, the point where some flat piece overtakes it; the flat envelope is
+    # a maximum, so a steep piece is overtaken at its first crossing, and all must be.
+    overtaken = np.min(np.where(pair, crossing, np.inf), axis=2)
+    dominated = np.any(flat[:, None, :] & (alpha[:, None, :] >= alpha[:, :, None]), axis=2)
+    needed = np.where(steep & ~dominated, overtaken, 0.0)
+    rate = np.max(needed, axis=1)
+    with np.errstate(divide="ignore"):
+        return 1.0 / rate

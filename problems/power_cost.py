@@ -1,0 +1,177 @@
+"""Power cost of age, a·s^e, with or without a cap: the synchronization costs of [1]_.
+
+With 0 < e < 1 the first moments of staleness hurt most; e = 1 is a linear cost, e > 1 punishes long neglect.
+A cap U says that a copy of age t₀ = (U/a)^{1/e} is as bad as any older one; beyond the period t₀ refreshing a
+little more often then gains a constant sl = U·t₀·e/(e+1) per unit of rate, and at the price sl rates jump.
+
+===========  ===========================================  =====================================
+discipline   J(ρ)                                         −dJ/dρ
+===========  ===========================================  =====================================
+Poisson      a·ρ^{−e}·γ(1+e, ρt₀) + U·e^{−ρt₀}            a·e·ρ^{−e−1}·γ(1+e, ρt₀)
+periodic     a·ρ^{−e}/(e+1); U − sl·ρ below ρ = 1/t₀      a·e/(e+1)·ρ^{−e−1}, at most sl
+===========  ===========================================  =====================================
+
+γ is the lower incomplete gamma function; without a cap γ(1+e, ∞) = Γ(1+e) and the second term vanishes.
+
+.. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, as_vector, is_scalar
+from freshopt.curve import Cell, Curve
+from freshopt.cvx import Expression, cp
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.inversion import falling_root
+from freshopt.kernel import Index
+from freshopt.objective import Refresh
+from freshopt.sources import Sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerCost:
+    """Cost rate min(scale·s^exponent, cap) of a copy of age s.
+
+    Parameters
+    ----------
+    scale : array_like, scalar or shape (n,)
+        a > 0: the cost rate at age 1.
+    exponent : array_like, scalar or shape (n,)
+        e > 0.
+    cap : array_like, optional
+        U > 0: the largest cost rate; None for no cap.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> objective = fo.problems.SynchronizationCost(PowerCost(scale=[1.0, 8.0], exponent=1.0))
+    >>> fo.solve(fo.Problem(objective, fo.Sources([1.0, 1.0]), bandwidth=2.0)).rates.round(6)
+    array([0.522408, 1.477592])
+    """
+
+    scale: npt.ArrayLike
+    exponent: npt.ArrayLike
+    cap: npt.ArrayLike | None = None
+
+    def __repr__(self) -> str:
+        """Return one line, never the arrays."""
+        capped = "" if self.cap is None else f", cap={_show(self.cap)}"
+        return f"PowerCost(scale={_show(self.scale)}, exponent={_show(self.exponent)}{capped})"
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return the curve; parameters are a, e, t₀ and U."""
+        a, e, cap = self._vectors(len(sources))
+        with np.errstate(over="ignore"):
+            t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
+        return Curve((a, e, t0, cap), _at, _mean, _index, _inverse_index, POISSON)
+
+    def declare(
+        self, rate: Expression, sources: Sources, refresh: Refresh
+    ) -> tuple[Expression, list[Expression]]:
+        """Return J(ρ) per source in CVXPY; the capped periodic cell with one auxiliary rate per source."""
+        a, e, cap = self._vectors(len(sources))
+        if refresh is Refresh.POISSON:
+            if bool(np.any(np.isfinite(cap))):
+                raise SourceDataError(
+                    "a capped power cost is declared for periodic refreshes only. Drop the cap."
+                )
+            from scipy.special import gammaln
+
+            return cp.exp(-cp.multiply(e, cp.log(rate)) + (np.log(a) + gammaln(1.0 + e))), []
+        log_scale = np.log(a) - np.log1p(e)
+        if not bool(np.any(np.isfinite(cap))):
+            return cp.exp(-cp.multiply(e, cp.log(rate)) + log_scale), []
+        with np.errstate(over="ignore", divide="ignore"):
+            t0 = (cap / a) ** (1.0 / e)
+            slope = np.where(np.isfinite(cap), cap * t0 * e / (e + 1.0), 0.0)
+            least = np.where(np.isfinite(cap), 1.0 / t0, 0.0)
+        v = cp.Variable(len(sources), nonneg=True)
+        power = cp.exp(-cp.multiply(e, cp.log(v)) + log_scale)
+        free = np.flatnonzero(~np.isfinite(cap))
+        bounds = [v >= rate, v >= least, *([v[free] <= rate[free]] if len(free) else [])]
+        return power + cp.multiply(slope, v - rate), bounds
+
+    def take(self, index: Index) -> PowerCost:
+        """Return the cost of some of the sources."""
+        scale, exponent = _taken(self.scale, index), _taken(self.exponent, index)
+        return PowerCost(scale, exponent, None if self.cap is None else _taken(self.cap, index))
+
+    def _vectors(self, n: int) -> tuple[Array, Array, Array]:
+        """Return a, e, U as vectors, validated."""
+        given = {
+            "scale": self.scale,
+            "exponent": self.exponent,
+            "cap": np.inf if self.cap is None else self.cap,
+        }
+        vectors = {key: as_vector(value, n, f"PowerCost {key}") for key, value in given.items()}
+        for key, vector in vectors.items():
+            one = vector[:1] if is_scalar(vector) else vector
+            bad = np.flatnonzero(~((one > 0.0) & ((one < np.inf) | (key == "cap"))))
+            if len(bad):
+                where = list_offenders(f"source {k}: {one[k]:g}" for k in bad)
+                raise SourceDataError(f"PowerCost {key} must be > 0, got {where}. Correct these values.")
+        return vectors["scale"], vectors["exponent"], vectors["cap"]
+
+
+def _taken(value: npt.ArrayLike, index: Index) -> npt.ArrayLike:
+    array = np.asarray(value)
+    return value if array.ndim == 0 else array[index]
+
+
+def _show(value: npt.ArrayLike) -> str:
+    array = np.asarray(value)
+    return f"{array:g}" if array.ndim == 0 else f"<{len(array)} values>"
+
+
+def _at(age: Array, a: Array, e: Array, _t0: Array, cap: Array) -> Array:
+    return np.minimum(a * age**e, cap)
+
+
+def _mean(period: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
+    inner = a * np.minimum(period, t0) ** e / (e + 1.0)
+    return np.where(period <= t0, inner, cap - cap * (t0 / period) * (e / (e + 1.0)))
+
+
+def _index(period: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:
+    s = np.minimum(period, t0)
+    return a * s**e * s * (e / (e + 1.0))
+
+
+def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:
+    period = (price / a * ((e + 1.0) / e)) ** (1.0 / (e + 1.0))
+    return np.where(period <= t0, period, np.inf)
+
+
+def _poisson_cost(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
+    from scipy.special import gamma, gammainc
+
+    beyond = np.where(np.isfinite(cap), cap * np.exp(-rate * t0), 0.0)
+    return np.where(rate > 0.0, a * rate**-e * gamma(1.0 + e) * gammainc(1.0 + e, rate * t0) + beyond, cap)
+
+
+def _poisson_marginal(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
+    from scipy.special import gamma, gammainc
+
+    full = a * e * rate ** -(e + 1.0) * gamma(1.0 + e) * gammainc(1.0 + e, rate * t0)
+    return np.where(rate * t0 > 1e-8, full, e / (1.0 + e) * cap * t0)  # γ(1+e, x) → x^{1+e}/(1+e)
+
+
+def _poisson_inverse(price: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
+    from scipy.special import gamma
+
+    uncapped = (a / price * e * gamma(1.0 + e)) ** (1.0 / (1.0 + e))
+    if not bool(np.any(np.isfinite(cap))):
+        return uncapped
+
+    def compare(x: Array) -> tuple[npt.NDArray[np.bool_], Array]:
+        return _poisson_marginal(np.exp(x), a, e, t0, cap) > price, np.full(x.shape, np.nan)
+
+    return falling_root(compare, np.broadcast_to(uncapped, price.shape))
+
+
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)

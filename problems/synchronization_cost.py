@@ -1,0 +1,107 @@
+"""Synchronization cost: J(r) = Σ w·r·C̄(1/r), C̄(τ) what a copy costs between two refreshes τ apart.
+
+The objective of [1]_ for caches whose cost of age is known only from samples; here the cost is given: a power
+of the age (`PowerCost`), the chance of being stale (`BinaryCost`), or a convex piecewise linear C̄
+(`PiecewiseLinearCost`). Each is a cost curve c = C̄', and the periodic cell of it is the paper's objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from freshopt.curve import Curve, CurveObjective
+from freshopt.cvx import Expression, cp
+from freshopt.errors import ObjectiveError
+from freshopt.kernel import Index, Kernel
+from freshopt.objective import Refresh
+from freshopt.problems.binary_freshness import binary_curve, decayed_time
+from freshopt.sources import Sources
+
+
+class AgeCost(Protocol):
+    """What a copy costs at each age."""
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return the cost curve."""
+
+    def declare(
+        self, rate: Expression, sources: Sources, refresh: Refresh
+    ) -> tuple[Expression, list[Expression]]:
+        """Return J(ρ) per source in CVXPY and the constraints of its cone form, for unit importance."""
+
+    def take(self, index: Index) -> AgeCost:
+        """Return the cost of some of the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryCost:
+    """A copy costs 1 while it is stale; C̄(τ) = τ − (1−e^{−Δτ})/Δ."""
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return c(s) = 1 − e^{−Δs}."""
+        return binary_curve(sources.change_rate)
+
+    def declare(
+        self, rate: Expression, sources: Sources, refresh: Refresh
+    ) -> tuple[Expression, list[Expression]]:
+        """Return the stale share."""
+        share = cp.multiply(1.0 / sources.change_rate, rate)
+        if refresh is Refresh.POISSON:
+            return cp.inv_pos(1.0 + share), []
+        lost, cone = decayed_time(share)
+        return 1.0 - (share - lost), [cone]
+
+    def take(self, index: Index) -> BinaryCost:  # noqa: ARG002
+        """Return itself: all it needs comes with the sources."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SynchronizationCost(CurveObjective):
+    """Minimise Σ w·ρ·C̄(1/ρ).
+
+    Parameters
+    ----------
+    cost : PowerCost, BinaryCost or PiecewiseLinearCost
+    refresh : Refresh
+        ``PERIODIC`` (default), as in the paper, or ``POISSON`` where the curve has that cell.
+
+    Notes
+    -----
+    [1]_ Eq 7 averages over the K sources; that is ``importance=1/K``. Values here are sums.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(SynchronizationCost(BinaryCost()), fo.Sources([0.5, 5.0]), bandwidth=1.0)
+    >>> fo.solve(problem).rates.round(6)
+    array([0.940183, 0.059817])
+    """
+
+    cost: AgeCost
+    refresh: Refresh = Refresh.PERIODIC
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·ρ·C̄(1/ρ)."""
+        expression, constraints = self.cost.declare(rate, sources, self.refresh)
+        weighted = cp.multiply(sources.importance, expression)
+        return (weighted, constraints) if constraints else weighted
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return c = C̄'."""
+        return self.cost.curve(sources)
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics; refuse a discipline that the curve has no cell for."""
+        if self.refresh is Refresh.ON_SIGNAL:
+            raise ObjectiveError("SynchronizationCost has no on-signal cell. Use refresh=Refresh.PERIODIC.")
+        return self.curve(sources).kernel(sources.importance, self.refresh)
+
+    def take(self, index: Index) -> SynchronizationCost:
+        """Return the objective for some of the sources."""
+        return replace(self, cost=self.cost.take(index))
