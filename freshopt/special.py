@@ -26,6 +26,8 @@ _STALE = [(-1.0) ** (k + 1) / math.factorial(k + 1) for k in range(1, _SERIES)] 
 _HARMONIC = [(-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) for k in range(1, _SERIES)]  # of u^k
 _EIN = [(-1.0) ** (k + 1) / (math.factorial(k) * k) for k in range(1, _SERIES)]  # of u^k
 _INDEX = [(-1.0) ** k / math.factorial(k) for k in range(2, _SERIES + 1)]  # of u^k, from u²
+_AGE = [(-1.0) ** k / math.factorial(k + 1) for k in range(2, _SERIES + 1)]  # of u^k, from u²
+_AGE_INDEX = [(-1.0) ** (k + 1) / (math.factorial(k) * (k + 2)) for k in range(1, 22)]  # of u^{k+2}, from u³
 _GAMMA2 = [(-1.0) ** k * (k - 1) / math.factorial(k) for k in range(2, _SERIES + 1)]  # of u^k, from u²
 _ATANH = [2.0 / (2 * k + 3) for k in range(12)]  # of z^(2k+3); z ≤ 0.2 for u ≤ 0.5
 
@@ -95,6 +97,46 @@ def inverse_harmonic_index(y: Array) -> Array:
     u = np.where(y < 1.0, root * (1.0 + root / 6.0), 1.0 + y)
     for _ in range(_NEWTON):
         u = u + (y - harmonic_index(u)) / np.where(u > 0.0, -np.expm1(-u), 1.0)
+    return u
+
+
+def mean_age(u: Array) -> Array:
+    """Return u/2 − 1 + (1−e^{−u})/u: the mean over a period of t − 1 + e^{−t}.
+
+    Examples
+    --------
+    >>> float(mean_age(np.float64(1e-8)))
+    1.66666666...e-17
+    """
+    x, large = np.minimum(u, _SMALL), np.maximum(u, _SMALL)
+    closed = 0.5 * u - 1.0 - np.expm1(-large) / large
+    return np.where(u < _SMALL, x * x * _horner(_AGE, x), closed)
+
+
+def age_index(u: Array) -> Array:
+    """Return u²/2 − P(2, u): the index V of the age of the oldest missed change, in units of 1/Δ².
+
+    Examples
+    --------
+    >>> float(age_index(np.float64(1e-4)))
+    3.3332083...e-13
+    """
+    x = np.minimum(u, 2.0 * _SMALL)
+    return np.where(u < 2.0 * _SMALL, x * x * x * _horner(_AGE_INDEX, x), 0.5 * u * u - gamma2(u))
+
+
+def inverse_age_index(y: Array) -> Array:
+    """Return u ≥ 0 with u²/2 − P(2, u) = y, for y ≥ 0.
+
+    Examples
+    --------
+    >>> round(float(age_index(inverse_age_index(np.float64(2.5)))), 14)
+    2.5
+    """
+    u = np.maximum(np.cbrt(3.0 * y), np.sqrt(2.0 * y))  # both lie below the root, one of them near it
+    for _ in range(2 * _NEWTON):
+        slope = np.where(u > 0.0, -u * np.expm1(-u), 1.0)
+        u = u + (y - age_index(u)) / slope
     return u
 
 

@@ -104,12 +104,14 @@ def _at(age: Array, pieces: Array) -> Array:
     alpha, beta = pieces[:, 0], pieces[:, 1]
     height = alpha * age[:, None] + beta
     top = np.max(height, axis=1, keepdims=True)
-    return np.min(np.where(height >= top, alpha, np.inf), axis=1)
+    slope: Array = np.min(np.where(height >= top, alpha, np.inf), axis=1)
+    return slope
 
 
 def _mean(period: Array, pieces: Array) -> Array:
     alpha, beta = pieces[:, 0], pieces[:, 1]
-    return np.max(alpha + beta / period[:, None], axis=1)
+    mean: Array = np.max(alpha + beta / period[:, None], axis=1)
+    return mean
 
 
 def _index(period: Array, pieces: Array) -> Array:
@@ -117,7 +119,8 @@ def _index(period: Array, pieces: Array) -> Array:
     alpha, beta = pieces[:, 0], pieces[:, 1]
     line = alpha + beta / period[:, None]
     top = np.max(line, axis=1, keepdims=True)
-    return -np.min(np.where(line >= top, beta, 0.0), axis=1)
+    gain: Array = -np.min(np.where(line >= top, beta, 0.0), axis=1)
+    return gain
 
 
 def _inverse_index(price: Array, pieces: Array) -> Array:
@@ -135,4 +138,5 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
     needed = np.where(steep & ~dominated, overtaken, 0.0)
     rate = np.max(needed, axis=1)
     with np.errstate(divide="ignore"):
-        return 1.0 / rate
+        period: Array = 1.0 / rate
+    return period

@@ -1,0 +1,154 @@
+"""Age of the oldest missed change: for how long a copy has been wrong.
+
+Unlike the number of missed changes it grows at the pace of the clock, so fast sources do not dominate. A copy
+refreshed s ago has E = s − (1 − e^{−Δs})/Δ. Per source of change rate Δ at refresh rate ρ, with u = Δ/ρ:
+
+===========  ==================================  ===================================
+discipline   J(ρ)                                −dJ/dρ
+===========  ==================================  ===================================
+Poisson      Δ/(ρ(ρ + Δ))                        Δ(2ρ + Δ)/(ρ(ρ + Δ))²
+periodic     (u/2 − 1 + (1 − e^{−u})/u)/Δ        (u²/2 − 1 + (1 + u)e^{−u})/Δ²
+on signal    1/ρ − 1/Δ, ρ ≤ Δ                    1/ρ²
+===========  ==================================  ===================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.arrays import Array
+from freshopt.curve import Cell, Curve, CurveObjective
+from freshopt.cvx import Expression, cp
+from freshopt.objective import Refresh
+from freshopt.sources import Sources
+from freshopt.special import age_index, harmonic_index, inverse_age_index, mean_age
+
+_NEWTON = 8  # steps of the Poisson inverse; 5 reach the last ulp from its starting value
+
+
+@dataclass(frozen=True, slots=True)
+class Age(CurveObjective):
+    """Minimise Σ w·E[age of the oldest missed change].
+
+    Parameters
+    ----------
+    refresh : Refresh
+        ``POISSON`` (default) or ``PERIODIC``.
+    nodes : int
+        Quadrature nodes of the *declared* periodic cell; see Notes. The numerics are exact in any case.
+
+    Notes
+    -----
+    The Poisson and on-signal cells are declared exactly. The periodic cell is the mixture
+    ∫₀^∞ Δe^{−Δσ}·max(0, 1−σρ)²/(2ρ) dσ of costs that start at age σ; no finite cone program equals it. It is
+    declared by quadrature in z = Δσ on 18 panels that halve towards 0, with `nodes` nodes on each; for
+    1e-3 ≤ u ≤ 1e3 the cost's relative error is below 8e-3 with 2 nodes and 9e-4 with 4.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 10.0])
+    >>> fo.solve(fo.Problem(Age(), sources, bandwidth=2.0)).rates.round(6)
+    array([0.664759, 1.335241])
+    """
+
+    refresh: Refresh = Refresh.POISSON
+    nodes: int = 2
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·J(ρ); the periodic cell with a second-order cone per source and node."""
+        w, d = sources.importance, sources.change_rate
+        if self.refresh is Refresh.PERIODIC:
+            x = cp.multiply(1.0 / d, rate)
+            cost: Expression = 0.0
+            cones = []
+            for z, weight in zip(*_mixture(self.nodes), strict=True):
+                hinge, cone = squared_hinge(x, np.full(len(sources), z))
+                cost = cost + 0.5 * weight * hinge
+                cones.extend(cone)
+            return cp.multiply(w / d, cost), cones
+        with np.errstate(divide="ignore"):
+            return cp.exp(np.log(w) + np.log(d) - cp.log(rate) - cp.log(rate + d))
+
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·(1/ρ − 1/Δ)."""
+        return cp.multiply(sources.importance, cp.inv_pos(rate) - 1.0 / sources.change_rate)
+
+    def refuses_signals(self) -> str | None:
+        """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.85."""
+        if self.refresh is Refresh.PERIODIC:
+            return "crawling on a signal is worse than periodic refreshes for p < 0.85 under this objective"
+        return None
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return c(s) = s − (1 − e^{−Δs})/Δ."""
+        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+
+
+def squared_hinge(x: Expression, z: Array) -> tuple[Expression, list[Any]]:
+    """Return t ≥ max(0, 1 − z·x)²/x elementwise, tight where t is minimised, and its cones."""
+    n = x.shape[0]
+    t, v = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
+    # v² ≤ t·x as a cone of (t + x, 2v, t − x).
+    return t, [cp.SOC(t + x, cp.vstack([2.0 * v, t - x]), axis=0), v >= 1.0 - cp.multiply(z, x)]
+
+
+def _mixture(nodes: int) -> tuple[Array, Array]:
+    """Return z and weights of ∫₀^∞ e^{−z} f(z) dz, on panels that halve from 32 down to 2^{-12}."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    edges = np.concatenate(([0.0], 2.0 ** np.arange(-12, 6)))
+    half, middle = np.diff(edges) / 2.0, (edges[1:] + edges[:-1]) / 2.0
+    z = (middle[:, None] + half[:, None] * points).ravel()
+    return z, (half[:, None] * weights).ravel() * np.exp(-z)
+
+
+def _at(age: Array, d: Array) -> Array:
+    return harmonic_index(d * age) / d
+
+
+def _mean(period: Array, d: Array) -> Array:
+    return mean_age(d * period) / d
+
+
+def _index(period: Array, d: Array) -> Array:
+    return age_index(d * period) / d / d
+
+
+def _inverse_index(price: Array, d: Array) -> Array:
+    return inverse_age_index(price * d * d) / d
+
+
+def _poisson_cost(rate: Array, d: Array) -> Array:
+    return d / (rate + d) / rate
+
+
+def _poisson_marginal(rate: Array, d: Array) -> Array:
+    return (d / (rate + d)) * ((2.0 * rate + d) / (rate + d)) / rate / rate
+
+
+def _poisson_inverse(price: Array, d: Array) -> Array:
+    # The marginal lies below 1/ρ² and below 2Δ/ρ³, and is near one of them away from ρ = Δ.
+    rate = np.minimum(1.0 / np.sqrt(price), np.cbrt(2.0 * (d / price)))
+    for _ in range(_NEWTON):
+        elasticity = 2.0 + 2.0 * rate / (rate + d) - 2.0 * rate / (2.0 * rate + d)
+        rate = rate * np.exp(np.log(_poisson_marginal(rate, d) / price) / elasticity)
+    return rate
+
+
+def _signal_cost(rate: Array, d: Array) -> Array:
+    return np.maximum(1.0 / rate - 1.0 / d, 0.0)
+
+
+def _signal_marginal(rate: Array, _d: Array) -> Array:
+    return 1.0 / rate / rate
+
+
+def _signal_inverse(price: Array, d: Array) -> Array:
+    return np.minimum(1.0 / np.sqrt(price), d)
+
+
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)

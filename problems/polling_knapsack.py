@@ -1,0 +1,130 @@
+"""The polling knapsack: x_i polls per slot on source i, each finding an update with probability d_i(x_i).
+
+If a source has an update in a slot with probability u = 1 − q, a poll that comes 1/x slots after the last one
+finds news with probability d(x) = 1 − q^{1/x} = 1 − e^{−a/x}, a = −log q. Maximising the expected number of
+news Σ w·x·d(x) is periodic binary freshness in other words (x·d = a·freshness). The automata of [1]_ equalise
+d(x) instead, which is the optimum of Σ w·∫₀^x d: the "materials" form, a continuous knapsack. Without weights
+both optima are x ∝ a; with weights they differ.
+
+===========  ======================  ===========================
+form         gain of rate x          its derivative
+===========  ======================  ===========================
+polls        x(1 − e^{−a/x})         1 − (1 + a/x)e^{−a/x}
+materials    x(1 − E₂(a/x))          1 − e^{−a/x}
+===========  ======================  ===========================
+
+.. [1] Granmo & Oommen, "Solving stochastic nonlinear resource allocation problems using a hierarchy of
+twofold resource
+   allocation automata", IEEE Transactions on Computers 59(4), 2010, doi:10.1109/TC.2009.189.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from freshopt.arrays import Array, total
+from freshopt.cvx import Expression, cp
+from freshopt.errors import ObjectiveError
+from freshopt.kernel import Kernel
+from freshopt.objective import Objective, Refresh
+from freshopt.problems.binary_freshness import decayed_time
+from freshopt.sources import Sources
+from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
+
+Form = Literal["polls", "materials"]
+
+
+@dataclass(frozen=True, slots=True)
+class PollingKnapsack(Objective):
+    """Maximise the updates found by polling, Σ w·x·d(x), or the automata's Σ w·∫₀^x d.
+
+    Parameters
+    ----------
+    form : {"polls", "materials"}
+    nodes : int
+        Quadrature nodes of the *declared* materials form; see Notes. The numerics are exact in any case.
+
+    Notes
+    -----
+    ``sources.change_rate`` is a = −log(1 − update probability) per poll slot, ``bandwidth`` the polls per
+    slot. The polls form is declared exactly, with one exponential cone per source. The materials form needs
+    E₂(z) = ∫₀¹ e^{−z/τ} dτ, declared by Gauss-Legendre nodes in v, τ = v². The value's relative error with 16
+    nodes is below 6e-6 for a/x ≥ 0.1 and 4e-3 for a/x ≥ 0.001.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 0.3], importance=1.0)
+    >>> for form in ("polls", "materials"):
+    ...     fo.solve(fo.Problem(PollingKnapsack(form), sources, bandwidth=1.0)).rates.round(9)
+    array([0.25, 0.75])
+    array([0.25, 0.75])
+    """
+
+    form: Form = "polls"
+    nodes: int = 16
+    sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+    refresh: Refresh = field(default=Refresh.PERIODIC, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse another form."""
+        if self.form not in ("polls", "materials"):
+            raise ObjectiveError(f"form {self.form!r} is unknown. Use 'polls' or 'materials'.")
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare the weighted gain."""
+        w, a = sources.importance, sources.change_rate
+        share = cp.multiply(1.0 / a, rate)
+        if self.form == "polls":
+            lost, cone = decayed_time(share)
+            return cp.multiply(w * a, share - lost), [cone]
+        points, weights = np.polynomial.legendre.leggauss(self.nodes)
+        v = (points + 1.0) / 2.0
+        gain, cones = share, []
+        for tau, weight in zip(v * v, v * weights, strict=True):
+            lost, cone = decayed_time(share, 1.0 / tau)
+            gain = gain - float(weight) * lost
+            cones.append(cone)
+        return cp.multiply(w * a, gain), cones
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics of the loss."""
+        a = sources.change_rate
+        if self.form == "polls":
+            return Kernel(sources.importance, (a,), _polls_cost, _polls_marginal, _polls_inverse)
+        return Kernel(sources.importance, (a,), _materials_cost, _materials_marginal, _materials_inverse)
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
+        """Return the gain from the loss, which for polls is what finding every update would add."""
+        if self.form == "polls":
+            return total(sources.importance * sources.change_rate) - cost
+        return -cost
+
+
+def _polls_cost(rate: Array, a: Array) -> Array:
+    return a * mean_stale_share(a / rate)
+
+
+def _polls_marginal(rate: Array, a: Array) -> Array:
+    return gamma2(a / rate)
+
+
+def _polls_inverse(price: Array, a: Array) -> Array:
+    return a / inverse_gamma2(price)
+
+
+def _materials_cost(rate: Array, a: Array) -> Array:
+    from scipy.special import expn
+
+    return np.where(rate > 0.0, -rate * (1.0 - expn(2, a / rate)), 0.0)
+
+
+def _materials_marginal(rate: Array, a: Array) -> Array:
+    return -np.expm1(-a / rate)
+
+
+def _materials_inverse(price: Array, a: Array) -> Array:
+    return np.where(price >= 1.0, 0.0, -a / np.log1p(-np.minimum(price, 1.0 - 2.0**-53)))
