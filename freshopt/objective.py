@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from freshopt.arrays import Array
 from freshopt.cvx import Expression
 from freshopt.kernel import Index, Kernel
 from freshopt.sources import Sources
+
+
+ConeForm: TypeAlias = tuple[Expression, list[Expression]]
 
 
 class Refresh(enum.Enum):
@@ -79,25 +82,27 @@ class Objective:
         """Declare the cell of sources that announce their changes; None where there is no such cell."""
         return None
 
-    def cone_form(
-        self,
-        rate: Expression,
-        sources: Sources,
-        typical: Array,
-    ) -> tuple[Expression, list[Expression]] | None:
-        """Return the sources' total as a cone solver likes it best, or None to use `per_source`.
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the sources' total at ρ = typical·y as a cone solver likes it best, or None for
+        `per_source`.
 
         Parameters
         ----------
-        rate : cvxpy expression, affine, shape (n,)
+        y : cvxpy expression, affine, shape (n,)
+            Relative rates; near 1 at the optimum, to a factor of about two.
         sources : Sources
         typical : ndarray, shape (n,)
-            Rates within a factor of about two of the optimal ones: the form need be accurate only near them.
+            Rates > 0.
 
         Returns
         -------
         (scalar expression, list of constraints), or None
+            Equal to the sum of `per_source` up to a constant and to an error that does not matter near y = 1.
         """
+        return None
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the same for sources that announce their changes."""
         return None
 
     def take(self, index: Index) -> Objective:

@@ -21,7 +21,7 @@ import numpy as np
 from freshopt.arrays import Array
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.objective import Refresh
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 
 
@@ -61,6 +61,14 @@ class AccumulatedDelay(CurveObjective):
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·(Δ/ρ − 1)."""
         return cp.multiply(sources.importance, cp.inv_pos(cp.multiply(1.0 / sources.change_rate, rate)) - 1.0)
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return Σ (cost at the typical rate)/y."""
+        return (self._factor() * sources.importance * sources.change_rate / typical) @ cp.inv_pos(y), []
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return Σ (cost at the typical rate)/y, up to a constant."""
+        return (sources.importance * sources.change_rate / typical) @ cp.inv_pos(y), []
 
     def refuses_signals(self) -> str | None:
         """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.5."""

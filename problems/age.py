@@ -22,7 +22,7 @@ import numpy as np
 from freshopt.arrays import Array
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.objective import Refresh
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 from freshopt.special import age_index, harmonic_index, inverse_age_index, mean_age
 
@@ -76,6 +76,18 @@ class Age(CurveObjective):
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·(1/ρ − 1/Δ)."""
         return cp.multiply(sources.importance, cp.inv_pos(rate) - 1.0 / sources.change_rate)
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the Poisson total with every logarithm near 0; the periodic cell is left to `per_source`."""
+        if self.refresh is Refresh.PERIODIC:
+            return None
+        u = sources.change_rate / typical
+        shifted = cp.multiply(1.0 / (1.0 + u), y + u)
+        return (sources.importance * u / (1.0 + u) / typical) @ cp.exp(-cp.log(y) - cp.log(shifted)), []
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return Σ w/ρ, up to a constant."""
+        return (sources.importance / typical) @ cp.inv_pos(y), []
 
     def refuses_signals(self) -> str | None:
         """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.85."""

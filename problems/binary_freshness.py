@@ -19,17 +19,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.arrays import Array, total
+from freshopt.cones import by_size, decayed_time, squared_over, stale_total
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.objective import Refresh
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
-
-SHORT = 0.05  # below, 1−(1−e^{−t})/t loses digits in a cone; t/(2+2t/3) is off by t²/36 < 7e-5 of it
-LONG = 30.0  # above, e^{−t} is below 1e-13
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +69,23 @@ class BinaryFreshness(CurveObjective):
             return cp.multiply(sources.importance, share - lost), [cone]
         return cp.multiply(sources.importance, 1.0 - cp.inv_pos(1.0 + share))
 
-    def cone_form(
-        self, rate: Expression, sources: Sources, typical: Array
-    ) -> tuple[Expression, list[Expression]] | None:
-        """Return the periodic total in the form that suits each source's typical rate."""
-        if self.refresh is not Refresh.PERIODIC:
-            return None
-        stale, cones = stale_total(
-            sources.importance, sources.change_rate / typical, cp.multiply(1.0 / typical, rate)
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the freshness, in the form that suits each source's typical u = Δ/ρ, up to a constant."""
+        w, u = sources.importance, sources.change_rate / typical
+        if self.refresh is Refresh.PERIODIC:
+            stale, cones = stale_total(w, u, y)
+            return -stale, cones
+        lost, cone = squared_over(y, u)  # y²/(1 + y/u): freshness is (y − y²/(u + y))/u
+        fresh = by_size(
+            u,
+            (1.0, lambda k: -(w[k] * u[k]) @ cp.inv_pos(y[k] + u[k])),
+            (np.inf, lambda k: (w[k] / u[k]) @ (y[k] - cp.multiply(1.0 / u[k], lost[k]))),
         )
-        return total(sources.importance) - stale, cones
+        return fresh, cone
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the linear total."""
+        return (sources.importance * typical / sources.change_rate) @ y, []
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·ρ/Δ."""
@@ -94,37 +98,6 @@ class BinaryFreshness(CurveObjective):
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return Σw − (stale part)."""
         return total(sources.importance) - cost
-
-
-def stale_total(w: Array, t: Array, y: Expression) -> tuple[Expression, list[Expression]]:
-    """Return Σ w·(1 − (1−e^{−t/y})·y/t) and its cones, for y near 1, in forms that keep their digits.
-
-    A rational form for small t, the limit 1 − y/t for large t, an exponential cone between.
-    """
-    short, long = t < SHORT, t > LONG
-    cost, cones = 0.0, []
-    some = np.flatnonzero(short)
-    if len(some):
-        cost = cost + (w[some] * t[some] / 2.0) @ cp.inv_pos(y[some] + t[some] / 3.0)
-    some = np.flatnonzero(long)
-    if len(some):
-        cost = cost + w[some] @ (1.0 - cp.multiply(1.0 / t[some], y[some]))
-    some = np.flatnonzero(~short & ~long)
-    if len(some):
-        lost, cone = decayed_time(y[some], t[some])
-        cost = cost + w[some] @ (1.0 - cp.multiply(1.0 / t[some], y[some] - lost))
-        cones.append(cone)
-    return cost, cones
-
-
-def decayed_time(x: Expression, t: npt.ArrayLike = 1.0) -> tuple[Expression, Expression]:
-    """Return (z, cone) with z ≥ x·e^{−t/x} elementwise, tight where z is minimised.
-
-    With x = ρ/Δ and t = 1, x − z is then x(1 − e^{−1/x}), the periodic freshness.
-    """
-    n = x.shape[0]
-    z = cp.Variable(n, nonneg=True)
-    return z, cp.ExpCone(-np.broadcast_to(np.asarray(t, dtype=np.float64), (n,)), x, z)
 
 
 def binary_curve(change_rate: Array) -> Curve:

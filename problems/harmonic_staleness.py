@@ -18,17 +18,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
+from freshopt.cones import by_size, decayed_time, stale_total
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
-from freshopt.objective import Refresh
-from freshopt.problems.binary_freshness import decayed_time, stale_total
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 from freshopt.special import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
 
 SHORT = (
     0.5  # nodes with less than this take the common rational form, off by t²/36 < 7e-3 of their small part
 )
+
+
+SETTLED = 25.0  # above, J is log u + γ − 1 + 1/u up to e^{−u}
+FEW, MANY = 0.01, 1e3  # u below the one and above the other have forms off by u²/12 and 1/(2u²) of the cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,29 @@ class HarmonicStaleness(CurveObjective):
         ratio = np.log(sources.change_rate) - cp.log(rate)
         return cp.multiply(sources.importance, cp.logistic(ratio))
 
-    def cone_form(
-        self, rate: Expression, sources: Sources, typical: Array
-    ) -> tuple[Expression, list[Expression]] | None:
-        """Return the periodic total in the form that suits each source's typical rate."""
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the total in the form that suits each source's typical u = Δ/ρ."""
+        w, u = sources.importance, sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
-            return self._scaled_quadrature(rate, sources, typical)
-        return None
+            cones: list[Expression] = []
+
+            def quadrature(k: IntArray) -> Expression:
+                cost, own = self._scaled_quadrature(y[k], w[k], u[k])
+                cones.extend(own)
+                return cost
+
+            settled = (np.inf, lambda k: w[k] @ (cp.multiply(1.0 / u[k], y[k]) - cp.log(y[k])))
+            return by_size(u, (SETTLED, quadrature), settled), cones
+        return by_size(
+            u,
+            (FEW, lambda k: (w[k] * u[k]) @ cp.inv_pos(y[k] + u[k] / 2.0)),  # log(1+t) = t/(1+t/2) + t³/12
+            (MANY, lambda k: w[k] @ cp.logistic(np.log(u[k]) - cp.log(y[k]))),
+            (np.inf, lambda k: w[k] @ (np.log(u[k]) - cp.log(y[k]) + cp.multiply(1.0 / u[k], y[k]))),
+        ), []
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return −Σ w·log y and the constant."""
+        return sources.importance @ (np.log(sources.change_rate / typical) - cp.log(y)), []
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare −w·log(ρ/Δ)."""
@@ -104,18 +124,13 @@ class HarmonicStaleness(CurveObjective):
             cones.append(cone)
         return cp.multiply(sources.importance, cost), cones
 
-    def _scaled_quadrature(
-        self, rate: Expression, sources: Sources, typical: Array
-    ) -> tuple[Expression, list[Expression]]:
+    def _scaled_quadrature(self, y: Expression, w: Array, u: Array) -> ConeForm:
         """Return the quadrature's total with a well-conditioned form for every pair of source and node.
 
-        Everything is in y = ρ/typical, which is near 1. With t = Δs/ρ at the typical rate: a source's
-        nodes of small t together as (A/2)/(x + B/3A) with A = Σ weight·s, B = Σ weight·s², which is right to
-        second order; the others as binary staleness has them.
+        With t = us the nodes of small t of a source are taken together as (A/2)/(x + B/3A), A = Σ weight·s
+        and B = Σ weight·s², which is right to second order; the others as binary staleness has them.
         """
-        w, (s, weight) = sources.importance, _rule(self.nodes)
-        y = cp.multiply(1.0 / typical, rate)
-        u = sources.change_rate / typical
+        s, weight = _rule(self.nodes)
         t = u[:, None] * s
         short = t < SHORT
         first, second = short @ (weight * s), short @ (weight * s * s)

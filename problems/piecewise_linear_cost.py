@@ -18,7 +18,7 @@ from freshopt.curve import Curve
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.kernel import Index
-from freshopt.objective import Refresh
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 
 
@@ -67,6 +67,17 @@ class PiecewiseLinearCost:
             for j in range(pieces.shape[2])
         ]
         return (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
+        """Return the linear program's total, each source's lines in units of its largest."""
+        pieces = self._pieces(len(sources))
+        scale = np.maximum(np.max(pieces[:, 0], axis=1), np.max(-pieces[:, 1] * typical[:, None], axis=1))
+        scale = np.where(scale > 0.0, scale, 1.0)
+        lines = [
+            pieces[:, 0, j] / scale + cp.multiply(pieces[:, 1, j] * typical / scale, y)
+            for j in range(pieces.shape[2])
+        ]
+        return (sources.importance * scale) @ (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
 
     def take(self, index: Index) -> PiecewiseLinearCost:
         """Return the cost of some of the sources."""

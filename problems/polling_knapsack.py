@@ -26,11 +26,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from freshopt.arrays import Array, total
+from freshopt.cones import decayed_time, stale_total
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Kernel
-from freshopt.objective import Objective, Refresh
-from freshopt.problems.binary_freshness import decayed_time
+from freshopt.objective import ConeForm, Objective, Refresh
 from freshopt.sources import Sources
 from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
 
@@ -81,14 +81,26 @@ class PollingKnapsack(Objective):
         if self.form == "polls":
             lost, cone = decayed_time(share)
             return cp.multiply(w * a, share - lost), [cone]
-        points, weights = np.polynomial.legendre.leggauss(self.nodes)
-        v = (points + 1.0) / 2.0
         gain, cones = share, []
-        for tau, weight in zip(v * v, v * weights, strict=True):
+        for tau, weight in zip(*_rule(self.nodes), strict=True):
             lost, cone = decayed_time(share, 1.0 / tau)
             gain = gain - float(weight) * lost
             cones.append(cone)
         return cp.multiply(w * a, gain), cones
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the gain, up to a constant, in forms that suit each source's typical t = a/x."""
+        w, t = sources.importance * sources.change_rate, sources.change_rate / typical
+        if self.form == "polls":
+            stale, cones = stale_total(w, t, y)
+            return -stale, cones
+        tau, weight = _rule(
+            self.nodes
+        )  # x·(1 − e^{−t/x}) of each node is t times the share that is not stale
+        n, nodes = len(t), len(tau)
+        source, node = np.repeat(np.arange(n), nodes), np.tile(np.arange(nodes), n)
+        stale, cones = stale_total(w[source] * weight[node] / tau[node], t[source] / tau[node], y[source])
+        return -stale, cones
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of the loss."""
@@ -102,6 +114,13 @@ class PollingKnapsack(Objective):
         if self.form == "polls":
             return total(sources.importance * sources.change_rate) - cost
         return -cost
+
+
+def _rule(nodes: int) -> tuple[Array, Array]:
+    """Return τ and weights of ∫₀¹ f(τ) dτ by Gauss-Legendre in v, τ = v²."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    v = (points + 1.0) / 2.0
+    return v * v, v * weights
 
 
 def _polls_cost(rate: Array, a: Array) -> Array:

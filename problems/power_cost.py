@@ -23,14 +23,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_vector, is_scalar
+from freshopt.arrays import Array, IntArray, as_vector, is_scalar
+from freshopt.cones import by_size
 from freshopt.curve import Cell, Curve
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.inversion import falling_root
 from freshopt.kernel import Index
-from freshopt.objective import Refresh
+from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
+
+
+FAR = 20.0  # a kink this many times away from a typical rate does not matter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +99,36 @@ class PowerCost:
         free = np.flatnonzero(~np.isfinite(cap))
         bounds = [v >= rate, v >= least, *([v[free] <= rate[free]] if len(free) else [])]
         return power + cp.multiply(slope, v - rate), bounds
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
+        """Return the total with powers of y; the kink of a cap that is far away is left out."""
+        a, e, cap = self._vectors(len(sources))
+        if refresh is Refresh.POISSON:
+            from scipy.special import gamma
+
+            return (sources.importance * a * gamma(1.0 + e) * typical**-e) @ cp.exp(
+                -cp.multiply(e, cp.log(y))
+            ), []
+        w = sources.importance
+        power = w * a * typical**-e / (e + 1.0)
+        with np.errstate(over="ignore", divide="ignore"):
+            t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
+        kink = 1.0 / (t0 * typical)  # the rate 1/t₀ in units of the typical one
+        slope = np.where(kink > 0.0, w * cap * e / (e + 1.0) / np.where(kink > 0.0, kink, 1.0), 0.0)
+        bounds: list[Expression] = []
+
+        def near(k: IntArray) -> Expression:
+            v = cp.Variable(len(k), nonneg=True)
+            bounds.extend([v >= y[k], v >= kink[k]])
+            return power[k] @ cp.exp(-cp.multiply(e[k], cp.log(v))) + slope[k] @ (v - y[k])
+
+        cost = by_size(
+            kink,
+            (1.0 / FAR, lambda k: power[k] @ cp.exp(-cp.multiply(e[k], cp.log(y[k])))),
+            (FAR, near),
+            (np.inf, lambda k: -slope[k] @ y[k]),
+        )
+        return cost, bounds
 
     def take(self, index: Index) -> PowerCost:
         """Return the cost of some of the sources."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from freshopt.arrays import Array
+from freshopt.cones import decayed_time
 from freshopt.curve import Curve, CurveObjective
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Index, Kernel
-from freshopt.objective import Refresh
-from freshopt.problems.binary_freshness import binary_curve, decayed_time
+from freshopt.objective import ConeForm, Refresh
+from freshopt.problems.binary_freshness import BinaryFreshness, binary_curve
 from freshopt.sources import Sources
 
 
@@ -29,6 +31,9 @@ class AgeCost(Protocol):
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
         """Return J(ρ) per source in CVXPY and the constraints of its cone form, for unit importance."""
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
+        """Return Σ w·J(typical·y) as a cone solver likes it best, or None."""
 
     def take(self, index: Index) -> AgeCost:
         """Return the cost of some of the sources."""
@@ -51,6 +56,11 @@ class BinaryCost:
             return cp.inv_pos(1.0 + share), []
         lost, cone = decayed_time(share)
         return 1.0 - (share - lost), [cone]
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
+        """Return the stale share as binary freshness has it."""
+        form = BinaryFreshness(refresh).cone_form(y, sources, typical)
+        return -form[0], form[1]
 
     def take(self, index: Index) -> BinaryCost:  # noqa: ARG002
         """Return itself: all it needs comes with the sources."""
@@ -91,6 +101,10 @@ class SynchronizationCost(CurveObjective):
         expression, constraints = self.cost.declare(rate, sources, self.refresh)
         weighted = cp.multiply(sources.importance, expression)
         return (weighted, constraints) if constraints else weighted
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the total in the cost's own well-conditioned form, where it has one."""
+        return self.cost.cone_form(y, sources, typical, self.refresh)
 
     def curve(self, sources: Sources) -> Curve:
         """Return c = C̄'."""

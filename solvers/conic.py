@@ -22,8 +22,10 @@ from freshopt.arrays import Array, IntArray, total
 from freshopt.cvx import Expression, cp
 from freshopt.declaration import declare_total
 from freshopt.model import Problem
+from freshopt.objective import ConeForm, Objective
 from freshopt.result import Answer, Solution, Status
 from freshopt.solvers.water_filling import fill
+from freshopt.sources import Sources
 from freshopt.verdict import DEFAULT, Terms, conclude
 
 Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS"]
@@ -82,7 +84,7 @@ class _Scaling(NamedTuple):
     active: IntArray  # sources that take part
     rates: Array  # ρ̂ of those, > 0
     fixed: Array  # rate of every source that does not take part, 0 for the others
-    unit: float  # λ̂B, the unit of the objective
+    unit: float  # λ̂B + Σ μ̂_h L_h, the unit of the objective
 
 
 def _solve_scaled(problem: Problem, backend: str, start: float | None) -> Answer:
@@ -111,10 +113,11 @@ def _scaling(problem: Problem, start: float | None) -> _Scaling:
         equal = np.full(n, problem.bandwidth / total(cost))
         return _Scaling(everyone, equal, np.zeros(n), 1.0)
     crude = fill(problem, numerics, start, CRUDE)
-    price, rates = crude.price, crude.rates
-    if price is None or rates is None or not price > 0.0:
+    price, rates, extra = crude.price or 0.0, crude.rates, np.array([*(crude.host_prices or {}).values()])
+    unit = price * problem.bandwidth + float(np.dot(extra, problem.hosts.limits))
+    if rates is None or not unit > 0.0:
         return _Scaling(everyone[:0], np.empty(0), np.array(problem.lower) if rates is None else rates, 1.0)
-    paid = cost * (price + problem.hosts.spread(np.array([*(crude.host_prices or {}).values()])))
+    paid = cost * (price + (problem.hosts.spread(extra) if len(extra) else 0.0))
     stuck_low = numerics.marginal(np.array(problem.lower)) * SURE < paid
     stuck_high = numerics.marginal(np.array(problem.upper)) > SURE * paid
     active = np.flatnonzero(~(stuck_low | stuck_high))
@@ -122,16 +125,14 @@ def _scaling(problem: Problem, start: float | None) -> _Scaling:
     scale = rates[active]
     # A source at rate 0 that may yet enter: the rate it would take at a price ten times lower.
     entering = np.minimum(numerics.inverse_marginal(paid / SURE)[active], problem.upper[active])
-    return _Scaling(active, np.where(scale > 0.0, scale, entering), fixed, price * problem.bandwidth)
+    return _Scaling(active, np.where(scale > 0.0, scale, entering), fixed, unit)
 
 
 def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
     """Return the scaled cone program over y = ρ/ρ̂."""
     objective, active = problem.objective.take(scaling.active), scaling.active
     sources, cost = problem.sources.take(active), problem.sources.cost
-    rate = cp.multiply(scaling.rates, y)
-    form = None if bool(np.any(sources.signalled)) else objective.cone_form(rate, sources, scaling.rates)
-    value, constraints = form or declare_total(objective, rate, sources)
+    value, constraints = _value(objective, sources, scaling.rates, y)
     sense = cp.Minimize if objective.sense == "minimise" else cp.Maximize
     room = problem.bandwidth - total(cost * scaling.fixed)
     used = sources.cost * scaling.rates
@@ -148,6 +149,25 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
         if len(members):
             constraints.append(used[members] / limit @ y[members] <= (limit - taken[code]) / limit)
     return cp.Problem(sense(value / scaling.unit), constraints)
+
+
+def _value(objective: Objective, sources: Sources, typical: Array, y: Expression) -> ConeForm:
+    """Return the objective's total in its well-conditioned forms, or as it is declared."""
+    parts: list[Expression] = []
+    constraints: list[Expression] = []
+    for mask, form in (
+        (~sources.signalled, objective.cone_form),
+        (sources.signalled, objective.signalled_cone_form),
+    ):
+        k = np.flatnonzero(mask)
+        if len(k):
+            everyone = len(k) == len(mask)
+            made = form(y if everyone else y[k], sources if everyone else sources.take(k), typical[k])
+            if made is None:
+                return declare_total(objective, cp.multiply(typical, y), sources)
+            parts.append(made[0])
+            constraints.extend(made[1])
+    return sum(parts[1:], parts[0]), constraints
 
 
 def _run(program: Expression, backend: str) -> str:

@@ -1,0 +1,82 @@
+"""Cones of the cost curves, in the well-conditioned forms that cone solvers need.
+
+The periodic cells are made of x·e^{−t/x}, an exponential cone. Where t is small the cone subtracts nearly
+equal numbers, and where it is large it holds numbers far below a solver's tolerance; both ends have simpler
+forms that are exact to more digits than a solver delivers. Here y is a relative rate, near 1 at the optimum,
+and a total may miss a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, IntArray
+from freshopt.cvx import Expression, cp
+from freshopt.objective import ConeForm
+
+SHORT = 0.05  # below, 1−(1−e^{−t})/t loses digits in a cone; t/(2+2t/3) is off by t²/36 < 7e-5 of it
+LONG = 30.0  # above, e^{−t} is below 1e-13
+
+
+def by_size(u: Array, *forms: tuple[float, Callable[[IntArray], Expression]]) -> Expression:
+    """Return the sum of forms, each of the sources whose u lies below its bound and not below an earlier one.
+
+    Parameters
+    ----------
+    u : ndarray, shape (n,)
+    forms : (bound, form)
+        ``form(indices)`` returns a scalar expression; bounds ascend, the last is inf.
+    """
+    parts, low = [], -np.inf
+    for high, form in forms:
+        chosen = np.flatnonzero((u >= low) & (u < high))
+        if len(chosen):
+            parts.append(form(chosen))
+        low = high
+    return sum(parts[1:], parts[0])
+
+
+def stale_total(w: Array, t: Array, y: Expression) -> ConeForm:
+    """Return Σ w·(1 − (1−e^{−t/y})·y/t) up to a constant, and its cones, for y near 1.
+
+    A rational form for small t, the limit 1 − y/t for large t, an exponential cone between.
+    """
+    cones: list[Expression] = []
+
+    def middle(k: IntArray) -> Expression:
+        lost, cone = decayed_time(y[k], t[k])
+        cones.append(cone)
+        return (w[k] / t[k]) @ (lost - y[k])
+
+    cost = by_size(
+        t,
+        (SHORT, lambda k: (w[k] * t[k] / 2.0) @ cp.inv_pos(y[k] + t[k] / 3.0) - float(np.sum(w[k]))),
+        (LONG, middle),
+        (np.inf, lambda k: -(w[k] / t[k]) @ y[k]),
+    )
+    return cost, cones
+
+
+def squared_over(y: Expression, u: Array) -> ConeForm:
+    """Return s ≥ y²/(1 + y/u) for the sources with u ≥ 1 (0 for the others) and its cones."""
+    lost = cp.Variable(len(u), nonneg=True)
+    k = np.flatnonzero(u >= 1.0)
+    if not len(k):
+        return lost, [lost == 0.0]
+    rest = np.flatnonzero(u < 1.0)
+    base = 1.0 + cp.multiply(1.0 / u[k], y[k])
+    cone = cp.SOC(lost[k] + base, cp.vstack([2.0 * y[k], lost[k] - base]), axis=0)
+    return lost, [cone, *([lost[rest] == 0.0] if len(rest) else [])]
+
+
+def decayed_time(x: Expression, t: npt.ArrayLike = 1.0) -> tuple[Expression, Expression]:
+    """Return (z, cone) with z ≥ x·e^{−t/x} elementwise, tight where z is minimised.
+
+    With x = ρ/Δ and t = 1, x − z is then x(1 − e^{−1/x}), the periodic freshness.
+    """
+    n = x.shape[0]
+    z = cp.Variable(n, nonneg=True)
+    return z, cp.ExpCone(-np.broadcast_to(np.asarray(t, dtype=np.float64), (n,)), x, z)

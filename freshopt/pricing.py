@@ -1,0 +1,128 @@
+"""Prices for rates that come without any: those with the smallest certified bound.
+
+The bound separates: at a price λ the sources of host h, paying ν ≥ λ, add H_h(ν) − λ·(slack of h), whatever
+the other hosts do. So each host has a best ν_h of its own, found for all hosts at once; given λ it pays
+max(λ, ν_h). What remains is a search for λ. Every price gives a valid bound, so the searches need not be
+perfect: quantiles of the slopes, then golden section.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, IntArray
+from freshopt.gap import Gap
+
+_CANDIDATES = 33  # prices tried before golden section
+_GOLDEN = 90  # steps: 0.618^90 is 1e-19
+_FULL = 1e-6  # relative slack below which a host's sources are left out when λ is searched
+
+
+def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tuple[float, Array]:
+    """Return the bandwidth's price and the hosts' prices on top of it; those given are kept.
+
+    Parameters
+    ----------
+    gap : Gap
+    price : float or None
+    host_prices : ndarray, shape (H,), or None
+    """
+    hosts = gap.problem.hosts
+    if host_prices is not None or not len(hosts):
+        fixed = np.zeros(len(hosts)) if host_prices is None else host_prices
+        return (_best_price(gap, lambda _: fixed) if price is None else price), fixed
+    effective = _effective_prices(gap)
+
+    def on_top(price: float) -> Array:
+        return np.maximum(0.0, effective - price)
+
+    best = _best_price(gap, on_top) if price is None else price
+    return best, on_top(best)
+
+
+def _effective_prices(gap: Gap) -> Array:
+    """Return the ν_h that minimise H_h(ν) = Σ terms(ν) + ν·slack_h, 0 where nothing else is better."""
+    hosts = gap.problem.hosts
+
+    def bound(log_price: Array) -> Array:
+        price = np.exp(log_price)
+        return hosts.totals(gap.terms(hosts.spread(price, 1.0))) + price * gap.host_slack
+
+    slopes = gap.slope / gap.problem.sources.cost
+    grid = _quantiles(slopes, _usable(gap, slopes), hosts.codes, len(hosts))
+    found, smallest = _minimise(bound, grid)
+    nothing = hosts.totals(gap.terms(np.zeros(len(slopes))))
+    return np.where(nothing <= smallest, 0.0, np.exp(found))
+
+
+def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
+    """Return the λ ≥ 0 with the smallest bound, hosts priced by `on_top`."""
+    hosts = gap.problem.hosts
+    slopes = gap.slope / gap.problem.sources.cost
+    usable = _usable(gap, slopes)
+    if not bool(np.any(usable)):
+        return 0.0
+    free = usable & (hosts.spread(np.asarray(gap.host_slack <= _FULL * hosts.limits, dtype=float)) == 0.0)
+    one = np.zeros(len(slopes), dtype=np.int64)
+    grid = _quantiles(slopes, usable, one, 1)
+    if bool(np.any(free)):
+        grid = np.sort(np.concatenate([grid, _quantiles(slopes, free, one, 1)], axis=1), axis=1)
+
+    def bound(log_price: Array) -> Array:
+        price = math.exp(float(log_price[0]))
+        return np.array([gap.at(price, on_top(price))])
+
+    found, smallest = _minimise(bound, grid)
+    return 0.0 if gap.at(0.0, on_top(0.0)) <= smallest[0] else math.exp(float(found[0]))
+
+
+def _usable(gap: Gap, slopes: Array) -> BoolArray:
+    """Return which slopes may be prices: positive ones, of sources inside their bounds if there are such."""
+    positive: BoolArray = np.isfinite(slopes) & (slopes > 0.0)
+    inner: BoolArray = positive & (gap.rates > gap.problem.lower) & (gap.rates < gap.problem.upper)
+    return inner if bool(np.any(inner)) else positive
+
+
+def _quantiles(slopes: Array, usable: BoolArray, codes: IntArray, groups: int) -> Array:
+    """Return logarithms of quantiles of each group's usable slopes, shape (groups, candidates), ascending."""
+    where = np.flatnonzero(usable & (codes < groups))
+    logs = np.log(slopes[where])
+    order = np.lexsort((logs, codes[where]))
+    counts = np.bincount(codes[where], minlength=groups)
+    first = np.cumsum(counts) - counts
+    share = np.linspace(0.0, 1.0, _CANDIDATES)
+    position = first[:, None] + np.rint(share * np.maximum(counts - 1, 0)[:, None]).astype(np.int64)
+    values = np.zeros((groups, _CANDIDATES))
+    some = counts > 0
+    values[some] = logs[order][position[some]]
+    return values
+
+
+def _minimise(bound: Callable[[Array], Array], grid: Array) -> tuple[Array, Array]:
+    """Return each group's best point and its bound: the grid, then golden section around the best.
+
+    It stops when the brackets are as narrow as floats allow.
+    """
+    groups = np.arange(len(grid))
+    values = np.stack([bound(grid[:, k]) for k in range(grid.shape[1])], axis=1)
+    place = np.argmin(values, axis=1)
+    best, smallest = grid[groups, place], values[groups, place]
+    low = grid[groups, np.maximum(place - 1, 0)]
+    high = grid[groups, np.minimum(place + 1, grid.shape[1] - 1)]
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    at_a, at_b = bound(a), bound(b)
+    for _ in range(_GOLDEN):
+        for x, value in ((a, at_a), (b, at_b)):
+            best, smallest = np.where(value < smallest, x, best), np.minimum(value, smallest)
+        if bool(np.all(high - low <= 1e-15 * np.maximum(1.0, np.abs(high)))):
+            break
+        left = at_a < at_b
+        low, high = np.where(left, low, a), np.where(left, b, high)
+        a, b = np.where(left, high - ratio * (high - low), b), np.where(left, a, low + ratio * (high - low))
+        at_new = bound(np.where(left, a, b))
+        at_a, at_b = np.where(left, at_new, at_b), np.where(left, at_a, at_new)
+    return best, smallest
