@@ -46,7 +46,10 @@ def parse_duration(text: str, time_unit: str) -> float:
     value, slash, unit = _split(text, "a duration such as 7d, 12h or 2w")
     if slash:
         raise SourceDataError(f"{text!r} is a rate, not a duration. Write it such as 7d, 12h or 2w.")
-    return convert_time(value, unit or time_unit, time_unit)
+    duration = convert_time(value, unit or time_unit, time_unit)
+    if not 0.0 < duration < math.inf:
+        raise SourceDataError(f"{text!r} is no time > 0 that can be counted. Write it such as 7d, 12h or 2w.")
+    return duration
 
 
 def parse_rate(text: str, time_unit: str) -> float:
@@ -77,6 +80,13 @@ def _split(text: str, expected: str) -> tuple[float, str, str]:
         value = float(match[1]) if match else math.nan
     except ValueError:
         value = math.nan
-    if match is None or not (0.0 <= value < math.inf) or (unit and unit not in SECONDS):
+    if match is None or not abs(value) < math.inf:
         raise SourceDataError(f"{text!r} cannot be read. Write {expected}.")
+    if unit and unit not in SECONDS:
+        raise SourceDataError(
+            f"{text!r} has the unit {match[3]!r}, which is not known. "
+            f"Use {', '.join(SECONDS)}, {', '.join(_SHORT)}."
+        )
+    if math.copysign(1.0, value) < 0.0:
+        raise SourceDataError(f"{text!r} is negative. Write {expected}.")
     return value, match[2], unit
