@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.arrays import Array, total
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.folder import complete_folder
 from freshopt.io.tables import write_table
 from freshopt.learning.crawl_log import CrawlLog
@@ -154,6 +155,8 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
 
     step("change rates")
     estimate = MaximumLikelihood(wishes.smoothing).fit(log)
+    if wishes.smoothing == 0:
+        _require_known(estimate)
     lower, upper = estimate.interval(wishes.confidence)
     importance = 1.0 if wishes.importance is None else wishes.importance(log.sources_)
     sources = Sources(
@@ -180,6 +183,16 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     step("done")
     seconds.pop("done")
     return Plan(log, estimate, lower, upper, solution, times, value, baselines, seconds)
+
+
+def _require_known(estimate: MaximumLikelihood) -> None:
+    """Refuse sources whose change rate only smoothing could tell."""
+    unknown = np.flatnonzero(estimate.flag_ != "ok").tolist()
+    if unknown:
+        where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
+        raise SourceDataError(
+            f"the log alone does not tell the change rate of {where}. Use smoothing > 0, or drop them."
+        )
 
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,14 +18,35 @@ from freshopt.errors import FreshoptError
 
 
 class _Commands(click.Group):
-    """A group whose commands end freshopt's own errors in one line."""
+    """A group whose commands end errors of freshopt, of the file system and of usage in one line."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the command's name; without anything click shows the help."""
+        if not args:
+            return super().parse_args(ctx, args)
+        with _one_line():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as in click
         """Run the command."""
-        try:
+        with _one_line():
             return super().invoke(ctx)
-        except FreshoptError as error:
-            raise DataError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "freshopt"
+        raise DataError(f"{error.format_message().removesuffix('.')}. See {path} --help.") from error
+    except FreshoptError as error:
+        raise DataError(" ".join(str(error).split())) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # the reader of our output went away: click ends quietly
+            raise
+        where = error.filename or "a file"
+        raise DataError(f"{where}: {error.strerror or error}. Choose another place or name.") from error
 
 
 @click.group(

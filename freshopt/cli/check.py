@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
 import numpy as np
 
-from freshopt.cli import options
+from freshopt.cli import inputs, options
 from freshopt.crosscheck import cross_check
+from freshopt.errors import SourceDataError
 from freshopt.model import Problem
 from freshopt.sources import Sources
-from freshopt.units import parse_rate
 
 
 @click.command()
@@ -39,17 +40,23 @@ def check(
     tolerance: float,
     time_unit: str,
 ) -> None:
-    """Solve with several solvers and compare what is proved; exit code 1 if any falls short.
+    """Solve with several solvers and compare what is proved.
 
     SOURCES is a table with columns source, change_rate, importance, ...; without it, built-in instances of 10
-    and 1000 sources are used.
+    and 1000 sources are used. The exit code is 1 if a solver is not proved optimal, or none applies.
     """
+    if not 0.0 < tolerance < math.inf:
+        raise SourceDataError(f"--tolerance: {tolerance} is not > 0. Pass a relative gap such as 1e-6.")
     chosen = [options.SOLVERS[name] for name in _names(solvers)]
-    instances = [options.sources_of(sources, time_unit)] if sources else [_instance(10), _instance(1000)]
+    instances = [inputs.sources_of(sources, time_unit)] if sources else [_instance(10), _instance(1000)]
     agreed = True
     for known in instances:
         for name in [objective] if objective else options.OBJECTIVES:
-            limit = parse_rate(bandwidth, time_unit) if bandwidth else 0.5 * float(np.sum(known.change_rate))
+            limit = (
+                inputs.rate_of("--bandwidth", bandwidth, time_unit)
+                if bandwidth
+                else 0.5 * float(np.sum(known.change_rate))
+            )
             problem = Problem(options.objective_of(name, refresh), known, limit)
             agreement = cross_check(problem, chosen, tolerance=tolerance)
             click.echo(f"{agreement!r}\n")
@@ -59,12 +66,14 @@ def check(
 
 def _names(given: str | None) -> list[str]:
     names = (
-        [name.strip() for name in given.split(",")] if given else [k for k in options.SOLVERS if k != "auto"]
+        [k for k in options.SOLVERS if k != "auto"]
+        if given is None
+        else [name.strip() for name in given.split(",")]
     )
     unknown = [name for name in names if name not in options.SOLVERS]
     if unknown:
         raise click.BadParameter(
-            f"{unknown[0]!r} is not one of {', '.join(options.SOLVERS)}.", param_hint="--solvers"
+            f"{unknown[0]!r} is not one of {', '.join(options.SOLVERS)}.", param_hint="'--solvers'"
         )
     return names
 

@@ -1,29 +1,19 @@
-"""What the command line understands: names of objectives and solvers, quantities with units, input files."""
+"""What the command line understands: its options, and the names of objectives and solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import numpy as np
 
-from freshopt.arrays import Array, as_vector
-from freshopt.errors import SourceDataError, list_offenders
-from freshopt.examples.histories import EXAMPLES, load_example
-from freshopt.io.read_log import read_log
-from freshopt.io.tables import read_table
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.examples.histories import EXAMPLES
 from freshopt.objective import Objective, Refresh
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, Uniform, WaterFilling
-from freshopt.sources import Sources
 from freshopt.units import SECONDS
 from freshopt.verdict import Solver
-
-if TYPE_CHECKING:
-    import polars
 
 OBJECTIVES: dict[str, Callable[[Refresh], Objective]] = {
     "harmonic": lambda refresh: HarmonicStaleness(refresh),
@@ -75,12 +65,19 @@ log_argument: Decorator = click.argument("log", required=False, type=click.Path(
 example_option: Decorator = click.option(
     "--example", metavar="NAME", help=f"A bundled log instead of LOG: {', '.join(EXAMPLES)}."
 )
+seed_option: Decorator = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the random times of --refresh poisson.",
+)
 smoothing_option: Decorator = click.option(
     "--smoothing",
     type=float,
     default=0.5,
     show_default=True,
-    help="Imaginary observation, in days; 0 for none.",
+    help="Imaginary observation of each source, in days; 0 for none.",
 )
 confidence_option: Decorator = click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of the change rates' intervals."
@@ -90,54 +87,3 @@ confidence_option: Decorator = click.option(
 def objective_of(name: str, refresh: str) -> Objective:
     """Return the named objective under the named discipline."""
     return OBJECTIVES[name](Refresh(refresh))
-
-
-def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
-    """Return the crawl log that the command was given, one way or the other."""
-    if (path is None) == (example is None):
-        raise click.UsageError("give either LOG or --example NAME, not both or neither.")
-    if example is not None:
-        return load_example(example)
-    return read_log(path or "", time_unit)
-
-
-def sources_of(path: Path, time_unit: str) -> Sources:
-    """Return the sources in a table: source, change_rate, and whatever else it says of them."""
-    frame = read_table(path)
-    try:
-        return Sources.from_frame(frame, time_unit)
-    except SourceDataError as error:
-        raise SourceDataError(f"{path}: {error}") from None
-
-
-def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
-    """Return how a log's sources are weighted: by a table with columns source and importance."""
-    if path is None:
-        return None
-    frame = read_table(path)
-    for column in ("source", "importance"):
-        if column not in frame.columns:
-            raise SourceDataError(
-                f"{path} has no column '{column}', it has {list_offenders(frame.columns)}. Rename or add it."
-            )
-        if frame[column].null_count():
-            raise SourceDataError(f"column '{column}' of {path} has empty cells. Fill them or drop the rows.")
-    return lambda names: _weights(frame, names, path)
-
-
-def _weights(frame: polars.DataFrame, names: Any, path: Path) -> Array:  # noqa: ANN401 - names or integers
-    """Look up each name's importance."""
-    import polars
-
-    keys = [str(name) for name in frame["source"].cast(polars.String).to_list()]
-    weights = as_vector(frame["importance"].to_numpy(), len(keys), f"importance in {path}")
-    given = dict(zip(keys, weights.tolist(), strict=True))
-    if len(given) < len(keys):
-        twice = (
-            sorted(key for key in given if keys.count(key) > 1)[:5] if len(keys) < 10_000 else ["some source"]
-        )
-        raise SourceDataError(f"{path} names {list_offenders(twice)} more than once. Keep one row each.")
-    missing = [f"'{name}'" for name in names.tolist() if str(name) not in given]
-    if missing:
-        raise SourceDataError(f"{path} has no importance for {list_offenders(missing)}. Add a row for each.")
-    return np.array([given[str(name)] for name in names.tolist()])

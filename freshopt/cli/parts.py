@@ -7,18 +7,17 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.cli import options
-from freshopt.cli.console import number, show
+from freshopt.cli import inputs, options
+from freshopt.cli.console import count, number, show
 from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
-from freshopt.io.tables import read_table, write_table
+from freshopt.io.tables import table_ending, write_table
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.model import Problem
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.solving import solve as solve_problem
-from freshopt.units import parse_duration, parse_rate
 
 out_option = click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="File to write, .csv or .parquet."
@@ -45,23 +44,25 @@ def estimate(
     """Estimate the change rate of every source in a crawl LOG."""
     import polars
 
+    table_ending(out)
     with complete_file(out, overwrite) as staging:
-        crawls = options.log_of(log, example, time_unit)
+        crawls = inputs.log_of(log, example, time_unit)
         model = MaximumLikelihood(smoothing).fit(crawls)
         lower, upper = model.interval(confidence)
         columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
         write_table(polars.DataFrame({**columns, "upper": upper, "flag": model.flag_}), staging)
     flags, counts = np.unique(model.flag_, return_counts=True)
     kinds = ", ".join(
-        f"{count:,} {flag}" for flag, count in zip(flags.tolist(), counts.tolist(), strict=True)
+        f"{number_of:,} {flag}" for flag, number_of in zip(flags.tolist(), counts.tolist(), strict=True)
     )
+    found = int(np.count_nonzero(crawls.changed))
+    rows = f"{count(len(crawls), 'crawl')} of {count(len(crawls.sources_), 'source')}"
+    known = model.change_rate_[np.isfinite(model.change_rate_)]
+    median = f"median {number(float(np.median(known)))} per {crawls.time_unit}; " if len(known) else ""
     show(
         [
-            ("log", repr(crawls)),
-            (
-                "change rates",
-                f"median {number(float(np.median(model.change_rate_)))} per {crawls.time_unit}; {kinds}",
-            ),
+            ("log", f"{example or log}: {rows}, {found:,} found a change"),
+            ("change rates", f"{median}{kinds}"),
             ("wrote", str(out)),
         ]
     )
@@ -72,7 +73,13 @@ def estimate(
 @options.objective_option
 @options.refresh_option
 @options.bandwidth_option
-@click.option("--solver", type=click.Choice(list(options.SOLVERS)), default="auto", show_default=True)
+@click.option(
+    "--solver",
+    type=click.Choice(list(options.SOLVERS)),
+    default="auto",
+    show_default=True,
+    help="The algorithm; auto picks one, and says why.",
+)
 @out_option
 @options.time_unit_option
 @options.overwrite_option
@@ -87,9 +94,14 @@ def solve(
     overwrite: bool,
 ) -> None:
     """Find certified refresh rates for a table of SOURCES (source, change_rate, importance, ...)."""
+    table_ending(out)
     with complete_file(out, overwrite) as staging:
-        known = options.sources_of(sources, time_unit)
-        problem = Problem(options.objective_of(objective, refresh), known, parse_rate(bandwidth, time_unit))
+        known = inputs.sources_of(sources, time_unit)
+        problem = Problem(
+            options.objective_of(objective, refresh),
+            known,
+            inputs.rate_of("--bandwidth", bandwidth, time_unit),
+        )
         solution = solve_problem(problem, options.SOLVERS[solver])
         write_table(solution.to_frame(), staging)
     click.echo(repr(solution))
@@ -100,11 +112,11 @@ def solve(
 @click.argument("rates", type=click.Path(path_type=Path))
 @options.refresh_option
 @options.horizon_option
-@click.option("--seed", type=int, default=0, show_default=True, help="For --refresh poisson.")
+@options.seed_option
 @click.option(
     "--start",
-    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    help="UTC moment of time 0; adds timestamps.",
+    metavar="MOMENT",
+    help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps.",
 )
 @out_option
 @options.time_unit_option
@@ -114,18 +126,22 @@ def schedule(
     refresh: str,
     horizon: str,
     seed: int,
-    start: object,
+    start: str | None,
     out: Path,
     time_unit: str,
     overwrite: bool,
 ) -> None:
     """Write refresh times for a table of RATES (source, rate)."""
+    table_ending(out)
     with complete_file(out, overwrite) as staging:
         method = Periodic() if refresh == "periodic" else PoissonArrivals(seed)
         made = make_schedule(
-            read_table(rates), parse_duration(horizon, time_unit), method, time_unit=time_unit
+            inputs.rates_of(rates),
+            inputs.duration_of("--horizon", horizon, time_unit),
+            method,
+            time_unit=time_unit,
         )
-        write_table(made.to_frame(start), staging)  # type: ignore[arg-type]
+        write_table(made.to_frame(inputs.moment_of("--start", start)), staging)
     show([("schedule", repr(made)), ("wrote", str(out))])
 
 
@@ -137,7 +153,11 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
     """List the bundled examples, or write the crawl log of the one called NAME."""
     import polars
 
+    if out is not None:
+        table_ending(out)
     if name is None:
+        if out is not None:
+            raise click.UsageError("Name the example to write, before --out.")
         show([(key, example.description) for key, example in EXAMPLES.items()])
         return
     log = load_example(name)
@@ -145,6 +165,6 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        columns = {"source": log.sources_[log.source_index].tolist(), "time": log.time}
+        columns = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log)}
         write_table(polars.DataFrame({**columns, "changed": log.changed.astype(np.int8)}), staging)
     show([(name, repr(log)), ("wrote", str(out))])

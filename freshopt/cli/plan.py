@@ -8,11 +8,14 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.cli import options
-from freshopt.cli.console import number, progress, show
+from freshopt.arrays import Array
+from freshopt.cli import inputs, options
+from freshopt.cli.console import count, number, progress, show
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
-from freshopt.units import SECONDS, parse_duration, parse_rate
+from freshopt.units import SECONDS
+
+_RESOLVED = 1e-15  # differences of values below this are lost in a sum of float64
 
 
 @click.command()
@@ -22,13 +25,13 @@ from freshopt.units import SECONDS, parse_duration, parse_rate
 @options.refresh_option
 @options.bandwidth_option
 @options.horizon_option
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
 @click.option("--importance", type=click.Path(path_type=Path), help="Table with columns source, importance.")
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
 @options.smoothing_option
 @options.confidence_option
-@click.option("--seed", type=int, default=0, show_default=True, help="For --refresh poisson.")
+@options.seed_option
 @options.time_unit_option
 @click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 @options.overwrite_option
@@ -53,21 +56,21 @@ def plan(
     """Turn a crawl LOG into change rates, certified refresh rates and a schedule.
 
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
-    each crawl found.
+    each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json.
     """
     wishes = Wishes(
         objective=options.objective_of(objective, refresh),
-        bandwidth=parse_rate(bandwidth, time_unit),
-        horizon=parse_duration(horizon, time_unit),
-        importance=options.importance_of(importance),
-        min_rate=parse_rate(min_rate, time_unit),
-        max_rate=np.inf if max_rate is None else parse_rate(max_rate, time_unit),
+        bandwidth=inputs.rate_of("--bandwidth", bandwidth, time_unit),
+        horizon=inputs.duration_of("--horizon", horizon, time_unit),
+        importance=inputs.importance_of(importance),
+        min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
+        max_rate=np.inf if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
         smoothing=smoothing,
         confidence=confidence,
         seed=seed,
     )
     with complete_folder(out, overwrite, files=FILES) as staging, progress(6) as report:
-        crawls = options.log_of(log, example, time_unit)
+        crawls = inputs.log_of(log, example, time_unit)
         made = make_plan(crawls, wishes, report)
         report("writing")
         names = write_files(made, staging, csv=csv)
@@ -80,14 +83,12 @@ def _rows(made: Plan, name: str) -> list[tuple[str, str]]:
     facts = summary(made)
     counts, unit, proof = facts["counts"], facts["time_unit"], made.solution.certificate
     rates = made.solution.rates
-    refreshed = rates[rates > 0.0]
-    intervals = np.quantile(1.0 / refreshed, [0.0, 0.5, 1.0]) if len(refreshed) else np.full(3, np.inf)
-    flags = "".join(f", {count} {flag}" for flag, count in counts["flags"].items() if flag != "ok")
+    flags = "".join(f", {times:,} {flag}" for flag, times in counts["flags"].items() if flag != "ok")
     sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
     others = "; ".join(f"{kind} rates {number(value)}" for kind, value in facts["baselines"].items())
-    spread = f"from {number(intervals[0])} to {number(intervals[2])}, median {number(intervals[1])} {unit}s"
+    crawls = f"{count(counts['crawls'], 'crawl')} of {count(counts['sources'], 'source')}"
     return [
-        ("log", f"{name}: {counts['crawls']:,} crawls of {counts['sources']:,} sources{_span(made)}"),
+        ("log", f"{name}: {crawls}, {_span(made)}"),
         (
             "change rates",
             f"total {number(facts['change_rate']['sum'])} per {unit}, "
@@ -97,18 +98,48 @@ def _rows(made: Plan, name: str) -> list[tuple[str, str]]:
         (
             "bandwidth",
             f"{number(facts['bandwidth_used'])} of {number(facts['bandwidth'])} per {unit} used; "
-            f"one more refresh per {unit} would be worth {number(facts['price'])}",
+            f"one more refresh per {unit} would be worth up to {number(facts['price'])}",
         ),
-        ("intervals", f"{spread}; {counts['never_refreshed']:,} sources never refreshed"),
+        (
+            "intervals",
+            f"{_spread(rates, unit)}; {count(counts['never_refreshed'], 'source')} never refreshed",
+        ),
         ("value", f"{number(facts['value'])} in the long run; {others}"),
         (
             "schedule",
-            f"{counts['refreshes']:,} refreshes in {number(facts['horizon'])} {unit}s, {facts['method']}, "
-            f"value over that time {number(facts['schedule_value'])}",
+            f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}, "
+            f"value over that time {number(facts['schedule_value'])}{_ages(made)}",
         ),
-        ("proof", f"{facts['status']}: relative gap {proof.relative_gap:.1e}" if proof else "none"),
+        ("proof", f"{facts['status']}: relative gap {_gap(proof.relative_gap)}" if proof else "none"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
+
+
+def _spread(rates: Array, unit: str) -> str:
+    """Return how far apart the refreshes of a source are."""
+    refreshed = rates[rates > 0.0]
+    if len(refreshed) == 0:
+        return "none"
+    least, median, most = np.quantile(1.0 / refreshed, [0.0, 0.5, 1.0])
+    return f"from {number(least)} to {number(most)}, median {count(float(median), unit)}"
+
+
+def _ages(made: Plan) -> str:
+    """Return how old the copies are to begin with, where some are not fresh from the log's last crawl.
+
+    Without it nobody could tell why a value over the horizon is far from that of the long run.
+    """
+    ages = made.log.end - made.log.last_crawl
+    old = int(np.count_nonzero(ages > made.schedule.horizon))
+    if old == 0:
+        return ""
+    oldest = count(float(np.max(ages)), made.log.time_unit)
+    return f" ({count(old, 'source')} last crawled longer than that before it, at most {oldest})"
+
+
+def _gap(relative: float) -> str:
+    """Return a relative gap, down to what float64 can tell of the value itself."""
+    return f"{relative:.1e}" if relative > _RESOLVED else f"below {_RESOLVED:.0e}"
 
 
 def _span(made: Plan) -> str:
@@ -116,7 +147,7 @@ def _span(made: Plan) -> str:
     log = made.log
     begin, end = float(np.min(log.time)), log.end
     if log.origin is None:
-        return f", time {number(begin)} to {number(end)} {log.time_unit}s"
-    day = SECONDS[log.time_unit]
-    first, last = (log.origin + timedelta(seconds=t * day) for t in (begin, end))
-    return f", {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+        return f"time {number(begin)} to {count(end, log.time_unit)}"
+    seconds = SECONDS[log.time_unit]
+    first, last = (log.origin + timedelta(seconds=t * seconds) for t in (begin, end))
+    return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
