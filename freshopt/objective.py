@@ -10,7 +10,6 @@ from freshopt.cvx import Expression
 from freshopt.kernel import Index, Kernel
 from freshopt.sources import Sources
 
-
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
 
 
@@ -83,8 +82,7 @@ class Objective:
         return None
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
-        """Return the sources' total at ρ = typical·y as a cone solver likes it best, or None for
-        `per_source`.
+        """Return the total at ρ = typical·y as a cone solver likes it best, or None for `per_source`.
 
         Parameters
         ----------

@@ -70,6 +70,8 @@ class PiecewiseLinearCost:
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
         """Return the linear program's total, each source's lines in units of its largest."""
+        if refresh is not Refresh.PERIODIC:
+            return None
         pieces = self._pieces(len(sources))
         scale = np.maximum(np.max(pieces[:, 0], axis=1), np.max(-pieces[:, 1] * typical[:, None], axis=1))
         scale = np.where(scale > 0.0, scale, 1.0)

@@ -33,7 +33,6 @@ from freshopt.kernel import Index
 from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 
-
 FAR = 20.0  # a kink this many times away from a typical rate does not matter
 
 

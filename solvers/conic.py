@@ -13,12 +13,13 @@ The answer's own status is not evidence either way: rates are repaired and certi
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from freshopt.arrays import Array, IntArray, total
+from freshopt.certificate import certify
 from freshopt.cvx import Expression, cp
 from freshopt.declaration import declare_total
 from freshopt.model import Problem
@@ -28,14 +29,13 @@ from freshopt.solvers.water_filling import fill
 from freshopt.sources import Sources
 from freshopt.verdict import DEFAULT, Terms, conclude
 
-Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS"]
+Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
 
-CRUDE = 0.7  # relative width of the bracket around λ̂; within a factor of 2 the scaling works
-SURE = 10.0  # a slope this many times on the wrong side of λ̂ keeps a source at its bound
 FAR = 20.0  # caps beyond this many ρ̂ do not bind at a price within a factor of 2 of λ̂
 SETTINGS: dict[str, dict[str, float]] = {
     "CLARABEL": {},
     "ECOS": {},
+    "HIGHS": {},
     "SCS": {
         "eps_abs": 1e-7,
         "eps_rel": 1e-7,
@@ -44,14 +44,31 @@ SETTINGS: dict[str, dict[str, float]] = {
 }
 
 
+class Rung(NamedTuple):
+    """One attempt: which solver, and how its problem is scaled.
+
+    ``width`` is the relative accuracy of the crude price λ̂ (within a factor of 2 the scaling works);
+    ``sure`` how many times a slope must be on the wrong side of λ̂ for its source to stay at a bound.
+    """
+
+    backend: str
+    width: float
+    sure: float
+
+
 @dataclass(frozen=True, slots=True)
 class Conic:
     """CVXPY with a cone solver behind it.
 
     Parameters
     ----------
-    backend : {"CLARABEL", "ECOS", "SCS"}
-        ECOS needs ``pip install "freshopt[ecos]"``.
+    backend : {"CLARABEL", "ECOS", "SCS", "HIGHS"}
+        ECOS needs ``pip install "freshopt[ecos]"``; HIGHS solves linear programs only (piecewise linear
+        costs).
+    ladder : bool
+        Whether to try again, with a sharper scaling and then with another solver, when an attempt ends
+        without rates or its certified gap exceeds the tolerance. The note tells how many attempts it took and
+        who answered.
 
     Examples
     --------
@@ -62,20 +79,49 @@ class Conic:
     """
 
     backend: Backend = "CLARABEL"
+    ladder: bool = True
 
-    def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
-        """Refuse a backend that is unknown or not installed."""
+    def supports(self, problem: Problem) -> str | None:
+        """Refuse a backend that is unknown, not installed, or too special for the problem."""
         if self.backend not in SETTINGS:
             return f"backend {self.backend!r} is unknown, use one of {', '.join(SETTINGS)}"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
+        if self.backend == "HIGHS" and not problem.to_cvxpy().is_lp():
+            return "HIGHS solves linear programs only, use CLARABEL"
         return None
 
     def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
         """Scale, solve, repair and certify."""
         return conclude(
-            self, problem, terms, lambda problem, start: _solve_scaled(problem, self.backend, start)
+            self, problem, terms, lambda problem, start: self._climb(problem, start, terms.tolerance)
         )
+
+    def rungs(self) -> list[Rung]:
+        """Return the attempts in their order."""
+        first = Rung(self.backend, 0.7, 10.0)
+        if not self.ladder:
+            return [first]
+        other = "ECOS" if self.backend == "CLARABEL" and "ECOS" in cp.installed_solvers() else "CLARABEL"
+        others = [] if other == self.backend else [Rung(other, 0.7, 10.0), Rung(other, 0.05, 3.0)]
+        return [first, Rung(self.backend, 0.05, 3.0), *others]
+
+    def _climb(self, problem: Problem, start: float | None, tolerance: float) -> Answer:
+        """Try the rungs until one is certified; return the best answer seen."""
+        best, smallest, steps = Answer(None, status=Status.FAILED), np.inf, 0
+        for attempt, rung in enumerate(self.rungs(), start=1):
+            answer = _attempt(problem, rung, start)
+            steps += answer.iterations
+            told = f"{answer.note}" if attempt == 1 else f"{answer.note} (attempt {attempt})"
+            if answer.rates is None:
+                best = replace(best, note=told) if best.rates is None else best
+                continue
+            proof = certify(problem, answer.rates)
+            if best.rates is None or proof.relative_gap < smallest:
+                best, smallest = replace(answer, note=told), proof.relative_gap
+            if proof.confirms(tolerance) or problem.numerics is None:
+                break
+        return replace(best, iterations=steps)
 
 
 class _Scaling(NamedTuple):
@@ -87,44 +133,43 @@ class _Scaling(NamedTuple):
     unit: float  # λ̂B + Σ μ̂_h L_h, the unit of the objective
 
 
-def _solve_scaled(problem: Problem, backend: str, start: float | None) -> Answer:
-    scaling = _scaling(problem, start)
+def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
+    scaling = _scaling(problem, rung, start)
     if not len(scaling.active):
-        return Answer(
-            scaling.fixed, note="Every source is held at a bound by the price; no cone program was needed."
-        )
+        note = "Every source is held at a bound by the price; no cone program was needed."
+        return Answer(scaling.fixed, note=note)
     y = cp.Variable(len(scaling.active), nonneg=True, name="relative_rate")
     program = _program(problem, scaling, y)
-    failure = _run(program, backend)
+    failure = _run(program, rung.backend)
     steps = int(program.solver_stats.num_iters or 0) if program.solver_stats is not None else 0
     if y.value is None or not bool(np.all(np.isfinite(y.value))):
-        note = f"{backend} ended {failure or program.status} without rates."
+        note = f"{rung.backend} ended {failure or program.status} without rates."
         return Answer(None, iterations=steps, status=Status.FAILED, note=note)
     rates = scaling.fixed.copy()
     rates[scaling.active] = np.maximum(y.value, 0.0) * scaling.rates
-    return Answer(_restore(problem, rates), iterations=steps, note=f"{backend} said {program.status}.")
+    return Answer(_restore(problem, rates), iterations=steps, note=f"{rung.backend} said {program.status}.")
 
 
-def _scaling(problem: Problem, start: float | None) -> _Scaling:
+def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     """Return crude rates, the sources that stay in the program, and the unit of its objective."""
     n, numerics, cost = len(problem.sources), problem.numerics, problem.sources.cost
     everyone = np.arange(n)
     if numerics is None:
         equal = np.full(n, problem.bandwidth / total(cost))
         return _Scaling(everyone, equal, np.zeros(n), 1.0)
-    crude = fill(problem, numerics, start, CRUDE)
+    crude = fill(problem, numerics, start, rung.width)
     price, rates, extra = crude.price or 0.0, crude.rates, np.array([*(crude.host_prices or {}).values()])
     unit = price * problem.bandwidth + float(np.dot(extra, problem.hosts.limits))
     if rates is None or not unit > 0.0:
         return _Scaling(everyone[:0], np.empty(0), np.array(problem.lower) if rates is None else rates, 1.0)
     paid = cost * (price + (problem.hosts.spread(extra) if len(extra) else 0.0))
-    stuck_low = numerics.marginal(np.array(problem.lower)) * SURE < paid
-    stuck_high = numerics.marginal(np.array(problem.upper)) > SURE * paid
+    stuck_low = numerics.marginal(np.array(problem.lower)) * rung.sure < paid
+    stuck_high = numerics.marginal(np.array(problem.upper)) > rung.sure * paid
     active = np.flatnonzero(~(stuck_low | stuck_high))
     fixed = np.where(stuck_low, problem.lower, np.where(stuck_high, problem.upper, 0.0))
     scale = rates[active]
-    # A source at rate 0 that may yet enter: the rate it would take at a price ten times lower.
-    entering = np.minimum(numerics.inverse_marginal(paid / SURE)[active], problem.upper[active])
+    # A source at rate 0 that may yet enter: the rate it would take at a price so much lower.
+    entering = np.minimum(numerics.inverse_marginal(paid / rung.sure)[active], problem.upper[active])
     return _Scaling(active, np.where(scale > 0.0, scale, entering), fixed, unit)
 
 
