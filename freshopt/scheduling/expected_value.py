@@ -1,23 +1,20 @@
 """What a schedule with known refresh times will cost, in expectation over Poisson changes.
 
-Under periodic refreshes a gap of length τ costs C(τ) = ∫₀^τ c(s) ds = τ·J(1/τ), J the periodic cell: the same
-function prices any sequence of gaps. So the cost of a written schedule is a sum over its gaps, exact for the
-horizon it covers, including the first gap (which began with the last crawl before it) and the last (which the
-horizon cuts off). Cost: one evaluation of the cell per refresh and source.
+A gap of length τ without a refresh costs C(τ) = ∫₀^τ c(s) ds, c the objective's cost of age. So the cost of a
+written schedule is a sum over its gaps, exact for the horizon it covers, including the first gap (which began
+with the last crawl before it) and the last (which the horizon cuts off).
+Cost: one evaluation of C per refresh and source.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_vector, exact_sum
+from freshopt.arrays import as_vector, exact_sum
+from freshopt.curve import CurveObjective
 from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.kernel import Numerics
-from freshopt.objective import Objective, Refresh
+from freshopt.objective import Objective
 from freshopt.scheduling.schedule import Schedule
 from freshopt.sources import Sources
 
@@ -32,7 +29,7 @@ def expected_value(
     schedule : Schedule
         Refresh times in [0, horizon).
     objective : Objective
-        A named objective that has a periodic cell; its own discipline does not matter here.
+        One that is a cost of age, as the named ones are; its own discipline does not matter here.
     sources : Sources
         In the schedule's order; none of them signalled.
     age : array_like, scalar or shape (n,)
@@ -41,7 +38,7 @@ def expected_value(
     Raises
     ------
     ObjectiveError
-        If the objective has no periodic cell with a kernel.
+        If the objective has no cost curve.
     SourceDataError
         If the schedule is for another number of sources, an age is negative, or a source is signalled.
 
@@ -65,7 +62,11 @@ def expected_value(
     ages = as_vector(age, n, "age")
     if not bool(np.all((ages >= 0.0) & np.isfinite(ages))):
         raise SourceDataError("age must be numbers >= 0. Pass the time since each source's last crawl.")
-    numerics = periodic_numerics(objective, sources)
+    if not isinstance(objective, CurveObjective):
+        raise ObjectiveError(
+            f"{objective!r} has no cost of age to price gaps by. Use an objective with a curve(sources)."
+        )
+    curve, weight = objective.curve(sources), sources.importance
     order = np.argsort(schedule.source, kind="stable")  # by source, then time
     source, time = schedule.source[order], schedule.time[order]
     first = np.ones(len(source), dtype=np.bool_)
@@ -74,31 +75,9 @@ def expected_value(
     last = np.array(-ages)
     last[source] = time  # the last assignment to a source stays
     parts = (
-        gap_costs(numerics.take(source), time - previous),
-        gap_costs(numerics, schedule.horizon - last),
-        -gap_costs(numerics, np.array(ages)),
+        weight[source] * curve.take(source).gap_cost(time - previous),
+        weight * curve.gap_cost(schedule.horizon - last),
+        -weight * curve.gap_cost(np.array(ages)),
     )
     cost = exact_sum(float(np.sum(part)) for part in parts)
     return objective.value_from_cost(cost / schedule.horizon, sources)
-
-
-def periodic_numerics(objective: Objective, sources: Sources) -> Numerics:
-    """Return the kernel of the objective's periodic cell."""
-    changed: dict[str, Any] = {"refresh": Refresh.PERIODIC}
-    if "refresh" not in getattr(objective, "__dataclass_fields__", {}):
-        raise ObjectiveError(
-            f"{objective!r} has no periodic cell. Use an objective with refresh=Refresh.PERIODIC."
-        )
-    periodic: Objective = replace(objective, **changed)  # type: ignore[type-var]
-    kernel = periodic.kernel(sources)
-    if kernel is None:
-        raise ObjectiveError(
-            f"{periodic!r} has no kernel, so gaps cannot be priced. Write its kernel(sources)."
-        )
-    return kernel
-
-
-def gap_costs(numerics: Numerics, gap: Array) -> Array:
-    """Return C(τ) = τ·J(1/τ) of gaps τ ≥ 0 without a refresh, weighted by importance."""
-    rate = 1.0 / np.where(gap > 0.0, gap, 1.0)
-    return np.where(gap > 0.0, gap * numerics.cost(rate), 0.0)
