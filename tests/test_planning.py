@@ -1,0 +1,362 @@
+"""`make_plan` and `write_plan`: every number of the summary recomputed from the tables that were written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+from scipy.stats import poisson
+
+import freshopt as fo
+from freshopt import planning
+from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError
+from freshopt.planning import Plan, Wishes, make_plan, write_plan
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.tolerances import EXACT, SCALAR
+
+Floats = npt.NDArray[np.float64]
+PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
+OBJECTIVES: list[fo.Objective] = [
+    kind(refresh)
+    for kind in (HarmonicStaleness, BinaryFreshness, AccumulatedDelay)
+    for refresh in (PERIODIC, POISSON)
+]
+BEGIN = datetime(2024, 2, 27, 6, tzinfo=UTC)
+
+
+def crawls(seed: int = 5, n: int = 12) -> dict[str, Any]:
+    """Crawls at random times of sources with change rates from 0.05 to 3 per day, over about 40 days."""
+    rng = np.random.default_rng(seed)
+    source, time, changed = [], [], []
+    for k, rate in enumerate(np.geomspace(0.05, 3.0, n)):
+        at = np.sort(rng.uniform(0.0, 40.0 - k, 60))
+        source += [f"s{k:02d}"] * len(at)
+        time += at.tolist()
+        changed += [False, *(rng.random(len(at) - 1) < -np.expm1(-rate * np.diff(at))).tolist()]
+    return {"source": np.array(source), "time": np.array(time), "changed": np.array(changed)}
+
+
+def dated(columns: dict[str, Any]) -> dict[str, Any]:
+    """The same crawls with moments instead of numbers."""
+    offset = np.rint(columns["time"] * 86400e6).astype("timedelta64[us]")
+    return {**columns, "time": np.datetime64(BEGIN.replace(tzinfo=None), "us") + offset}
+
+
+def wishes(objective: fo.Objective | None = None, **changes: object) -> Wishes:
+    settings: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, **changes}
+    return Wishes(objective or HarmonicStaleness(PERIODIC), **settings)
+
+
+@pytest.fixture(scope="module")
+def log() -> fo.CrawlLog:
+    return fo.CrawlLog(**crawls())
+
+
+def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """What was written: the summary, then the tables in the order of `planning.TABLES`."""
+    facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    ending = "csv" if (folder / "rates.csv").exists() else "parquet"
+    reader: Callable[[Path], pl.DataFrame] = pl.read_csv if ending == "csv" else pl.read_parquet
+    change_rates, rates, schedule = (reader(folder / f"{name}.{ending}") for name in planning.TABLES)
+    return facts, change_rates, rates, schedule
+
+
+def cell(objective: fo.Objective, change_rate: Floats, rate: Floats) -> Floats:
+    """J(ρ) of the table of cost curves, sources of rate 0 apart; freshness where that is the objective."""
+    x, u = rate / change_rate, change_rate / rate
+    periodic = objective.refresh is PERIODIC
+    if isinstance(objective, AccumulatedDelay):
+        return u / 2.0 if periodic else u
+    if isinstance(objective, BinaryFreshness):
+        return -np.expm1(-u) / u if periodic else x / (1.0 + x)
+    if not periodic:
+        return np.log1p(u)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    ages = np.outer(u, (nodes + 1.0) / 2.0)
+    counts = np.arange(1, 400)  # E H(N) = Σ P(N ≥ m)/m; u stays below 100 here
+    tail = poisson.sf(counts[:, None, None] - 1, ages[None]) / counts[:, None, None]
+    return np.asarray(tail.sum(axis=0) @ (weights / 2.0))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+def test_the_summary_follows_from_the_tables(
+    objective: fo.Objective, log: fo.CrawlLog, tmp_path: Path
+) -> None:
+    made = make_plan(log, wishes(objective))
+    names = write_plan(made, tmp_path / "plan", csv=True)
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "plan").iterdir())
+    facts, change_rates, rates, schedule = read(tmp_path / "plan")
+    assert change_rates.columns == ["source", "change_rate", "lower", "upper", "flag"]
+    assert rates.columns == ["source", "rate", "interval"]
+    assert schedule.columns == ["source", "time"]
+    assert change_rates["source"].to_list() == rates["source"].to_list() == log.sources_.tolist()
+    delta, rho = change_rates["change_rate"].to_numpy(), rates["rate"].to_numpy()
+    assert np.all((change_rates["lower"].to_numpy() < delta) & (delta < change_rates["upper"].to_numpy()))
+    some = rho > 0.0
+    np.testing.assert_allclose(rates["interval"].to_numpy()[some], 1.0 / rho[some], rtol=EXACT)
+    assert rates.filter(pl.col("rate") == 0.0)["interval"].null_count() == np.count_nonzero(~some)
+
+    assert (facts["objective"], facts["discipline"]) == (type(objective).__name__, objective.refresh.value)
+    assert facts["sense"] == ("maximise" if isinstance(objective, BinaryFreshness) else "minimise")
+    assert (facts["time_unit"], facts["bandwidth"], facts["horizon"]) == ("day", 9.0, 14.0)
+    assert facts["bandwidth_used"] == pytest.approx(math.fsum(rho), rel=EXACT)
+    assert facts["bandwidth_used"] == pytest.approx(9.0, rel=EXACT)
+    assert facts["value"] == pytest.approx(float(np.sum(cell(objective, delta[some], rho[some]))), rel=SCALAR)
+    assert facts["status"] == "optimal"
+    assert facts["relative_gap"] <= planning.TOLERANCE
+    assert abs(facts["value"] - facts["bound"]) <= facts["gap"] + EXACT * abs(facts["value"])
+    counts = facts["counts"]
+    assert counts["sources"] == len(rates)
+    assert counts["crawls"] == len(log)
+    assert counts["crawls_that_found_a_change"] == np.count_nonzero(log.changed)
+    assert counts["never_refreshed"] == np.count_nonzero(~some)
+    assert counts["refreshes"] == len(schedule)
+    assert counts["flags"] == dict(change_rates["flag"].value_counts().iter_rows())
+    assert facts["change_rate"]["sum"] == pytest.approx(math.fsum(delta), rel=EXACT)
+    assert facts["change_rate"]["median"] == pytest.approx(float(np.median(delta)), rel=EXACT)
+    uniform = np.full(len(delta), 9.0 / len(delta))
+    proportional = 9.0 * delta / math.fsum(delta)
+    for name, other in (("uniform", uniform), ("proportional", proportional)):
+        value = float(np.sum(cell(objective, delta, other)))
+        assert facts["baselines"][name] == pytest.approx(value, rel=SCALAR)
+        assert (value < facts["value"]) == (facts["sense"] == "maximise")
+    assert set(facts["seconds"]) == {"change rates", "refresh rates", "baselines", "schedule"}
+    assert set(facts["versions"]) == {"python", "freshopt", "numpy", "scipy", "polars"}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES[::2], ids=repr)
+def test_the_price_is_the_marginal_gain_and_bounds_a_whole_refresh(
+    objective: fo.Objective, log: fo.CrawlLog
+) -> None:
+    less, same, more, much = (
+        make_plan(log, wishes(objective, bandwidth=b)).solution for b in (8.999, 9.0, 9.001, 10.0)
+    )
+    gain = abs(more.value - less.value) / 0.002
+    assert same.price == pytest.approx(gain, rel=1e-6)
+    assert 0.5 * same.price < abs(much.value - same.value) < same.price
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES[::2], ids=repr)
+def test_the_schedules_value_is_what_simulated_changes_cost(
+    objective: fo.Objective, log: fo.CrawlLog, tmp_path: Path
+) -> None:
+    write_plan(make_plan(log, wishes(objective)), tmp_path / "plan")
+    facts, change_rates, _, schedule = read(tmp_path / "plan")
+    rng, runs, horizon = np.random.default_rng(7), 4000, 14.0
+    cost = np.zeros(runs)
+    for name, delta in change_rates.select("source", "change_rate").iter_rows():
+        age = log.end - float(log.last_crawl[log.sources_ == name][0])
+        ends = [*schedule.filter(pl.col("source") == name)["time"].to_list(), horizon]
+        for begin, end in zip([-age, *ends[:-1]], ends, strict=True):
+            # The m-th change after `begin` falls on the sum of m exponential gaps.
+            most = int(delta * (end - begin) + 12 * math.sqrt(delta * (end - begin)) + 12)
+            at = begin + np.cumsum(rng.exponential(1.0 / delta, (runs, most)), axis=1)
+            weight = (
+                1.0 / np.arange(1, most + 1) if isinstance(objective, HarmonicStaleness) else np.ones(most)
+            )
+            if isinstance(objective, BinaryFreshness):
+                weight[1:] = 0.0
+            cost += np.maximum(end - np.maximum(at, 0.0), 0.0) @ weight / horizon
+    mean, error = float(np.mean(cost)), float(np.std(cost)) / math.sqrt(runs)
+    mean = len(change_rates) - mean if isinstance(objective, BinaryFreshness) else mean
+    assert abs(facts["schedule_value"] - mean) < 4.0 * error  # false alarm once in 16 000
+    assert error < 0.01 * mean
+
+
+def test_periodic_refreshes_are_counted_right_and_evenly_apart(log: fo.CrawlLog, tmp_path: Path) -> None:
+    write_plan(make_plan(log, wishes()), tmp_path / "plan")
+    _, _, rates, schedule = read(tmp_path / "plan")
+    assert schedule["time"].is_sorted()
+    assert 0.0 <= schedule["time"].to_numpy().min() <= schedule["time"].to_numpy().max() < 14.0
+    for name, rate, interval in rates.iter_rows():
+        own = schedule.filter(pl.col("source") == name)["time"].to_numpy()
+        assert len(own) in (math.floor(rate * 14.0), math.ceil(rate * 14.0))
+        np.testing.assert_allclose(np.diff(own), interval, rtol=SCALAR)
+    assert abs(len(schedule) - 9.0 * 14.0) <= len(rates)
+
+
+def test_poisson_refreshes_are_seeded_and_as_many_as_planned(log: fo.CrawlLog) -> None:
+    wanted = wishes(HarmonicStaleness(POISSON), horizon=2000.0, seed=3)
+    one, same = make_plan(log, wanted).schedule, make_plan(log, wanted).schedule
+    other = make_plan(log, wishes(HarmonicStaleness(POISSON), horizon=2000.0, seed=4))
+    np.testing.assert_array_equal(one.time, same.time)
+    assert len(other.schedule) != len(one) or bool(np.any(other.schedule.time != one.time))
+    assert other.schedule.method == "PoissonArrivals(seed=4)"
+    expected = other.solution.rates * 2000.0
+    assert np.all(np.abs(one.counts - expected) < 5.0 * np.sqrt(expected))
+
+
+def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) -> None:
+    seen: list[str] = []
+
+    def weigh(names: npt.NDArray[Any]) -> Floats:
+        seen.extend(names.tolist())
+        return np.where(names == "s03", 25.0, 1.0)
+
+    plain, heavy = make_plan(log, wishes()), make_plan(log, wishes(importance=weigh))
+    assert seen == log.sources_.tolist()
+    assert heavy.solution.rates[3] > 2.0 * plain.solution.rates[3]
+    assert math.fsum(heavy.solution.rates) == pytest.approx(9.0, rel=EXACT)
+    bounded = make_plan(log, wishes(min_rate=0.5, max_rate=0.9))
+    assert bounded.solution.rates.min() == 0.5
+    assert bounded.solution.rates.max() == 0.9
+    counts = planning.summary(bounded)["counts"]
+    assert counts["at_min_rate"] == np.count_nonzero(bounded.solution.rates == 0.5) > 0
+    assert counts["at_max_rate"] == np.count_nonzero(bounded.solution.rates == 0.9) > 0
+    wide = make_plan(log, wishes(confidence=0.999))
+    assert np.all((wide.lower < plain.lower) & (wide.upper > plain.upper))
+    rough = make_plan(log, wishes(smoothing=5.0))
+    assert np.all(rough.estimate.change_rate_ != plain.estimate.change_rate_)
+
+
+def test_a_log_with_dates_gives_moments_counted_from_its_end(tmp_path: Path) -> None:
+    columns = crawls()
+    write_plan(make_plan(fo.CrawlLog(**dated(columns)), wishes()), tmp_path / "dated")
+    write_plan(make_plan(fo.CrawlLog(**columns), wishes()), tmp_path / "numbers")
+    _, _, rates, schedule = read(tmp_path / "dated")
+    _, _, same_rates, same_schedule = read(tmp_path / "numbers")
+    assert same_schedule.columns == ["source", "time"]
+    assert schedule.schema == {
+        "source": pl.String(),
+        "time": pl.Float64(),
+        "timestamp": pl.Datetime("us", "UTC"),
+    }
+    np.testing.assert_allclose(rates["rate"].to_numpy(), same_rates["rate"].to_numpy(), rtol=1e-6)
+    end = BEGIN + timedelta(days=float(np.max(columns["time"])))
+    for time, moment in schedule.select("time", "timestamp").iter_rows():
+        assert abs(moment - (end + timedelta(days=time))) <= timedelta(microseconds=2)
+
+
+def test_in_hours_everything_is_the_same_but_the_unit() -> None:
+    days, hours = (fo.CrawlLog(**dated(crawls()), time_unit=unit) for unit in ("day", "hour"))
+    one = make_plan(days, wishes())
+    other = make_plan(hours, wishes(bandwidth=9.0 / 24.0, horizon=14.0 * 24.0))
+    np.testing.assert_allclose(other.solution.rates * 24.0, one.solution.rates, rtol=SCALAR)
+    np.testing.assert_allclose(other.schedule.time / 24.0, one.schedule.time, rtol=SCALAR)
+    assert other.solution.value == pytest.approx(one.solution.value, rel=SCALAR)
+    assert other.schedule_value == pytest.approx(one.schedule_value, rel=SCALAR)
+    frames = [planning.tables(plan)["schedule"]["timestamp"].to_list() for plan in (one, other)]
+    assert all(abs(a - b) <= timedelta(microseconds=2) for a, b in zip(*frames, strict=True))
+
+
+@pytest.mark.parametrize("csv", [False, True])
+def test_the_order_of_the_rows_does_not_show(csv: bool, tmp_path: Path) -> None:
+    columns = dated(crawls())
+    shuffled = np.random.default_rng(0).permutation(len(columns["time"]))
+    for name, order in (("one", np.arange(len(shuffled))), ("two", shuffled)):
+        log = fo.CrawlLog(**{key: value[order] for key, value in columns.items()})
+        write_plan(make_plan(log, wishes()), tmp_path / name, csv=csv)
+    for path in sorted((tmp_path / "one").iterdir()):
+        one, two = path.read_bytes(), (tmp_path / "two" / path.name).read_bytes()
+        if path.name == "summary.json":
+            facts, others = json.loads(one), json.loads(two)
+            assert facts.pop("seconds").keys() == others.pop("seconds").keys()
+            assert facts == others
+        else:
+            assert one == two, path.name
+
+
+def test_integers_stay_integers(tmp_path: Path) -> None:
+    columns = crawls()
+    columns["source"] = np.array([int(name[1:]) * 10 for name in columns["source"]])
+    write_plan(make_plan(fo.CrawlLog(**columns), wishes()), tmp_path / "plan")
+    for frame in read(tmp_path / "plan")[1:]:
+        assert frame["source"].dtype.is_integer()
+        assert set(frame["source"].to_list()) <= set(range(0, 120, 10))
+
+
+def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
+    steps: list[str] = []
+    made = make_plan(log, wishes(), steps.append)
+    assert steps == ["change rates", "refresh rates", "baselines", "schedule", "done"]
+    assert list(made.seconds) == steps[:-1]
+    assert all(seconds >= 0.0 for seconds in made.seconds.values())
+
+
+def write_bytes(made: Plan, folder: Path) -> dict[str, bytes]:
+    write_plan(made, folder, overwrite=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_plan_replaces_an_earlier_one_only_when_told_and_then_as_a_whole(
+    log: fo.CrawlLog, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plan"
+    made = make_plan(log, wishes())
+    before = write_bytes(made, folder)
+    with pytest.raises(SourceDataError, match="already holds a result"):
+        write_plan(made, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert sorted(write_plan(made, folder, csv=True, overwrite=True)) == sorted(
+        path.name for path in folder.iterdir()
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+
+
+def test_nothing_appears_and_nothing_is_lost_if_writing_fails(
+    log: fo.CrawlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plan"
+    made = make_plan(log, wishes())
+    before = write_bytes(made, folder)
+
+    def fail(plan: Plan) -> dict[str, Any]:
+        raise OSError(28, f"No space left on device, {len(plan.log)} rows")
+
+    monkeypatch.setattr(planning, "summary", fail)  # the tables are there by then
+    for target in (folder, tmp_path / "new"):
+        with pytest.raises(OSError, match="No space left"):
+            write_plan(made, target, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"min_rate": 1.0}, InfeasibleProblemError, "need 12 refreshes/day but bandwidth is 9"),
+        ({"min_rate": 0.5, "max_rate": 0.1}, SourceDataError, "min_rate exceeds max_rate for 's00'"),
+        ({"bandwidth": 0.0}, FreshoptError, "bandwidth is 0"),
+        ({"bandwidth": math.nan}, FreshoptError, "bandwidth is nan"),
+        ({"horizon": 0.0}, SourceDataError, "horizon is 0"),
+        ({"horizon": math.inf}, SourceDataError, "horizon is inf"),
+        ({"horizon": 1e12}, SourceDataError, "GiB"),
+        ({"smoothing": -1.0}, SourceDataError, "smoothing is -1"),
+        ({"confidence": 1.0}, SourceDataError, "confidence is 1"),
+        ({"importance": lambda names: -np.ones(len(names))}, SourceDataError, "importance out of range"),
+        ({"importance": lambda _: np.ones(3)}, SourceDataError, "importance has length 3"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wishes_that_cannot_be_met_are_refused(
+    changes: dict[str, Any], error: type[Exception], message: str, log: fo.CrawlLog
+) -> None:
+    with pytest.raises(error, match=message):
+        make_plan(log, wishes(**changes))
+
+
+def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
+    log = fo.CrawlLog(
+        ["a", "a", "b", "c", "c", "d", "d", "d"], [0, 1, 0, 0, 1, 0, 1, 2], [0, 0, 0, 0, 1, 0, 1, 0]
+    )
+    assert len(make_plan(log, wishes()).solution.rates) == 4
+    message = r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Use smoothing"
+    with pytest.raises(SourceDataError, match=message):
+        make_plan(log, wishes(smoothing=0.0))
+
+
+def test_sources_that_are_never_refreshed_have_no_interval(log: fo.CrawlLog, tmp_path: Path) -> None:
+    write_plan(make_plan(log, wishes(BinaryFreshness(PERIODIC), bandwidth=0.3)), tmp_path / "plan")
+    facts, _, rates, schedule = read(tmp_path / "plan")
+    never = rates.filter(pl.col("rate") == 0.0)
+    assert facts["counts"]["never_refreshed"] == len(never) > 0
+    assert never["interval"].null_count() == len(never)
+    assert not set(never["source"].to_list()) & set(schedule["source"].to_list())
