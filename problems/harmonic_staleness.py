@@ -180,7 +180,8 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
     a = 1.0 / price
-    return 2.0 * a / (1.0 + np.sqrt(1.0 + 4.0 * a / d))  # the textbook root of ρ² + Δρ = aΔ cancels
+    ratio = np.minimum(a / d, 1e300)  # 4a/Δ must not overflow where the price is next to nothing
+    return 2.0 * a / (1.0 + np.sqrt(1.0 + 4.0 * ratio))  # the textbook root of ρ² + Δρ = aΔ cancels
 
 
 def _signal_cost(rate: Array, d: Array) -> Array:
