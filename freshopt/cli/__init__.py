@@ -39,7 +39,9 @@ def _one_line() -> Iterator[None]:
         yield
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "freshopt"
-        raise DataError(f"{error.format_message().removesuffix('.')}. See {path} --help.") from error
+        message = error.format_message()
+        stop = "" if message.endswith((".", "?")) else "."
+        raise DataError(f"{message}{stop} See {path} --help.") from error
     except FreshoptError as error:
         raise DataError(" ".join(str(error).split())) from error
     except OSError as error:
@@ -50,7 +52,9 @@ def _one_line() -> Iterator[None]:
 
 
 @click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    "freshopt",
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="freshopt")
 def main() -> None:
