@@ -231,11 +231,13 @@ def split_bracket(
     least min(wR/W, Δ), and as ρ ≤ R, a silent one at least wΔ/((R+Δ)λ) ≥ wR/W / (1+R/Δ).
     """
     price = (total(w) + total(w_signalled)) / bandwidth
-    loud = max(TINY, total(np.minimum(w_signalled / price, d_signalled)))
-    quiet = max(TINY, total(w / price / (1.0 + bandwidth / d)))
-    # log(x/(R − x)); where R − x is lost in rounding, the other bound stands in for it
-    low = math.log(loud) - math.log(max(bandwidth - loud, quiet))
-    high = math.log(max(bandwidth - quiet, loud)) - math.log(quiet)
+    most, most_signalled = w / price, w_signalled / price  # together R: what is left of R needs no difference
+    loud = total(np.minimum(most_signalled, d_signalled))
+    beside_loud = total(most) + total(np.maximum(most_signalled - d_signalled, 0.0))
+    quiet = total(most / (1.0 + bandwidth / d))
+    beside_quiet = total(most_signalled) + total(most / (1.0 + d / bandwidth))
+    low = math.log(max(loud, TINY)) - math.log(max(beside_loud, TINY))
+    high = math.log(max(beside_quiet, TINY)) - math.log(max(quiet, TINY))
     return max(low, -FAR), min(high, FAR)
 
 
