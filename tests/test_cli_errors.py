@@ -351,7 +351,7 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
             assert job.poll() is None, job.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        time.sleep(0.2)
+        time.sleep(0.05)
         job.send_signal(signal.SIGINT)
         output, error = job.communicate(timeout=60.0)
     assert job.returncode == 1
