@@ -53,7 +53,7 @@ def declare(
         offending term.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
         declared = method(rate, sources)
     expression, constraints = declared if isinstance(declared, tuple) else (declared, ())
     where = f"{type(objective).__name__}.{method.__name__}"
