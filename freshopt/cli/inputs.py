@@ -7,7 +7,7 @@ no number is named by its row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,16 +47,15 @@ def duration_of(option: str, text: str, time_unit: str) -> float:
 
 
 def moment_of(option: str, text: str | None) -> datetime | None:
-    """Return an option's ISO 8601 moment; without an offset it is UTC."""
+    """Return an option's ISO 8601 moment, with an offset or without."""
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise SourceDataError(
             f"{option}: {text!r} is no moment. Write it such as 2026-01-31 or 2026-01-31T06:00:00Z (UTC)."
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
