@@ -3,6 +3,7 @@
 from freshopt.problems.accumulated_delay import AccumulatedDelay as AccumulatedDelay
 from freshopt.problems.age import Age as Age
 from freshopt.problems.binary_freshness import BinaryFreshness as BinaryFreshness
+from freshopt.problems.expected_penalty import ExpectedPenalty as ExpectedPenalty
 from freshopt.problems.harmonic_staleness import HarmonicStaleness as HarmonicStaleness
 from freshopt.problems.piecewise_linear_cost import PiecewiseLinearCost as PiecewiseLinearCost
 from freshopt.problems.polling_knapsack import PollingKnapsack as PollingKnapsack
@@ -15,6 +16,7 @@ __all__ = [
     "Age",
     "BinaryCost",
     "BinaryFreshness",
+    "ExpectedPenalty",
     "HarmonicStaleness",
     "PiecewiseLinearCost",
     "PollingKnapsack",
