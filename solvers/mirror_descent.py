@@ -1,0 +1,170 @@
+"""Mirror descent under the log barrier F(r) = −Σ log r: steps that are relative to the rates.
+
+The step is 1/r_k = 1/q_k + ηg_k + λ, clipped to the bounds. It moves every rate by about its own size
+whatever the scale of the rates, as costs near rate 0 ask for. What makes it converge is smoothness relative
+to F, r²J'' ≤ L (Bauschke, Bolte and Teboulle, Math. Oper. Res. 42, 2017), where the ordinary bound J'' ≤ L
+fails at r = 0. Poisson refreshes: harmonic staleness has r²J'' ≤ w, binary staleness r²J'' ≤ 8w/27 (at
+r = 2Δ), and accumulated delay r²J'' = 2J, which is bounded where the cost is no higher than at the start.
+
+In the other direction F is steeper than bounded costs: a source with a rate near 0, but not 0, moves slowly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.model import Problem
+from freshopt.result import Solution
+from freshopt.solvers.bregman_step import checked_step
+from freshopt.solvers.descent import descend, refusal
+from freshopt.verdict import DEFAULT, Terms, conclude
+
+_NEWTON = 60  # 8 were the most in 10⁵ random levels of up to 60 sources over 24 decades
+_ULP = 4e-16  # relative distance from the target at which the level is as good as rounding allows
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorDescent:
+    """Descent by exact mirror steps, to a certified gap.
+
+    Bounds, unequal costs and signalled sources are carried; host limits are refused. The last iterate is
+    the answer, not an average.
+
+    Parameters
+    ----------
+    tolerance : float
+        Certified relative gap at which to stop.
+    limit : int
+        Evaluations of the cost of all sources.
+
+    Notes
+    -----
+    Rates stay positive under this map; a min_rate of 0 is reached by holding a source there while its
+    marginal at 0 is below the price. A million sources are better left to `WaterFilling`: this solver is
+    for comparison and for its steps, which learners use with estimated gradients.
+
+    References
+    ----------
+    .. [1] Kolobov, Bubeck and Zimmert, "Online Learning for Active Cache Synchronization", ICML 2020,
+       Algorithm 1, lines 42-47.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> from freshopt.solvers.mirror_descent import MirrorDescent
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> fo.solve(problem, MirrorDescent()).rates.round(4)
+    array([1., 2.])
+    """
+
+    tolerance: float = 1e-7
+    limit: int = 10_000
+
+    def supports(self, problem: Problem) -> str | None:
+        """Refuse host limits, and objectives whose derivatives are unknown."""
+        return refusal(problem)
+
+    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
+        """Descend and certify. A price to start from is of no use here and is ignored."""
+        enough = max(self.tolerance, terms.tolerance)
+        return conclude(
+            self,
+            problem,
+            terms,
+            lambda problem, _: descend(problem, LogBarrier(), self.tolerance, enough, self.limit),
+        )
+
+    @staticmethod
+    def step(
+        rates: npt.ArrayLike,
+        gradient: npt.ArrayLike,
+        bandwidth: float,
+        min_rate: npt.ArrayLike,
+        max_rate: npt.ArrayLike,
+        learning_rate: float,
+    ) -> Array:
+        """Return argmin η⟨g, r⟩ + Σ (r/q − 1 − log(r/q)) over Σr ≤ bandwidth and min_rate ≤ r ≤ max_rate.
+
+        Parameters
+        ----------
+        rates : array_like, shape (n,)
+            q > 0, where the step starts; it need not be feasible.
+        gradient : array_like, shape (n,)
+            g, cost per rate; negative where more refreshes help. May be an estimate.
+        bandwidth : float
+        min_rate, max_rate : array_like, scalar or shape (n,)
+            0 ≤ min_rate ≤ max_rate ≤ inf. At min_rate 0 the answer is still positive.
+        learning_rate : float
+            η ≥ 0.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Exact to rounding, with Σr = bandwidth to a few ulp where the budget binds.
+
+        Raises
+        ------
+        SourceDataError
+            If an argument is not a number, of the wrong length or outside its range.
+        InfeasibleProblemError
+            If min_rate alone needs more than the bandwidth.
+
+        Notes
+        -----
+        [1]_ has a budget that is always spent; here it need not be, if gradients are positive.
+
+        Examples
+        --------
+        >>> MirrorDescent.step([1.0, 1.0], [-1.0, 0.0], 2.0, 0.0, 10.0, learning_rate=0.5).round(9)
+        array([1.23606798, 0.76393202])
+        """
+        return checked_step(LogBarrier(), rates, gradient, bandwidth, min_rate, max_rate, learning_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBarrier:
+    """The map φ(r) = −log r, with dual φ'(r) = −1/r."""
+
+    positive: bool = True
+
+    def dual(self, rates: Array) -> Array:
+        """Return −1/r."""
+        with np.errstate(divide="ignore"):
+            return -1.0 / rates
+
+    def primal(self, dual: Array) -> Array:
+        """Return −1/θ, inf for θ ≥ 0."""
+        with np.errstate(divide="ignore"):
+            return np.where(dual < 0.0, -1.0 / dual, np.inf)
+
+    def level(self, behind: Array, target: float) -> float:
+        """Return −μ with Σ 1/(μ + behind) = target.
+
+        1/Σ is concave in μ, so that Newton's method on it rises to the root without passing it, from any
+        point below. Two such points: a single source needs no more than the target, and by convexity of
+        1/x the sum is at least that of equal terms.
+        """
+        mu = max(1.0 / target, len(behind) / target - float(np.mean(behind)))
+        for _ in range(_NEWTON):
+            rates = 1.0 / (mu + behind)
+            amount = float(np.sum(rates))
+            excess = amount / target - 1.0
+            longer = mu + excess * amount / float(np.dot(rates, rates))
+            if excess <= _ULP or longer == mu:
+                break
+            mu = longer
+        return -mu
+
+    def first_rate(self, spending: Array, gradient: Array) -> float:
+        """Return 1/max |z·g|, or 1."""
+        largest = float(np.max(spending * np.abs(gradient)))
+        return 1.0 / largest if largest > 0.0 else 1.0
+
+    def divergence(self, before: Array, after: Array) -> float:
+        """Return Σ (after − before)²/(before·after), 0 where both are 0."""
+        moved = before != after
+        return float(np.sum((after - before)[moved] ** 2 / before[moved] / after[moved]))
