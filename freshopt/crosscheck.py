@@ -43,8 +43,12 @@ class Agreement:
 
         Refusals and baselines do not count against it; failures do.
         """
-        judged = [s for s in self.solutions if s.status is not Status.REFUSED and not _is_baseline(s)]
+        judged = self._judged()
         return bool(judged) and all(s.status is Status.OPTIMAL for s in judged)
+
+    def _judged(self) -> list[Solution]:
+        """Return the solutions that aim at the optimum and were not refused."""
+        return [s for s in self.solutions if s.status is not Status.REFUSED and not _is_baseline(s)]
 
     @property
     def best(self) -> Solution | None:
@@ -107,8 +111,10 @@ class Agreement:
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
         ]
-        closing = "agree" if self.agrees else "do NOT agree"
-        return "\n".join([repr(self.problem), *(line.rstrip() for line in lines), f"The solvers {closing}."])
+        closing = "The solvers agree." if self.agrees else "The solvers do NOT agree."
+        if not self._judged():
+            closing = "No solver that aims at the optimum applies."
+        return "\n".join([repr(self.problem), *(line.rstrip() for line in lines), closing])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)

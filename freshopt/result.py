@@ -114,15 +114,25 @@ class Solution:
     note: str = ""
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table (source, rate, interval); the interval is null at rate 0."""
+        """Return a polars table (source, rate, interval); the interval is null at rate 0.
+
+        If some sources are signalled, ``signalled`` and ``change_rate`` follow: a signalled source is
+        refreshed on its signals, with probability rate/change_rate, and not at intervals.
+        """
         import polars
 
         names = self.problem.sources.name
         frame = polars.DataFrame(
             {"source": np.arange(len(self.rates)) if names is None else names, "rate": self.rates}
         )
-        interval = polars.when(polars.col("rate") > 0).then(1.0 / polars.col("rate"))
-        return frame.with_columns(interval=interval)
+        frame = frame.with_columns(
+            interval=polars.when(polars.col("rate") > 0).then(1.0 / polars.col("rate"))
+        )
+        sources = self.problem.sources
+        if not bool(np.any(sources.signalled)):
+            return frame
+        columns = {"signalled": sources.signalled, "change_rate": sources.change_rate}
+        return frame.with_columns(**{key: np.ascontiguousarray(column) for key, column in columns.items()})
 
     def _lines(self) -> list[tuple[str, str]]:
         """Return the rows of the text and HTML reprs."""

@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
+from freshopt.cones import by_size
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
 from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 from freshopt.special import age_index, harmonic_index, inverse_age_index, mean_age
 
+SMALL, LARGE = 0.2, 40.0  # u where the periodic cell has simpler forms
 _NEWTON = 8  # steps of the Poisson inverse; 5 reach the last ulp from its starting value
 
 
@@ -77,11 +79,11 @@ class Age(CurveObjective):
         """Declare w·(1/ρ − 1/Δ)."""
         return cp.multiply(sources.importance, cp.inv_pos(rate) - 1.0 / sources.change_rate)
 
-    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
-        """Return the Poisson total with every logarithm near 0; the periodic cell is left to `per_source`."""
-        if self.refresh is Refresh.PERIODIC:
-            return None
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the total with every logarithm near 0; the periodic cell by the size of u = Δ/ρ."""
         u = sources.change_rate / typical
+        if self.refresh is Refresh.PERIODIC:
+            return _periodic_total(sources.importance / sources.change_rate, u, y)
         shifted = cp.multiply(1.0 / (1.0 + u), y + u)
         return (sources.importance * u / (1.0 + u) / typical) @ cp.exp(-cp.log(y) - cp.log(shifted)), []
 
@@ -98,6 +100,45 @@ class Age(CurveObjective):
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = s − (1 − e^{−Δs})/Δ."""
         return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+
+
+def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
+    """Return Σ w·(u/(2y) − 1 + (1−e^{−u/y})·y/u) up to a constant, and its cones, for y near 1.
+
+    For small u it is u²/(6y(y+u/4)), off by u²/80 of it; for large u the exponential vanishes. Between, the
+    mixture ½u²∫₀^{1/y} e^{−us}(1−sy)²/y ds is summed over `_nodes`, which follow e^{−us} and the kink near s
+    = 1; its slope is then right to 4e-4.
+    """
+    cones: list[Expression] = []
+
+    def rational(k: IntArray) -> Expression:
+        shifted = cp.multiply(1.0 / (1.0 + u[k] / 4.0), y[k] + u[k] / 4.0)
+        return (w[k] * u[k] * u[k] / (6.0 + 1.5 * u[k])) @ cp.exp(-cp.log(y[k]) - cp.log(shifted))
+
+    def mixture(k: IntArray) -> Expression:
+        rules = [_nodes(float(u[source])) for source in k]
+        source = np.repeat(k, [len(s) for s, _ in rules])
+        s, weight = (np.concatenate(column) for column in zip(*rules, strict=True))
+        hinge, own = squared_hinge(y[source], s)
+        cones.extend(own)
+        return (0.5 * w[source] * u[source] ** 2 * weight * np.exp(-u[source] * s)) @ hinge
+
+    cost = by_size(
+        u,
+        (SMALL, rational),
+        (LARGE, mixture),
+        (np.inf, lambda k: (w[k] * u[k] / 2.0) @ cp.inv_pos(y[k]) + (w[k] / u[k]) @ y[k]),
+    )
+    return cost, cones
+
+
+def _nodes(u: float) -> tuple[Array, Array]:
+    """Return Gauss-Legendre nodes and weights on panels of [0, 2]: finer where e^{−us} falls and around s = 1."""
+    points, weights = np.polynomial.legendre.leggauss(3)
+    edges = np.unique([0.0, 0.25, *np.linspace(0.5, 1.5, 11), 2.0, *(2.0 ** np.arange(-1, 5) / u)])
+    edges = edges[edges <= 2.0]
+    half, middle = np.diff(edges) / 2.0, (edges[1:] + edges[:-1]) / 2.0
+    return (middle[:, None] + half[:, None] * points).ravel(), (half[:, None] * weights).ravel()
 
 
 def squared_hinge(x: Expression, z: Array) -> tuple[Expression, list[Any]]:

@@ -180,7 +180,7 @@ def _check_place(target: Path) -> None:
 
 def _anchor(target: Path) -> Path:
     """Return the nearest parent that exists."""
-    return next(parent for parent in target.parents if parent.exists())
+    return next((parent for parent in target.parents if parent.exists()), target)
 
 
 def _beside(target: Path) -> Path:
