@@ -133,7 +133,7 @@ def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
 
 
 def _nodes(u: float) -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes and weights on panels of [0, 2]: finer where e^{−us} falls and around s = 1."""
+    """Return Gauss-Legendre nodes and weights on [0, 2]: finer where e^{−us} falls and around s = 1."""
     points, weights = np.polynomial.legendre.leggauss(3)
     edges = np.unique([0.0, 0.25, *np.linspace(0.5, 1.5, 11), 2.0, *(2.0 ** np.arange(-1, 5) / u)])
     edges = edges[edges <= 2.0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array, IntArray
+from freshopt.errors import SourceDataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class PoissonArrivals:
     """
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a seed that no generator takes."""
+        if self.seed < 0:
+            raise SourceDataError(f"seed is {self.seed}. Pass an integer >= 0.")
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon), sorted by time, then source.

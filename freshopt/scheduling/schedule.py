@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from freshopt.result import Solution
 
 PEAK_BYTES = 48  # per refresh while a schedule is made: 16 stay, the rest is for sorting (measured: 44)
+MOST_SECONDS = 100_000 * 31_557_600.0  # microseconds since 1970 reach 292 000 years
 MOST_BYTES = 16 * 2**30  # 358 million refreshes, more than a crawler loads at once; also below 2³¹ rows
 
 
@@ -158,6 +159,12 @@ class Schedule:
             return table
         if isinstance(origin, datetime):
             origin = np.datetime64(origin.astimezone(UTC).replace(tzinfo=None) if origin.tzinfo else origin)
+        latest = self.horizon * SECONDS[self.time_unit]
+        if latest > MOST_SECONDS:
+            raise SourceDataError(
+                f"a horizon of {self.horizon:g} {self.time_unit}s goes beyond the timestamps that can be "
+                f"written (100 000 years). Leave out the start, or shorten the horizon."
+            )
         offset = np.rint(self.time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
         stamp = polars.Series("timestamp", origin.astype("datetime64[us]") + offset)
         return table.with_columns(stamp.dt.replace_time_zone("UTC"))
