@@ -93,8 +93,8 @@ class PollingKnapsack(Objective):
         """Return the gain, up to a constant, in forms that suit each source's typical t = a/x."""
         w, t = sources.importance * sources.change_rate, sources.change_rate / typical
         if self.form == "polls":
-            stale, cones = stale_total(w, t, y)
-            return -stale, cones
+            stale, cone = stale_total(w, t, y)
+            return -stale, cone
         tau, weight = _rule(self.nodes)
         cones: list[Expression] = []
 
