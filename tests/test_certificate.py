@@ -1,0 +1,214 @@
+"""The certificate: valid for every candidate, exact at the optimum, honest about what it cannot prove."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.certificate import repair
+from freshopt.cvx import cp
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.solvers import Uniform
+from tests import truth
+from tests.cases import as_cost, as_problem
+from tests.strategies import FAMILIES, PLAIN, sample
+from tests.tolerances import EXACT, SCALAR
+from tests.truth import CURVES, Floats, Instance, instance
+
+CANDIDATES = 15  # per instance; × 36 instances = 540
+
+
+def candidate(rng: np.random.Generator, kind: int, plain: Instance, optimal: Floats) -> Floats:
+    """Draw rates: near the optimum, far from it, terrible, infeasible."""
+    n, share = len(optimal), plain.bandwidth / len(optimal) / plain.cost
+    caps = np.minimum(plain.caps(), 1e3 * plain.bandwidth)
+    if kind == 0:
+        return optimal
+    if kind <= 4:
+        return np.clip(optimal * np.exp(rng.normal(0.0, 10.0**-kind, n)), plain.lower, caps)
+    if kind <= 7:
+        return share * rng.dirichlet(np.ones(n)) * n
+    if kind == 8:
+        return np.array(np.clip(share, plain.lower, caps))
+    if kind == 9:  # nearly everything to one source
+        rates = 1e-9 * share
+        rates[rng.integers(n)] = plain.bandwidth
+        return rates
+    if kind == 10:  # every rate too small by decades
+        return share * 10.0 ** rng.uniform(-12.0, -3.0, n)
+    if kind == 11:  # everybody over their caps and the budget
+        return 50.0 * share
+    if kind == 12:
+        return np.array(plain.lower)
+    return share * 10.0 ** rng.uniform(-3.0, 3.0, n)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("discipline", PLAIN)
+@pytest.mark.parametrize("curve", CURVES)
+def test_bound_is_never_below_the_true_gap(curve: str, discipline: str, family: str) -> None:
+    ill = family == "costs"
+    plain = sample(7, curve, discipline, family, 5, ill=ill, budget=0.4)
+    problem, best = as_problem(plain), truth.best(plain)
+    rng = np.random.default_rng(8)
+    named = {host: best.host_prices[int(host)] for host in problem.host_limits}
+    for kind in range(CANDIDATES):
+        rates = candidate(rng, kind, plain, best.rates)
+        for price, host_prices in (
+            (None, None),
+            (best.price, named),
+            (best.price * float(10.0 ** rng.uniform(-4.0, 4.0)), None),
+            (float(10.0 ** rng.uniform(-6.0, 6.0)), {host: float(rng.exponential()) for host in named}),
+        ):
+            proof = fo.certify(problem, rates, price, host_prices)
+            cost = truth.total_cost(plain, proof.rates)
+            if not math.isfinite(cost):
+                assert proof.gap == math.inf
+                continue
+            assert proof.gap >= cost - best.value - EXACT * (best.scale + cost), (kind, price)
+            assert abs(as_cost(plain, proof.value) - cost) <= EXACT * (cost + float(np.sum(plain.importance)))
+            if math.isfinite(proof.gap):
+                assert as_cost(plain, proof.bound) <= best.value + EXACT * (best.scale + cost)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("discipline", PLAIN)
+@pytest.mark.parametrize("curve", CURVES)
+def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, family: str) -> None:
+    plain = sample(9, curve, discipline, family, 5, budget=0.4)
+    problem, best = as_problem(plain), truth.best(plain)
+    named = {host: best.host_prices[int(host)] for host in problem.host_limits}
+    assert fo.certify(problem, best.rates, best.price, named).relative_gap <= EXACT
+    assert fo.certify(problem, best.rates).relative_gap <= SCALAR
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_price_is_better_than_the_one_that_is_searched(family: str) -> None:
+    """For rates that use the bandwidth, as every solver's do."""
+    problem = as_problem(sample(10, "harmonic", "poisson", family, 5, budget=0.4))
+    rates = fo.solve(problem, Uniform()).rates
+    found = fo.certify(problem, rates)
+    assert found.infeasibility == 0.0
+    for price in found.price * np.logspace(-2.0, 2.0, 41):
+        assert fo.certify(problem, rates, float(price)).gap >= found.gap * (1.0 - SCALAR)
+
+
+def test_gap_of_two_sources_by_hand() -> None:
+    """Delay, Δ = (1, 4), B = 3, ρ = (1.5, 1.5): cost 10/3 against 3; at λ = 1 each term by hand.
+
+    f' = Δ/ρ² = (4/9, 16/9) and ρ̂ = (1, 2): terms (−1/2)(4/9 − 1) = 5/18 and (1/2)(16/9 − 1) = 7/18.
+    """
+    problem = as_problem(instance("count", "poisson", [1.0, 4.0], 3.0))
+    proof = fo.certify(problem, [1.5, 1.5], 1.0)
+    assert abs(proof.gap - 12.0 / 18.0) <= EXACT
+    assert abs(proof.value - 10.0 / 3.0) <= EXACT
+    assert abs(proof.bound - (10.0 / 3.0 - 12.0 / 18.0)) <= EXACT
+    assert abs(proof.relative_gap - (12.0 / 18.0) / (10.0 / 3.0 + 3.0)) <= EXACT
+
+
+def test_slack_is_paid_for_at_the_price() -> None:
+    """One source at its optimal rate for λ = 1 with half of the bandwidth left: the gap is λ·slack."""
+    problem = as_problem(instance("count", "poisson", [1.0], 2.0))
+    assert abs(fo.certify(problem, [1.0], 1.0).gap - 1.0) <= EXACT
+
+
+@pytest.mark.parametrize("kind", [AccumulatedDelay, BinaryFreshness, HarmonicStaleness])
+def test_price_zero_proves_nothing_where_rates_are_unbounded(kind: type) -> None:
+    proof = fo.certify(fo.Problem(kind(), fo.Sources([1.0, 2.0]), 3.0), [1.0, 2.0], 0.0)
+    assert proof.gap == proof.relative_gap == math.inf
+    assert proof.reason
+    assert not proof.confirms(1e300)
+
+
+def test_price_zero_is_proof_enough_where_every_cap_is_reached() -> None:
+    problem = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], max_rate=[0.5, 1.0]), 3.0)
+    assert fo.certify(problem, [0.5, 1.0], 0.0).gap == 0.0
+    assert fo.certify(problem, [0.5, 1.0]).relative_gap <= EXACT
+
+
+def test_cost_zero_counts_as_optimal_by_its_absolute_gap() -> None:
+    problem = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], signalled=True), 5.0)
+    proof = fo.certify(problem, [1.0, 2.0])
+    assert proof.value == 0.0
+    assert proof.confirms(1e-6)
+    near = fo.certify(problem, [1.0 - 1e-14, 2.0])
+    assert near.vanishing
+    assert near.confirms(1e-6)
+    assert not fo.certify(problem, [0.9, 2.0]).confirms(1e-6)
+
+
+def test_infeasible_rates_are_repaired_and_reported() -> None:
+    sources = fo.Sources(
+        [1.0, 1.0, 1.0], min_rate=[0.1, 0.0, 0.0], max_rate=[np.inf, 2.0, np.inf], host=["a", "b", "b"]
+    )
+    problem = fo.Problem(AccumulatedDelay(), sources, 4.0, {"b": 1.5})
+    proof = fo.certify(problem, [0.0, 4.0, 1.0])
+    assert proof.infeasibility == 1.0  # the first rate is 0 where at least 0.1 is asked for
+    assert np.all(proof.rates >= [0.1, 0.0, 0.0])
+    assert abs(proof.rates[1] + proof.rates[2] - 1.5) <= EXACT
+    assert abs(proof.rates[1] / proof.rates[2] - 2.0) <= EXACT  # shrunk in proportion after the cap of 2
+    over = fo.certify(fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 1.0]), 4.0), [3.0, 3.0])
+    assert abs(over.infeasibility - 0.5) <= EXACT
+    assert np.all(np.abs(over.rates - 2.0) <= EXACT)
+
+
+def test_negative_rates_are_clipped() -> None:
+    proof = fo.certify(fo.Problem(BinaryFreshness(), fo.Sources([1.0, 1.0]), 4.0), [-1.0, 3.0])
+    assert proof.rates[0] == 0.0
+    assert proof.infeasibility == 1.0
+
+
+def test_rounding_is_no_violation_and_rates_come_back_as_they_were() -> None:
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 3), 0.3)
+    rates = np.array([0.1, 0.1, 0.1 + 3e-17])
+    repaired, worst = repair(problem, rates)
+    assert worst == 0.0
+    assert repaired is rates
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrases"),
+    [
+        (([1.0, np.nan],), ("rates are not finite for source 1", "Pass numbers")),
+        (([1.0, np.inf],), ("rates are not finite for source 1",)),
+        (([1.0],), ("rates has shape (1,)", "2 sources")),
+        ((["a", "b"],), ("rates must be numbers",)),
+        (([1.0, 1.0], -1.0), ("price is -1.0", ">= 0")),
+        (([1.0, 1.0], math.nan), ("price is nan",)),
+        (([1.0, 1.0], 1.0, {"x": 1.0}), ("hosts without a limit: 'x'", "Drop")),
+        (([1.0, 1.0], 1.0, {"h": -1.0}), ("host_prices must be numbers >= 0",)),
+    ],
+)
+def test_bad_candidates_are_refused_by_name(arguments: tuple[Any, ...], phrases: tuple[str, ...]) -> None:
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 2.0], host=["h", "h"]), 3.0, {"h": 2.0})
+    with pytest.raises(fo.SourceDataError) as caught:
+        fo.certify(problem, *arguments)
+    assert all(phrase in str(caught.value) for phrase in phrases)
+
+
+class Huber(fo.Objective):
+    """An atom that nothing here can differentiate."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
+        return cp.huber(rate - 5.0)
+
+
+def test_unknown_atoms_prove_nothing_but_are_evaluated() -> None:
+    problem = fo.Problem(Huber(), fo.Sources([1.0, 2.0]), 3.0)
+    proof = fo.certify(problem, [1.0, 2.0])
+    assert "huber" in proof.reason
+    assert proof.gap == proof.relative_gap == math.inf
+    assert proof.bound == -math.inf
+    assert abs(proof.value - (7.0 + 5.0)) <= EXACT  # huber(x) = 2|x| − 1 beyond 1
+    assert not proof.confirms(1.0)
+
+
+def test_repr_is_one_line_without_arrays() -> None:
+    text = repr(fo.certify(fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 50), 3.0), np.full(50, 0.06)))
+    assert "\n" not in text
+    assert "[" not in text
+    assert "relative_gap=" in text
