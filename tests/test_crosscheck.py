@@ -1,0 +1,116 @@
+"""cross_check: a table in which every claim is judged by its own certificate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.problems import AccumulatedDelay, HarmonicStaleness
+from freshopt.result import Answer
+from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling
+from freshopt.verdict import DEFAULT, Solver, Terms, conclude
+from tests.tolerances import CONIC
+
+DELAY = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0]), 3.0)
+HARMONIC = fo.Problem(HarmonicStaleness(), fo.Sources([0.1, 1.0, 10.0]), 2.0)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Returns given rates, or none."""
+
+    rates: tuple[float, ...] | None
+
+    def supports(self, problem: fo.Problem) -> str | None:  # noqa: ARG002
+        return None
+
+    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
+        rates = None if self.rates is None else np.array(self.rates)
+        return conclude(self, problem, terms, lambda _problem, _start: Answer(rates))
+
+
+def test_all_solvers_of_one_problem_agree() -> None:
+    solvers: list[Solver] = [WaterFilling(), ClosedForm(), Conic("CLARABEL"), Conic("ECOS"), Conic("SCS")]
+    agreement = fo.cross_check(DELAY, solvers)
+    assert agreement.agrees
+    assert [s.status for s in agreement.solutions] == [fo.Status.OPTIMAL] * 5
+    assert max(agreement.rate_differences()) <= 1e3 * CONIC  # rates: about the root of the gap
+    assert agreement.best is not None
+    assert agreement.best.solver in (WaterFilling(), ClosedForm())
+
+
+def test_refusals_and_baselines_do_not_spoil_it() -> None:
+    agreement = fo.cross_check(HARMONIC, [WaterFilling(), ClosedForm(), Uniform(), Proportional()])
+    assert agreement.agrees
+    verdicts = agreement.to_frame()["verdict"].to_list()
+    assert verdicts == ["proved optimal", "does not apply", "baseline", "baseline"]
+
+
+@pytest.mark.parametrize(("rates", "verdict"), [((1.0, 0.5, 0.5), "NOT optimal"), (None, "NO ANSWER")])
+def test_a_wrong_or_missing_answer_spoils_it(rates: tuple[float, ...] | None, verdict: str) -> None:
+    agreement = fo.cross_check(HARMONIC, [WaterFilling(), Fixed(rates)])
+    assert not agreement.agrees
+    assert agreement.to_frame()["verdict"].to_list() == ["proved optimal", verdict]
+    assert "do NOT agree" in repr(agreement)
+
+
+def test_the_tolerance_decides() -> None:
+    rates = fo.solve(HARMONIC).rates * np.array([1.001, 1.0, 1.0])
+    near = Fixed(tuple(rates.tolist()))
+    assert not fo.cross_check(HARMONIC, [near], tolerance=1e-9).agrees
+    assert fo.cross_check(HARMONIC, [near], tolerance=1e-2).agrees
+
+
+def test_nobody_answering_is_no_agreement() -> None:
+    agreement = fo.cross_check(HARMONIC, [ClosedForm()])
+    assert not agreement.agrees
+    assert agreement.best is None
+    assert all(math.isnan(x) for x in agreement.rate_differences())
+    assert not fo.cross_check(HARMONIC, []).agrees
+
+
+def test_the_table_has_a_row_per_solver_and_nulls_without_answers() -> None:
+    table = fo.cross_check(HARMONIC, [WaterFilling(), ClosedForm()]).to_frame()
+    assert table.columns == [
+        "solver",
+        "status",
+        "value",
+        "relative gap",
+        "rate difference",
+        "seconds",
+        "verdict",
+    ]
+    assert table["value"].null_count() == table["relative gap"].null_count() == 1
+    assert table["rate difference"].to_list() == [0.0, None]
+
+
+def test_rate_differences_are_relative_to_the_best_rates() -> None:
+    """Against (1, 2), B/n = 1.5: rates (1.15, 1.85) differ by 0.15/1.5 and 0.15/2."""
+    agreement = fo.cross_check(DELAY, [WaterFilling(), Fixed((1.15, 1.85))])
+    assert abs(agreement.rate_differences()[1] - 0.1) <= 1e-9
+
+
+def test_repr_and_html_show_problem_rows_and_verdict() -> None:
+    agreement = fo.cross_check(HARMONIC, [WaterFilling(), Uniform()])
+    lines = repr(agreement).splitlines()
+    assert lines[0] == repr(HARMONIC)
+    assert len(lines) == 5
+    assert lines[-1] == "The solvers agree."
+    markup = agreement._repr_html_()
+    assert markup.count("<tr>") == 3
+    assert "proved optimal" in markup
+
+
+def test_html_is_escaped() -> None:
+    @dataclass(frozen=True)
+    class Tag(Fixed):
+        def __str__(self) -> str:
+            return "<b>bold</b>"
+
+    markup = fo.cross_check(HARMONIC, [Tag(None)])._repr_html_()
+    assert "<b>" not in markup
+    assert "&lt;b&gt;" in markup

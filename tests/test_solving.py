@@ -1,0 +1,258 @@
+"""The front door: statuses, what is thrown, starts, the frontier, and how results print."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.result import Answer
+from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, Uniform, WaterFilling
+from freshopt.verdict import DEFAULT, Terms, conclude
+from tests.tolerances import CONIC, EXACT, SCALAR
+
+SOURCES = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c<d>"])
+PROBLEM = fo.Problem(HarmonicStaleness(), SOURCES, 2.0)
+
+
+@dataclass(frozen=True)
+class Pretender:
+    """A foreign solver that claims whatever it is told to."""
+
+    answer: Answer
+
+    def supports(self, problem: fo.Problem) -> str | None:  # noqa: ARG002
+        return None
+
+    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
+        return conclude(self, problem, terms, lambda _problem, _start: self.answer)
+
+
+def test_every_status_has_a_word_and_a_sentence() -> None:
+    words = ["optimal", "inaccurate", "infeasible", "unbounded", "iteration limit", "failed", "refused"]
+    assert [status.value for status in fo.Status] == words
+    for status in fo.Status:
+        assert status.sentence.endswith(".")
+        assert "\n" not in status.sentence
+
+
+def test_the_default_is_auto_and_says_why() -> None:
+    solution = fo.solve(PROBLEM)
+    assert solution.status is fo.Status.OPTIMAL
+    assert solution.solver == WaterFilling()
+    assert solution.note.startswith("Auto chose WaterFilling(): ")
+
+
+def test_a_false_claim_of_optimality_is_not_believed() -> None:
+    poor = Pretender(Answer(np.full(3, 2.0 / 3.0)))
+    solution = fo.solve(PROBLEM, poor, throw=False)
+    assert solution.status is fo.Status.INACCURATE
+    assert "exceeds the tolerance 1e-06" in solution.note
+    with pytest.raises(fo.CertificateError, match=r"ended inaccurate.*throw=False") as caught:
+        fo.solve(PROBLEM, poor)
+    assert np.array_equal(caught.value.solution.rates, np.full(3, 2.0 / 3.0))
+    assert fo.solve(PROBLEM, poor, tolerance=1.0).status is fo.Status.OPTIMAL
+
+
+def test_infeasible_rates_are_repaired_before_they_leave() -> None:
+    solution = fo.solve(PROBLEM, Pretender(Answer(np.full(3, 10.0))), throw=False)
+    assert solution.rates.sum() <= 2.0 * (1.0 + EXACT)
+    assert solution.certificate is not None
+    assert abs(solution.certificate.infeasibility - 14.0) <= EXACT * 14.0
+
+
+@pytest.mark.parametrize("status", [fo.Status.FAILED, fo.Status.ITERATION_LIMIT])
+def test_failures_are_a_status_or_an_error(status: fo.Status) -> None:
+    broken = Pretender(Answer(None, status=status, note="It gave up.", iterations=7))
+    solution = fo.solve(PROBLEM, broken, throw=False)
+    assert solution.status is status
+    assert solution.certificate is None
+    assert np.all(np.isnan(solution.rates))
+    assert math.isnan(solution.value)
+    assert solution.iterations == 7
+    with pytest.raises(fo.CertificateError, match=f"ended {status.value}. It gave up"):
+        fo.solve(PROBLEM, broken)
+
+
+def test_refusal_names_the_solver_and_the_reason() -> None:
+    with pytest.raises(fo.SolverRefusedError, match=r"ClosedForm does not apply: .*HarmonicStaleness"):
+        fo.solve(PROBLEM, ClosedForm())
+    assert fo.solve(PROBLEM, ClosedForm(), throw=False).status is fo.Status.REFUSED
+
+
+def test_closed_form_refuses_binding_bounds_and_limits_by_name() -> None:
+    capped = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0], name=["a", "b"], max_rate=[9.0, 1.0]), 3.0)
+    with pytest.raises(fo.SolverRefusedError, match="bounds bind for 'b'"):
+        fo.solve(capped, ClosedForm())
+    limited = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0], host=["g", "h"]), 3.0, {"h": 1.0})
+    with pytest.raises(fo.SolverRefusedError, match="limits bind for 'h'"):
+        fo.solve(limited, ClosedForm())
+
+
+@pytest.mark.parametrize("wrong", [WaterFilling, "WaterFilling", 3, object()])
+def test_a_class_or_a_name_is_no_solver(wrong: Any) -> None:  # noqa: ANN401
+    with pytest.raises(
+        fo.SolverRefusedError, match=r"is not a solver instance. Pass one, such as .*WaterFilling\(\)"
+    ):
+        fo.solve(PROBLEM, wrong)
+
+
+def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(fo.SolverRefusedError, match=r"'GUROBIX' is unknown, use one of CLARABEL"):
+        fo.solve(PROBLEM, Conic("GUROBIX"))  # type: ignore[arg-type]
+
+
+def test_bounds_that_leave_nothing_for_a_source_are_infeasible() -> None:
+    sources = fo.Sources([1.0, 1.0], name=["a", "b"], min_rate=[2.0, 0.0])
+    problem = fo.Problem(HarmonicStaleness(), sources, 2.0)
+    with pytest.raises(fo.InfeasibleProblemError, match=r"nothing for 'b'.*infinite.*Raise the bandwidth"):
+        fo.solve(problem)
+    assert fo.solve(problem, throw=False).status is fo.Status.INFEASIBLE
+    binary = fo.solve(fo.Problem(BinaryFreshness(), sources, 2.0))
+    assert binary.rates.tolist() == [2.0, 0.0]
+
+
+def test_baselines_are_inaccurate_without_being_an_error() -> None:
+    for baseline in (Uniform(), Proportional()):
+        solution = fo.solve(PROBLEM, baseline)
+        assert solution.status is fo.Status.INACCURATE
+        assert solution.note.startswith("A baseline, not meant to be optimal")
+    assert np.all(np.abs(fo.solve(PROBLEM, Uniform()).rates - 2.0 / 3.0) <= EXACT)
+    proportional = fo.solve(PROBLEM, Proportional()).rates
+    assert np.all(np.abs(proportional / SOURCES.change_rate * 101.1 / 2.0 - 1.0) <= EXACT)
+
+
+def test_baselines_share_what_bounds_leave() -> None:
+    """One source capped at 0.5 of 3, the other two share 2.5: the cap binds, equal shares elsewhere."""
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 3, max_rate=[0.5, np.inf, np.inf]), 3.0)
+    assert np.all(np.abs(fo.solve(problem, Uniform()).rates - [0.5, 1.25, 1.25]) <= EXACT)
+
+
+def test_without_certificate_the_value_is_the_same() -> None:
+    bare = fo.solve(PROBLEM, certify=False)
+    assert bare.certificate is None
+    assert abs(bare.value - fo.solve(PROBLEM).value) <= EXACT * bare.value
+    assert "bound" not in repr(bare)
+
+
+def test_every_solution_carries_its_proof() -> None:
+    solution = fo.solve(PROBLEM)
+    proof = solution.certificate
+    assert proof is not None
+    assert proof.value == solution.value
+    assert proof.price == solution.price
+    assert proof.relative_gap <= SCALAR
+    assert fo.certify(PROBLEM, solution.rates).relative_gap <= SCALAR
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.2, 1e6, 1e-9])
+def test_a_start_changes_the_effort_and_not_the_answer(factor: float) -> None:
+    cold = fo.solve(PROBLEM)
+    warm = fo.solve(PROBLEM, start=cold.price * factor)
+    assert np.all(np.abs(warm.rates - cold.rates) <= SCALAR * cold.rates)
+    assert factor != 1.0 or warm.iterations <= cold.iterations
+
+
+def test_a_solution_is_a_start() -> None:
+    cold = fo.solve(PROBLEM)
+    other = PROBLEM.with_bandwidth(2.02)
+    warm = fo.solve(other, start=cold)
+    assert warm.status is fo.Status.OPTIMAL
+    assert np.all(np.abs(warm.rates - fo.solve(other).rates) <= SCALAR * warm.rates)
+
+
+@pytest.mark.parametrize("start", [0.0, math.inf, math.nan, -1.0])
+def test_a_useless_start_is_ignored(start: float) -> None:
+    assert fo.solve(PROBLEM, start=start).status is fo.Status.OPTIMAL
+
+
+def test_a_solution_without_answer_is_a_harmless_start() -> None:
+    empty = fo.solve(PROBLEM, ClosedForm(), throw=False)
+    assert fo.solve(PROBLEM, start=empty).status is fo.Status.OPTIMAL
+
+
+def test_solving_changes_nothing() -> None:
+    before = PROBLEM.sources.change_rate.copy()
+    first, second = fo.solve(PROBLEM), fo.solve(PROBLEM)
+    assert np.array_equal(first.rates, second.rates)
+    assert first.price == second.price
+    assert np.array_equal(PROBLEM.sources.change_rate, before)
+
+
+def test_frontier_follows_the_bandwidth_and_keeps_infeasible_rows() -> None:
+    sources = fo.Sources([1.0, 4.0], min_rate=[1.0, 0.0])
+    problem = fo.Problem(AccumulatedDelay(), sources, 3.0)
+    frontier = fo.frontier(problem, [0.5, 3.0, 12.0])
+    assert frontier.bandwidths == (0.5, 3.0, 12.0)
+    assert frontier.solutions[0] is None
+    assert "bandwidth is 0.5" in frontier.reasons[0]
+    values = [s.value for s in frontier.solutions if s is not None]
+    assert np.all(
+        np.abs(np.array(values) - [9.0 / 3.0, 9.0 / 12.0]) <= SCALAR
+    )  # (1+2)²/B, the square-root rule
+    table = frontier.to_frame()
+    assert table.columns == ["bandwidth", "status", "value", "price", "relative_gap"]
+    assert table["status"].to_list() == ["infeasible", "optimal", "optimal"]
+    assert table["value"].null_count() == table["price"].null_count() == 1
+    assert repr(frontier) == "Frontier(3 bandwidths, 0.5..12)"
+
+
+def test_price_is_the_slope_of_the_frontier() -> None:
+    """dF*/dB = −λ, by central differences with a relative step of 1e-4: error 1e-8."""
+    h = 1e-4
+    low, middle, high = (fo.solve(PROBLEM.with_bandwidth(2.0 * x)) for x in (1.0 - h, 1.0, 1.0 + h))
+    slope = (low.value - high.value) / (4.0 * h)
+    assert abs(slope - middle.price) <= CONIC * middle.price
+
+
+def test_a_failed_row_does_not_stop_the_frontier() -> None:
+    frontier = fo.frontier(PROBLEM, [1.0, 2.0], ClosedForm())
+    assert [s.status for s in frontier.solutions if s is not None] == [fo.Status.REFUSED] * 2
+    assert all("ClosedForm does not apply" in reason for reason in frontier.reasons)
+
+
+@pytest.mark.parametrize("solver", [Auto(), Uniform(), ClosedForm(), Conic()])
+@pytest.mark.parametrize("n", [1, 1000])
+def test_a_solution_prints_in_nine_lines(solver: Any, n: int) -> None:  # noqa: ANN401
+    sources = fo.Sources(np.linspace(1.0, 2.0, n), host=["h"] * n, max_rate=5.0)
+    text = repr(
+        fo.solve(fo.Problem(HarmonicStaleness(), sources, 0.5 * n, {"h": 0.4 * n}), solver, throw=False)
+    )
+    lines = text.splitlines()
+    assert len(lines) <= 9
+    assert lines[0].startswith("solution: ")
+    assert not any("[" in line for line in lines)
+
+
+def test_counts_at_bounds_are_shown() -> None:
+    sources = fo.Sources([1.0, 1.0, 1.0, 8.0], min_rate=[0.9, 0.0, 0.0, 0.0], max_rate=[2.0, 0.1, 9.0, 9.0])
+    text = repr(fo.solve(fo.Problem(BinaryFreshness(), sources, 1.5)))
+    assert "4: 1 never refreshed, 1 at min_rate, 1 at max_rate" in text
+    assert "(maximised)" in text
+
+
+def test_html_is_escaped() -> None:
+    @dataclass(frozen=True)
+    class Tag(Pretender):
+        def __repr__(self) -> str:
+            return "<script>alert(1)</script>"
+
+    solution = fo.solve(PROBLEM, Tag(Answer(None, status=fo.Status.FAILED, note="a < b & c")), throw=False)
+    markup = solution._repr_html_()
+    assert markup.startswith("<table>")
+    assert "<script>" not in markup
+    assert "&lt;script&gt;" in markup
+    assert "a &lt; b &amp; c" in markup
+
+
+def test_a_solution_is_a_table_of_sources() -> None:
+    table = fo.solve(fo.Problem(BinaryFreshness(), SOURCES, 1.0)).to_frame()
+    assert table.columns == ["source", "rate", "interval"]
+    assert table["source"].to_list() == ["a", "b", "c<d>"]
+    assert table["interval"].to_list()[2] is None  # never refreshed
+    assert abs(table["rate"][0] * table["interval"][0] - 1.0) <= EXACT
