@@ -150,12 +150,16 @@ def test_declared_expression_is_the_numerics_at_fixed_rates(objective: str, sign
     rates = 0.7 * np.minimum(problem.upper, problem.sources.change_rate * np.linspace(0.3, 3.0, 10))
     rate = cp.Variable(10, nonneg=True)
     total, cones = declare_total(problem.objective, rate, problem.sources)
-    goal = cp.Minimize(total) if problem.objective.sense == "minimise" else cp.Maximize(total)
-    with warnings.catch_warnings():  # the value itself is compared
-        warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
-        declared = cp.Problem(goal, [*cones, rate == rates]).solve(
-            solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
-        )
+    if cones:  # auxiliary variables: what they are at fixed rates takes a solver
+        goal = cp.Minimize(total) if problem.objective.sense == "minimise" else cp.Maximize(total)
+        with warnings.catch_warnings():  # the value itself is compared
+            warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
+            declared = cp.Problem(goal, [*cones, rate == rates]).solve(
+                solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+            )
+    else:
+        rate.save_value(rates)
+        declared = float(total.value)
     cost = float(np.sum(problem.numerics.cost(rates)))
     value = problem.objective.value_from_cost(cost, problem.sources)
     assert abs(declared - value) <= max(CONIC, QUADRATURE.get(objective, 0.0)) * (abs(value) + abs(cost))
@@ -294,7 +298,7 @@ def test_conic_at_a_thousand_sources(curve: str, discipline: str, backend: str) 
     fo.solve(problem, Conic(backend), tolerance=CONIC)  # type: ignore[arg-type]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(plain=instances())
 def test_water_filling_is_the_truth_in_the_corners(plain: Instance) -> None:
     check_against_truth(plain, WaterFilling(), SCALAR)

@@ -193,7 +193,7 @@ def test_no_text_names_a_place_on_one_machine() -> None:
     places = tuple("/" + folder + "/" for folder in ("work", "tmp", "root", "home"))
     kinds = {".py", ".md", ".toml", ".ipynb", ".csv", ".cfg", ".yml", ".yaml", ".txt", ".in"}
     folders = ("freshopt", "problems", "solvers", "tests", "notebooks", "benchmarks", "docs", ".ci")
-    paths = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    paths = [*ROOT.glob("[!.]*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     texts = [path for path in paths if path.is_file() and (path.suffix in kinds or not path.suffix)]
     assert texts
     found = [
