@@ -34,6 +34,7 @@ from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 
 FAR = 20.0  # a kink this many times away from a typical rate does not matter
+_SHORT = 1e-5  # below, three terms of γ are right to x³/6 < 2e-16, and x^{1+e} may not be a float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,17 +182,27 @@ def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> 
 
 
 def _poisson_cost(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    from scipy.special import gamma, gammainc
+    from scipy.special import gamma
 
-    beyond = np.where(np.isfinite(cap), cap * np.exp(-rate * t0), 0.0)
-    return np.where(rate > 0.0, a * rate**-e * gamma(1.0 + e) * gammainc(1.0 + e, rate * t0) + beyond, cap)
+    x = rate * t0
+    capped = cap * (x * _lower_gamma(e, x) + np.exp(-x))
+    return np.where(np.isfinite(cap), capped, a * rate**-e * gamma(1.0 + e))
 
 
 def _poisson_marginal(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
+    from scipy.special import gamma
+
+    capped = cap * t0 * e * _lower_gamma(e, rate * t0)
+    return np.where(np.isfinite(cap), capped, a * e * rate ** -(e + 1.0) * gamma(1.0 + e))
+
+
+def _lower_gamma(e: Array, x: Array) -> Array:
+    """Return γ(1+e, x)/x^{1+e} = Σ_k (−x)^k/(k!(1+e+k)), which starts at 1/(1+e)."""
     from scipy.special import gamma, gammainc
 
-    full = a * e * rate ** -(e + 1.0) * gamma(1.0 + e) * gammainc(1.0 + e, rate * t0)
-    return np.where(rate * t0 > 1e-8, full, e / (1.0 + e) * cap * t0)  # γ(1+e, x) → x^{1+e}/(1+e)
+    series = 1.0 / (1.0 + e) - x / (2.0 + e) + 0.5 * x * x / (3.0 + e)
+    large = np.maximum(x, _SHORT)
+    return np.where(x < _SHORT, series, gamma(1.0 + e) * gammainc(1.0 + e, large) * large ** -(1.0 + e))
 
 
 def _poisson_inverse(price: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
