@@ -143,9 +143,10 @@ def _polls_inverse(price: Array, a: Array) -> Array:
 
 
 def _materials_cost(rate: Array, a: Array) -> Array:
-    from scipy.special import expn
+    from scipy.special import exp1
 
-    return np.where(rate > 0.0, -rate * (1.0 - expn(2, a / rate)), 0.0)
+    z = a / rate  # 1 − E₂(z) = 1 − e^{−z} + zE₁(z), of which nothing cancels where polls are frequent
+    return np.where(rate > 0.0, rate * (np.expm1(-z) - z * exp1(z)), 0.0)
 
 
 def _materials_marginal(rate: Array, a: Array) -> Array:
