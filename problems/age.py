@@ -72,8 +72,7 @@ class Age(CurveObjective):
                 cost = cost + 0.5 * weight * hinge
                 cones.extend(cone)
             return cp.multiply(w / d, cost), cones
-        with np.errstate(divide="ignore"):
-            return cp.exp(np.log(w) + np.log(d) - cp.log(rate) - cp.log(rate + d))
+        return cp.multiply(w, cp.exp(np.log(d) - cp.log(rate) - cp.log(rate + d)))
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·(1/ρ − 1/Δ)."""
