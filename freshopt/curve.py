@@ -111,9 +111,9 @@ class CurveObjective(Objective):
 
     __slots__ = ()
 
-    def curve(self, sources: Sources) -> Curve:
+    def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
         """Return the cost curve of the sources."""
-        raise NotImplementedError(f"{type(self).__name__} has no curve(sources)")
+        raise ObjectiveError(f"{type(self).__name__} has no curve(sources). Write that method.")
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the objective's discipline."""

@@ -116,7 +116,8 @@ class Problem:
 
     def __repr__(self) -> str:
         """Return one line: objective, size and bandwidth."""
-        hosts = f", {len(self.hosts)} host limits" if len(self.hosts) else ""
+        limited = len(self.hosts)
+        hosts = f", {limited} host limit{'s' if limited > 1 else ''}" if limited else ""
         unit = self.sources.time_unit
         bandwidth = f"bandwidth={self.bandwidth:g} per {unit}"
         return f"Problem({self.objective!r}, n={len(self.sources)}, {bandwidth}{hosts})"
@@ -144,7 +145,8 @@ class Problem:
     def to_cvxpy(self) -> Expression:
         """Return the declared problem as a `cvxpy.Problem` with variable "rate" and labelled constraints.
 
-        It is for inspection, and for solving where the data are well scaled; `solvers.Conic` rescales it
+        It is for inspection, and for solving where the data are well scaled and the cell needs few cones
+        (periodic harmonic and age do not); `solvers.Conic` rescales it
         first.
 
         Examples

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from freshopt.arrays import Array
 from freshopt.cvx import Expression
+from freshopt.errors import ObjectiveError
 from freshopt.kernel import Index, Kernel
 from freshopt.sources import Sources
 
@@ -75,7 +76,9 @@ class Objective:
         cvxpy expression of shape (n,), or (expression, list of constraints)
             Convex if minimised, concave if maximised; entry k uses entry k of `rate` only.
         """
-        raise NotImplementedError(f"{type(self).__name__} declares no per_source(rate, sources)")
+        raise ObjectiveError(
+            f"{type(self).__name__} declares no per_source(rate, sources). Write that method."
+        )
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare the cell of sources that announce their changes; None where there is no such cell."""

@@ -17,6 +17,7 @@ from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.gap import Gap
 
 _CANDIDATES = 33  # prices tried before golden section
+_BELOW = np.array([27.0, 9.0, 3.0, 1.0])  # below the smallest slope, for rates that leave bandwidth unused
 _GOLDEN = 90  # steps: 0.618^90 is 1e-19
 _FULL = 1e-6  # relative slack below which a host's sources are left out when λ is searched
 
@@ -70,6 +71,8 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
     grid = _quantiles(slopes, usable, one, 1)
     if bool(np.any(free)):
         grid = np.sort(np.concatenate([grid, _quantiles(slopes, free, one, 1)], axis=1), axis=1)
+
+    grid = np.concatenate([grid[:, :1] - _BELOW, grid], axis=1)
 
     def bound(log_price: Array) -> Array:
         price = math.exp(float(log_price[0]))

@@ -40,8 +40,8 @@ def mean_stale_share(u: Array) -> Array:
     >>> float(mean_stale_share(np.float64(1e-8)))
     4.99999998...e-09
     """
-    x = np.maximum(u, _SMALL)
-    return np.where(u < _SMALL, u * _horner(_STALE, u), 1.0 + np.expm1(-x) / x)
+    x, low = np.maximum(u, _SMALL), np.minimum(u, _SMALL)
+    return np.where(u < _SMALL, low * _horner(_STALE, low), 1.0 + np.expm1(-x) / x)
 
 
 def ein(u: Array) -> Array:
@@ -54,8 +54,8 @@ def ein(u: Array) -> Array:
     """
     from scipy.special import exp1
 
-    x = np.maximum(u, _SMALL)
-    return np.where(u < _SMALL, u * _horner(_EIN, u), exp1(x) + np.log(x) + EULER_GAMMA)
+    x, low = np.maximum(u, _SMALL), np.minimum(u, _SMALL)
+    return np.where(u < _SMALL, low * _horner(_EIN, low), exp1(x) + np.log(x) + EULER_GAMMA)
 
 
 def mean_harmonic(u: Array) -> Array:
@@ -68,9 +68,9 @@ def mean_harmonic(u: Array) -> Array:
     """
     from scipy.special import exp1
 
-    x = np.maximum(u, _SMALL)
+    x, low = np.maximum(u, _SMALL), np.minimum(u, _SMALL)
     closed = exp1(x) + np.log(x) + EULER_GAMMA - 1.0 - np.expm1(-x) / x
-    return np.where(u < _SMALL, u * _horner(_HARMONIC, u), closed)
+    return np.where(u < _SMALL, low * _horner(_HARMONIC, low), closed)
 
 
 def harmonic_index(u: Array) -> Array:

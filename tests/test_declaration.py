@@ -88,7 +88,7 @@ def test_an_objective_without_declaration_says_so() -> None:
     class Empty(fo.Objective):
         pass
 
-    with pytest.raises(NotImplementedError, match="Empty declares no per_source"):
+    with pytest.raises(fo.ObjectiveError, match="Empty declares no per_source"):
         fo.Problem(Empty(), fo.Sources([1.0]), 1.0)
 
 

@@ -120,7 +120,7 @@ def test_signalled_sources_are_capped_at_their_change_rates() -> None:
 def test_repr_is_one_line() -> None:
     text = repr(fo.Problem(AccumulatedDelay(), TWO, 3.0, {"h": 2.0}))
     assert (
-        text == "Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day, 1 host limits)"
+        text == "Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day, 1 host limit)"
     )
 
 
