@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, chunks
+from freshopt.arrays import CHUNK, Array, BoolArray, chunks
 from freshopt.errors import ObjectiveError
 
 Penalty: TypeAlias = Callable[[Array], Array]
@@ -30,7 +30,7 @@ _HEAD = 4.0  # terms with mθ up to here in all may share one quadrature: (4/4)^
 _GROWTH = math.log(1e-10)  # C(m)e^{−mθ} relative to the sum at mθ ≥ 45: 3e-20·45^p/p! for C = m^p, so p ≤ 8
 _CELLS = 4096  # per octave where C is sampled: a cell's two-point model is off by 4096^{−4} = 4e-15
 _ENUMERATE = 16  # cells no wider are summed term by term
-_ROUGH = 2**17  # cells of C without a smooth run, at most; of 16 terms each: 2 million terms
+_ROUGH = 2**18  # cells of C without a smooth run, at most; of 16 terms each: 4 million terms
 _SMOOTH = 1e-9  # of a cell's mass, by which C may deviate from a quartic: off by 1e-9/4096 in the mean of m
 _ULPS = 32 * np.finfo(np.float64).eps  # rounding that C may have
 _ROWS = 1024  # values of θ in a matrix product, sorted: near ones need the same octaves
@@ -297,6 +297,9 @@ def gauss(points: Array, masses: Array, number: int) -> Quadrature:
     points, masses = points[masses > 0.0], masses[masses > 0.0]
     if len(points) <= number:
         return Quadrature(points, masses)
+    if len(points) > CHUNK:
+        pieces = [gauss(points[part], masses[part], number) for part in chunks(len(points))]
+        return gauss(*_joined(pieces), number)
     low, high = float(np.min(points)), float(np.max(points))
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     z, size = (points - middle) / half, float(np.sum(masses))

@@ -72,7 +72,8 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
     if bool(np.any(free)):
         grid = np.sort(np.concatenate([grid, _quantiles(slopes, free, one, 1)], axis=1), axis=1)
 
-    grid = np.concatenate([grid[:, :1] - _BELOW, grid], axis=1)
+    every = _quantiles(slopes, np.isfinite(slopes) & (slopes > 0.0), one, 1)
+    grid = np.sort(np.concatenate([every[:, :1] - _BELOW, every, grid], axis=1), axis=1)
 
     def bound(log_price: Array) -> Array:
         price = math.exp(float(log_price[0]))

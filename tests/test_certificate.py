@@ -86,15 +86,18 @@ def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, fami
     assert fo.certify(problem, best.rates).relative_gap <= SCALAR
 
 
+VALLEYS = 0.02  # the bound of rates far from optimal has several valleys; the search ends in a good one
+
+
+@pytest.mark.parametrize(("used", "accuracy"), [(1.0, SCALAR), (0.2, VALLEYS)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_price_is_better_than_the_one_that_is_searched(family: str) -> None:
-    """For rates that use the bandwidth, as every solver's do."""
+def test_no_price_is_better_than_the_one_that_is_searched(family: str, used: float, accuracy: float) -> None:
     problem = as_problem(sample(10, "harmonic", "poisson", family, 5, budget=0.4))
-    rates = fo.solve(problem, Uniform()).rates
+    rates = np.maximum(problem.lower, used * fo.solve(problem, Uniform()).rates)
     found = fo.certify(problem, rates)
     assert found.infeasibility == 0.0
     for price in found.price * np.logspace(-2.0, 2.0, 41):
-        assert fo.certify(problem, rates, float(price)).gap >= found.gap * (1.0 - SCALAR)
+        assert fo.certify(problem, rates, float(price)).gap >= found.gap * (1.0 - accuracy)
 
 
 def test_gap_of_two_sources_by_hand() -> None:

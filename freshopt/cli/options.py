@@ -10,8 +10,18 @@ import click
 
 from freshopt.examples.histories import EXAMPLES
 from freshopt.objective import Objective, Refresh
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, Uniform, WaterFilling
+from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
+from freshopt.solvers import (
+    Auto,
+    BinaryLambdaCrawl,
+    ClosedForm,
+    Conic,
+    LambdaCrawl,
+    LambdaCrawlApprox,
+    Proportional,
+    Uniform,
+    WaterFilling,
+)
 from freshopt.units import SECONDS
 from freshopt.verdict import Solver
 
@@ -19,6 +29,7 @@ OBJECTIVES: dict[str, Callable[[Refresh], Objective]] = {
     "harmonic": lambda refresh: HarmonicStaleness(refresh),
     "binary": lambda refresh: BinaryFreshness(refresh),
     "delay": lambda refresh: AccumulatedDelay(refresh),
+    "age": lambda refresh: Age(refresh),
 }
 SOLVERS: dict[str, Solver] = {
     "auto": Auto(),
@@ -27,6 +38,9 @@ SOLVERS: dict[str, Solver] = {
     "clarabel": Conic("CLARABEL"),
     "ecos": Conic("ECOS"),
     "scs": Conic("SCS"),
+    "lambda-crawl": LambdaCrawl(),
+    "lambda-crawl-approx": LambdaCrawlApprox(),
+    "binary-lambda-crawl": BinaryLambdaCrawl(),
     "uniform": Uniform(),
     "proportional": Proportional(),
 }
@@ -38,7 +52,7 @@ objective_option: Decorator = click.option(
     type=click.Choice(list(OBJECTIVES)),
     default="harmonic",
     show_default=True,
-    help="What to optimise: harmonic staleness, binary freshness, or accumulated delay.",
+    help="What to optimise: harmonic staleness, binary freshness, accumulated delay, or age.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",
