@@ -25,7 +25,6 @@ from freshopt.result import Answer, Solution, Status
 from freshopt.solvers.price_search import WIDTH, search_prices
 from freshopt.verdict import DEFAULT, Terms, conclude
 
-
 FREE = 1e-290  # a price so low that only what is worth nothing is left undone
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import polars as pl  # noqa: TID253 - the tests may load what they test with
+import polars as pl
 import pytest
 
 from freshopt.arrays import Array
