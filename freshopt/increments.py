@@ -28,10 +28,10 @@ _EXACT = 4  # the first 2^4 terms stay as they are
 _TAIL = 45.0  # e^{−45} = 3e-20: terms with mθ beyond do not count
 _HEAD = 4.0  # terms with mθ up to here in all may share one quadrature: (4/4)^{24}/24! = 2e-24
 _GROWTH = math.log(1e-10)  # C(m)e^{−mθ} relative to the sum at mθ ≥ 45: 3e-20·45^p/p! for C = m^p, so p ≤ 8
-_CELLS = 4096  # per octave where C is sampled: a cell's two-point model is off by 4096^{−4} = 4e-15
+_CELLS = 2048  # per octave where C is sampled, two points each: J is off by 2e-16 for √m, 2e-14 for m⁴
 _ENUMERATE = 16  # cells no wider are summed term by term
 _ROUGH = 2**18  # cells of C without a smooth run, at most; of 16 terms each: 4 million terms
-_SMOOTH = 1e-9  # of a cell's mass, by which C may deviate from a quartic: off by 1e-9/4096 in the mean of m
+_SMOOTH = 1e-9  # of a cell's mass, by which C may deviate from a quartic: off by 1e-9/2048 in the mean of m
 _ULPS = 32 * np.finfo(np.float64).eps  # rounding that C may have
 _ROWS = 1024  # values of θ in a matrix product, sorted: near ones need the same octaves
 _BOOLE = np.array([7.0, 32.0, 12.0, 32.0, 7.0]) / 90.0  # ∫₀¹ from 0, ¼, ½, ¾, 1
@@ -147,6 +147,8 @@ class Increments:
                 excess = np.log(sums.first) - (self.shift + decay) * theta - target
                 step = excess / (sums.second / sums.first + decay)
             theta = np.clip(np.where(np.isfinite(step), theta + step, theta), least, LARGEST)
+        if whole:
+            theta = np.where(target >= np.log(self.sums(np.zeros(1)).first), 0.0, theta)
         return np.where((target <= height[-1]) & (decay == 0.0), np.inf, theta)
 
     def octave(self, theta: float) -> int:

@@ -55,7 +55,7 @@ class ExpectedPenalty(Objective):
 
     Notes
     -----
-    Up to 2^17 missed changes every term is used; beyond, C is sampled on 4096 cells per octave, cells where C
+    Up to 2^16 missed changes every term is used; beyond, C is sampled on 2048 cells per octave, cells where C
     is no quartic to 1e-9 are divided further, and term by term in the end. Smooth penalties and those with
     thousands of steps are thus summed to 1e-12 down to ρ/Δ = 1e-17; one that is irregular everywhere, such as
     ``m // 10``, down to ρ/Δ = 1e-5, below which sources are refused by name unless `min_rate` keeps them
