@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 Slope = Callable[[Floats], Floats]
 
 mp = mpmath.MPContext()
-mp.dps = 50
+mp.dps = 34
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class AgeCost:
 
     def index(self, age: float) -> Any:  # noqa: ANN401
         """s·c(s) − ∫₀ˢ c."""
-        return age * self.at(mp.mpf(age)) - self.integral(age)
+        return mp.mpf(age) * self.at(mp.mpf(age)) - self.integral(age)
 
     def poisson(self, rate: float) -> Any:  # noqa: ANN401
         """E c(t/ρ), t standard exponential."""
@@ -69,7 +69,7 @@ def age(d: float) -> AgeCost:
 
 def piecewise(slopes: list[float], kinks: list[float]) -> AgeCost:
     """A step function: slopes[j] from kinks[j−1] to kinks[j]."""
-    return AgeCost(lambda s: slopes[sum(1 for k in kinks if s > k)], tuple(kinks))
+    return AgeCost(lambda s: mp.mpf(slopes[sum(1 for k in kinks if s > k)]), tuple(kinks))
 
 
 @dataclass(frozen=True, eq=False)
