@@ -159,7 +159,12 @@ def test_the_parts_in_a_row_do_what_the_main_job_does(
     parts = ("--refresh", refresh, "--seed", "5", "--horizon", "1w", "--start", end.isoformat())
     run("schedule", "rates.csv", *parts, "--out", "schedule.parquet")
     facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
-    kinds = {"harmonic": "HarmonicStaleness", "binary": "BinaryFreshness", "delay": "AccumulatedDelay"}
+    kinds = {
+        "harmonic": "HarmonicStaleness",
+        "binary": "BinaryFreshness",
+        "delay": "AccumulatedDelay",
+        "age": "Age",
+    }
     assert (facts["objective"], facts["discipline"]) == (kinds[objective], refresh)
     change_rates, rates = pl.read_csv("change_rates.csv"), pl.read_csv("rates.csv")
     assert change_rates.equals(pl.read_parquet("plan/change_rates.parquet"))
@@ -236,7 +241,8 @@ def test_estimate_says_how_many_sources_are_of_which_kind(run: Run) -> None:
 
 def test_solve_takes_bounds_and_weights_and_any_solver(run: Run) -> None:
     Path("sources.csv").write_text(
-        "source,change_rate,importance,min_rate,max_rate\na,1,1,0.5,inf\nb,2,3,0,0.7\nc,4,0,0,9\nd,0.2,1,0,1e9\n"
+        "
+        ""source,change_rate,importance,min_rate,max_rate\na,1,1,0.5,inf\nb,2,3,0,0.7\nc,4,0,0,9\nd,0.2,1,0,1e9\n"
     )
     rates = {}
     for solver in ("auto", "water-filling", "clarabel", "ecos", "scs"):
@@ -282,8 +288,10 @@ def test_check_proves_that_the_solvers_agree(run: Run) -> None:
     assert "NOT" not in output
     for name in ("WaterFilling(", "Conic(backend='CLARABEL'", "Conic(backend='ECOS'", "Conic(backend='SCS'"):
         line = rf"^{re.escape(name)}.* optimal .* proved optimal$"
-        assert len(re.findall(line, output, re.MULTILINE)) == 6
-    assert len(re.findall(r"^Uniform\(\) +inaccurate .* baseline$", output, re.MULTILINE)) == 6
+        assert len(re.findall(line, output, re.MULTILINE)) == 2 * len(OBJECTIVES)
+    assert len(re.findall(r"^Uniform\(\) +inaccurate .* baseline$", output, re.MULTILINE)) == 2 * len(
+        OBJECTIVES
+    )
 
 
 def test_check_of_own_sources_fails_when_a_solver_falls_short(run: Run) -> None:
@@ -295,10 +303,10 @@ def test_check_of_own_sources_fails_when_a_solver_falls_short(run: Run) -> None:
     output = run(*own, "--solvers", "scs", "--tolerance", "1e-300", code=1).output
     assert "NOT optimal" in output
     assert "The solvers do NOT agree." in output
-    # Of three objectives the closed form applies to the last only.
+    # Of all objectives the closed form applies to delay only.
     output = run(*own[:2], "--solvers", "closed-form", code=1).output
-    assert output.count("does not apply") == 2
-    assert output.endswith("The solvers agree.\n\n")
+    assert output.count("does not apply") == len(OBJECTIVES) - 1
+    assert output.count("The solvers agree.") == 1
 
 
 def test_examples_are_listed_and_written_with_their_dates(run: Run) -> None:
@@ -341,8 +349,10 @@ def test_the_help_of_a_command_explains_every_option(name: str, run: Run) -> Non
 
 def test_every_name_in_the_help_is_accepted(run: Run) -> None:
     Path("sources.csv").write_text("source,change_rate\na,1\nb,2\n")
+    suited = {"lambda-crawl": "harmonic", "lambda-crawl-approx": "harmonic", "binary-lambda-crawl": "binary"}
     for solver in SOLVERS:
-        how = ("--objective", "delay", "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
+        cell = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
+        how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
         run("solve", "sources.csv", *how)
         assert math.fsum(pl.read_csv(f"{solver}.csv")["rate"]) == pytest.approx(1.0, rel=SCALAR)
 
