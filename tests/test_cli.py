@@ -241,8 +241,8 @@ def test_estimate_says_how_many_sources_are_of_which_kind(run: Run) -> None:
 
 def test_solve_takes_bounds_and_weights_and_any_solver(run: Run) -> None:
     Path("sources.csv").write_text(
-        "
-        ""source,change_rate,importance,min_rate,max_rate\na,1,1,0.5,inf\nb,2,3,0,0.7\nc,4,0,0,9\nd,0.2,1,0,1e9\n"
+        "source,change_rate,importance,min_rate,max_rate\n"
+        "a,1,1,0.5,inf\nb,2,3,0,0.7\nc,4,0,0,9\nd,0.2,1,0,1e9\n"
     )
     rates = {}
     for solver in ("auto", "water-filling", "clarabel", "ecos", "scs"):
