@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from freshopt.arrays import Array, chunks, exact_sum, total
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
 from freshopt.certificate import certify
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.kernel import Numerics
@@ -38,6 +38,13 @@ CHECK = 10  # steps between certificates, each as dear as half a step; prices se
 GROWTH = 1e3  # largest change of the learning rate from one step to the next
 REACH = 1e12  # largest learning rate in units of the first: where costs are linear, it grows without limit
 ROUNDING = 4e-16  # relative error of a cost summed over sources, of which a step may fall foul
+PROBES = (
+    1 / 16,
+    1.0,
+    16.0,
+)  # rates, in equal shares, whose marginals say near which prices to look for kinks
+NEAR, JUMP = 1e-9, 0.1  # a marginal that falls by 5 % within 2e-9 of a rate jumps; a smooth one falls by 1e-8
+SMALL = 0.3  # of an equal share: a source with more is not given up for one price; 1 and 0.1 need more steps
 WAKING = 0.5  # factor on the spending at which a source comes back, each time that it does
 
 
@@ -55,7 +62,31 @@ def refusal(problem: Problem) -> str | None:
     """Return why a descent does not apply to a problem, or None."""
     if len(problem.hosts):
         return "its steps carry one budget, and host limits would need a multiplier each; use WaterFilling"
-    return problem.unknown_atom or None
+    if problem.numerics is None:
+        return problem.unknown_atom.removesuffix(".")
+    kinked = np.flatnonzero(_kinks(problem, problem.numerics))
+    if len(kinked):
+        where = list_offenders(map(problem.sources.label, kinked))
+        return f"the marginal jumps for {where}, where descent along gradients stalls; use WaterFilling"
+    return None
+
+
+def _kinks(problem: Problem, numerics: Numerics) -> BoolArray:
+    """Tell which sources have a cost with a kink, at prices near their marginals at typical rates.
+
+    At a kink the marginal exceeds the price on one side and is below it on the other.
+    """
+    found = np.zeros(len(problem.sources), dtype=np.bool_)
+    share = problem.bandwidth / total(problem.sources.cost)
+    for scale in PROBES:
+        worth = numerics.marginal(np.clip(np.full(len(found), scale * share), problem.lower, problem.upper))
+        price = (1.0 - JUMP) * np.where(np.isfinite(worth), worth, 0.0)
+        rates = numerics.inverse_marginal(price)
+        inside = (price > 0.0) & (rates > problem.lower) & (rates < problem.upper)
+        rates = np.where(inside, rates, share)
+        before, after = numerics.marginal(rates * (1.0 - NEAR)), numerics.marginal(rates * (1.0 + NEAR))
+        found |= inside & (before - after > JUMP / 2.0 * price)
+    return found
 
 
 class _Point(NamedTuple):
@@ -109,9 +140,7 @@ class _Descent:
         self.problem, self.numerics, self.geometry = problem, numerics, geometry
         cost = problem.sources.cost
         self.lower, self.upper = cost * problem.lower, cost * problem.upper
-        self.entry = (
-            numerics.marginal(np.array(problem.lower)) / cost
-        )  # a lower price buys more than min_rate
+        self.entry = numerics.marginal(np.array(problem.lower)) / cost  # the price at which min_rate is left
         self.held = np.zeros(len(cost), dtype=np.bool_)
         self.woken = np.zeros(len(cost))
         self.evaluations, self.steps = 0, 0
@@ -175,12 +204,13 @@ class _Descent:
         if not self.geometry.positive:
             return False
         starved = (self.entry <= self.price) & (self.upper > self.lower)
-        leave, wake = starved & self.falling & ~self.held, self.held & ~starved
+        share = self.problem.bandwidth / len(starved)
+        small = self.point.spending - self.lower <= SMALL * share
+        leave, wake = starved & self.falling & small & ~self.held, self.held & ~starved
         if not bool(np.any(leave | wake)):
             return False
         spending = self.point.spending.copy()
         spending[leave] = self.lower[leave]
-        share = self.problem.bandwidth / len(spending)
         spending[wake] = np.clip(share * WAKING ** self.woken[wake], self.lower[wake], self.upper[wake])
         self.woken[wake] += 1.0
         self.held = (self.held | leave) & ~wake
