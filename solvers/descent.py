@@ -34,7 +34,7 @@ MEMORY = (
     10  # a step is compared with the worst of so many costs; against 1: 141, 75, 1943 evaluations for 156,
 )
 # 115, 1979 (mirror steps on harmonic staleness, delay and binary staleness, n=1000)
-CHECK = 10  # steps between certificates, each as dear as half a step; prices settle no faster
+CHECK = 10  # steps between certificates, each as dear as 0.4 steps; prices settle no faster
 GROWTH = 1e3  # largest change of the learning rate from one step to the next
 REACH = 1e12  # largest learning rate in units of the first: where costs are linear, it grows without limit
 ROUNDING = 4e-16  # relative error of a cost summed over sources, of which a step may fall foul
