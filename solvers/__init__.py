@@ -6,6 +6,8 @@ from freshopt.solvers.closed_form import ClosedForm as ClosedForm
 from freshopt.solvers.conic import Conic as Conic
 from freshopt.solvers.lambda_crawl import LambdaCrawl as LambdaCrawl
 from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox as LambdaCrawlApprox
+from freshopt.solvers.mirror_descent import MirrorDescent as MirrorDescent
+from freshopt.solvers.projected_gradient import ProjectedGradient as ProjectedGradient
 from freshopt.solvers.proportional import Proportional as Proportional
 from freshopt.solvers.uniform import Uniform as Uniform
 from freshopt.solvers.water_filling import WaterFilling as WaterFilling
@@ -17,6 +19,8 @@ __all__ = [
     "Conic",
     "LambdaCrawl",
     "LambdaCrawlApprox",
+    "MirrorDescent",
+    "ProjectedGradient",
     "Proportional",
     "Uniform",
     "WaterFilling",

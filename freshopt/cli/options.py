@@ -18,6 +18,8 @@ from freshopt.solvers import (
     Conic,
     LambdaCrawl,
     LambdaCrawlApprox,
+    MirrorDescent,
+    ProjectedGradient,
     Proportional,
     Uniform,
     WaterFilling,
@@ -41,6 +43,8 @@ SOLVERS: dict[str, Solver] = {
     "lambda-crawl": LambdaCrawl(),
     "lambda-crawl-approx": LambdaCrawlApprox(),
     "binary-lambda-crawl": BinaryLambdaCrawl(),
+    "mirror-descent": MirrorDescent(),
+    "projected-gradient": ProjectedGradient(),
     "uniform": Uniform(),
     "proportional": Proportional(),
 }
