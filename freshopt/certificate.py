@@ -24,6 +24,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, as_vector, read_only, total
 from freshopt.cvx import cp
 from freshopt.declaration import declare_total
+from freshopt.derived import DerivedNumerics
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.gap import Gap
 from freshopt.model import FEW_ULP, Problem
@@ -122,6 +123,7 @@ def certify(
     True
     """
     given = as_vector(rates, len(problem.sources), "rates")
+    price = None if price is None else float(as_vector(price, 1, "price")[0])
     if not bool(np.all(np.isfinite(given))):
         bad = np.flatnonzero(~np.isfinite(given))
         raise SourceDataError(
@@ -194,9 +196,17 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
         price=price,
         host_prices=dict(zip(problem.hosts.names, host_prices.tolist(), strict=True)),
         rates=gap.rates,
-        reason="" if proved else "the cost or the bound is infinite at these rates",
-        vanishing=proved and cost - short <= 0.0 and short <= VANISHING * total(sources.importance),
+        reason="" if proved else "the cost or the bound is infinite at these rates.",
+        vanishing=proved and cost >= 0.0 >= cost - short and short <= VANISHING * _typical_cost(gap),
     )
+
+
+def _typical_cost(gap: Gap) -> float:
+    """Return what counts as large: Σ importance, or for a user's objective its cost at half the rates."""
+    if not isinstance(gap.numerics, DerivedNumerics):
+        return total(gap.problem.sources.importance)
+    cost = total(np.abs(gap.numerics.cost(0.5 * gap.rates)))
+    return cost if math.isfinite(cost) else 0.0
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

@@ -71,11 +71,9 @@ class Curve:
         """
         if refresh is Refresh.PERIODIC:
             return Cell(self._periodic_cost, self._periodic_marginal, self._periodic_inverse)
-        cell = self.poisson if refresh is Refresh.POISSON else self.on_signal
+        cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
-            raise ObjectiveError(
-                f"this cost curve has no cell for {refresh.value} refreshes. Use another discipline."
-            )
+            raise ObjectiveError(f"this cost curve has no cell for {refresh}. Use another discipline.")
         return cell
 
     def kernel(self, importance: Array, refresh: Refresh) -> Kernel:

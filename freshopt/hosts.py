@@ -47,14 +47,19 @@ class HostLimits:
             raise SourceDataError(
                 "host_limits are given but the sources have no host. Pass Sources(host=...)."
             )
-        known, inverse = np.unique(sources.host, return_inverse=True)
+        try:
+            known, inverse = np.unique(sources.host, return_inverse=True)
+        except TypeError:
+            raise SourceDataError(
+                "hosts are of mixed kinds or None. Give every source a name of one kind."
+            ) from None
         position = {host: k for k, host in enumerate(known.tolist())}
         unknown = [repr(host) for host in given if host not in position]
         if unknown:
             raise SourceDataError(
                 f"host_limits name unknown hosts {list_offenders(unknown)}. Correct the names."
             )
-        bad = [f"{host!r}: {limit}" for host, limit in given.items() if not SMALLEST <= limit <= LARGEST]
+        bad = [f"{host!r}: {limit!r}" for host, limit in given.items() if not _usable(limit)]
         if bad:
             raise SourceDataError(
                 f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them."
@@ -80,3 +85,8 @@ class HostLimits:
         """Give each source its host's value, shape (n,)."""
         values: Array = np.append(per_host, otherwise)[self.codes]
         return values
+
+
+def _usable(limit: object) -> bool:
+    """Return whether a limit is a number within the accepted magnitudes."""
+    return isinstance(limit, int | float | np.integer | np.floating) and SMALLEST <= float(limit) <= LARGEST

@@ -20,7 +20,7 @@ from freshopt.elementwise import UnknownAtomError, compile_expression
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
 from freshopt.hosts import HostLimits
 from freshopt.kernel import Kernel, MixedNumerics, Numerics
-from freshopt.objective import Objective
+from freshopt.objective import Objective, Refresh
 from freshopt.sources import LARGEST, SMALLEST, Sources
 
 FEW_ULP = 8 * np.finfo(np.float64).eps  # sums of any length here are correct to a few ulp; so are constraints
@@ -95,6 +95,7 @@ class Problem:
             raise SourceDataError(
                 f"{type(sources).__name__} is not Sources. Build fo.Sources(change_rate=...)."
             )
+        _require_discipline(objective)
         numerics, unknown_atom = _numerics(objective, sources)
         upper = sources.max_rate
         if bool(np.any(sources.signalled)):
@@ -113,6 +114,7 @@ class Problem:
         for key, value in fields.items():
             object.__setattr__(self, key, value)
         self._require_room()
+        self._require_domain()
 
     def __repr__(self) -> str:
         """Return one line: objective, size and bandwidth."""
@@ -140,6 +142,7 @@ class Problem:
             object.__setattr__(other, key, getattr(self, key))
         object.__setattr__(other, "bandwidth", _bandwidth(bandwidth))
         other._require_room()
+        other._require_domain()
         return other
 
     def to_cvxpy(self) -> Expression:
@@ -175,6 +178,29 @@ class Problem:
             members = np.flatnonzero(self.hosts.codes == code)
             constraints.append((cost[members] @ rate[members] <= limit).set_label(f"host {name}"))
         return constraints
+
+    def _require_domain(self) -> None:
+        """Refuse a user's objective that is undefined at rates within the bounds and the bandwidth.
+
+        The domain of a convex function is convex, so both ends suffice.
+        """
+        if not _derived(self.numerics):
+            return
+        rate = cp.Variable(len(self.sources), nonneg=True, name="rate")
+        total_value, _ = declare_total(self.objective, rate, self.sources)
+        own = [c for c in total_value.domain if {v.id for v in c.variables()} <= {rate.id}]
+        highest = np.minimum(self.upper, self.bandwidth / self.sources.cost)
+        for what, end in (("min_rate", self.lower), ("max_rate", highest)):
+            rate.save_value(np.array(end))
+            for condition in own:
+                outside = np.flatnonzero(np.atleast_1d(condition.violation()) > 0.0)
+                if len(outside):
+                    k = int(outside[0])
+                    name, label = type(self.objective).__name__, self.sources.label(k)
+                    raise ObjectiveError(
+                        f"{name} is undefined for {label} at the rate {end[k]:g}, which bounds and bandwidth "
+                        f"allow. Set {what} inside the domain."
+                    )
 
     def _require_room(self) -> None:
         """Refuse, by arithmetic, what no rates can meet."""
@@ -215,6 +241,19 @@ class Problem:
                 )
 
 
+def _require_discipline(objective: Objective) -> None:
+    """Refuse what is no discipline of an objective."""
+    if not isinstance(objective.refresh, Refresh):
+        raise ObjectiveError(
+            f"refresh is {objective.refresh!r}, not a Refresh. Pass Refresh.POISSON or Refresh.PERIODIC."
+        )
+    if objective.refresh is Refresh.ON_SIGNAL:
+        raise ObjectiveError(
+            f"{objective!r}: refreshing on signals is a property of sources. Pass Refresh.POISSON or "
+            "Refresh.PERIODIC here, and Sources(signalled=...)."
+        )
+
+
 def _bandwidth(value: float) -> float:
     try:
         bandwidth = float(value)
@@ -241,6 +280,13 @@ def _numerics(objective: Objective, sources: Sources) -> tuple[Numerics | None, 
     if silent is None or announced is None:
         return silent or announced, ""
     return MixedNumerics(signalled, silent, announced), ""
+
+
+def _derived(numerics: Numerics | None) -> bool:
+    """Tell whether any of the numerics come from a user's expression."""
+    if isinstance(numerics, MixedNumerics):
+        return _derived(numerics.silent_sources) or _derived(numerics.signalled_sources)
+    return isinstance(numerics, DerivedNumerics)
 
 
 def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | DerivedNumerics:

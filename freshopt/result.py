@@ -153,7 +153,8 @@ class Solution:
             rows.append(
                 ("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})")
             )
-        rows.append(("verdict", self.status.sentence))
+        claimed = self.status is Status.OPTIMAL and self.certificate is None
+        rows.append(("verdict", "Not certified: nothing is proved." if claimed else self.status.sentence))
         if self.note:
             rows.append(("note", self.note))
         rows.append(("effort", f"{self.iterations} iterations, {self.seconds:.3g} s"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError
+from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError, SourceDataError
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
 from freshopt.verdict import Solver, Terms
@@ -150,6 +150,8 @@ def frontier(
     solutions: list[Solution | None] = []
     reasons: list[str] = []
     given = tuple(float(bandwidth) for bandwidth in bandwidths)
+    if not given:
+        raise SourceDataError("there are no bandwidths. Pass at least one.")
     start: Solution | None = None
     for bandwidth in given:
         try:

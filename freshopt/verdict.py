@@ -15,8 +15,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from freshopt.arrays import chunks, exact_sum
-from freshopt.certificate import Certificate, certify
-from freshopt.errors import InfeasibleProblemError
+from freshopt.certificate import Certificate, certify, repair
+from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.model import Problem
 from freshopt.result import Answer, Solution, Status
 
@@ -38,6 +38,11 @@ class Terms:
     tolerance: float = 1e-6
     certify: bool = True
     start: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a tolerance that is not a number >= 0."""
+        if not self.tolerance >= 0.0:
+            raise SourceDataError(f"tolerance is {self.tolerance}. Pass a relative gap >= 0, such as 1e-6.")
 
 
 DEFAULT = Terms()
@@ -82,6 +87,9 @@ def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> 
         except InfeasibleProblemError as error:
             answer = Answer(None, status=Status.INFEASIBLE, note=str(error))
     seconds = time.perf_counter() - begun
+    if answer.rates is not None and not bool(np.all(np.isfinite(answer.rates))):
+        note = f"{type(solver).__name__} returned rates that are not finite."
+        answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
     if answer.rates is None:
         return _empty(solver, problem, answer, seconds)
     if not terms.certify:
@@ -134,14 +142,15 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
 
 def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
     """Take the answer as it is; the value costs one pass."""
-    rates, numerics = answer.rates, problem.numerics
+    given, numerics = answer.rates, problem.numerics
+    rates = None if given is None else repair(problem, given)[0]
     value = math.nan
     if numerics is not None and rates is not None:
         parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
         value = problem.objective.value_from_cost(exact_sum(parts), problem.sources)
     return Solution(
         problem=problem,
-        status=answer.status or Status.OPTIMAL,
+        status=answer.status or (Status.INACCURATE if getattr(solver, "baseline", False) else Status.OPTIMAL),
         rates=np.full(len(problem.sources), np.nan) if rates is None else rates,
         value=value,
         price=math.nan if answer.price is None else answer.price,

@@ -183,7 +183,7 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
     # The marginal lies below 1/ρ² and below 2Δ/ρ³, and is near one of them away from ρ = Δ.
-    rate = np.minimum(1.0 / np.sqrt(price), np.cbrt(2.0 * (d / price)))
+    rate = np.minimum(1.0 / np.sqrt(price), np.cbrt(2.0 * d) / np.cbrt(price))
     for _ in range(_NEWTON):
         elasticity = 2.0 + 2.0 * rate / (rate + d) - 2.0 * rate / (2.0 * rate + d)
         rate = rate * np.exp(np.log(_poisson_marginal(rate, d) / price) / elasticity)

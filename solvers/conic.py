@@ -22,6 +22,7 @@ from freshopt.arrays import Array, IntArray, total
 from freshopt.certificate import certify
 from freshopt.cvx import Expression, cp
 from freshopt.declaration import declare_total
+from freshopt.derived import DerivedNumerics
 from freshopt.model import Problem
 from freshopt.objective import ConeForm, Objective
 from freshopt.result import Answer, Solution, Status
@@ -165,17 +166,23 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     paid = cost * (price + (problem.hosts.spread(extra) if len(extra) else 0.0))
     stuck_low = numerics.marginal(np.array(problem.lower)) * rung.sure < paid
     stuck_high = numerics.marginal(np.array(problem.upper)) > rung.sure * paid
+    if isinstance(numerics, DerivedNumerics):  # a user's objective may hold arrays of length n
+        stuck_low = stuck_high = np.zeros(n, dtype=np.bool_)
     active = np.flatnonzero(~(stuck_low | stuck_high))
     fixed = np.where(stuck_low, problem.lower, np.where(stuck_high, problem.upper, 0.0))
     scale = rates[active]
     # A source at rate 0 that may yet enter: the rate it would take at a price so much lower.
     entering = np.minimum(numerics.inverse_marginal(paid / rung.sure)[active], problem.upper[active])
-    return _Scaling(active, np.where(scale > 0.0, scale, entering), fixed, unit)
+    scale = np.where(scale > 0.0, scale, entering)
+    share = problem.bandwidth / total(cost)
+    return _Scaling(active, np.where((scale > 0.0) & np.isfinite(scale), scale, share), fixed, unit)
 
 
 def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
     """Return the scaled cone program over y = ρ/ρ̂."""
-    objective, active = problem.objective.take(scaling.active), scaling.active
+    active = scaling.active
+    everyone = len(active) == len(problem.sources)
+    objective = problem.objective if everyone else problem.objective.take(active)
     sources, cost = problem.sources.take(active), problem.sources.cost
     value, constraints = _value(objective, sources, scaling.rates, y)
     sense = cp.Minimize if objective.sense == "minimise" else cp.Maximize

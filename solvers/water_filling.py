@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, chunks, exact_sum, total
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.kernel import Numerics
 from freshopt.model import FEW_ULP, Problem
@@ -95,6 +95,7 @@ class _Market:
         self.problem, self.numerics, self.width = problem, numerics, width
         self.host_price: Array | None = None  # λ_h of each source's host, once settled
         self.host_rates: Array | None = None  # rates at λ_h
+        self.pinned: BoolArray | None = None  # sources whose host is used up by min_rate
 
     def rates(self, price: float | Array) -> Array:
         """Return each source's rate at a price per unit of bandwidth (one for all, or one each)."""
@@ -103,7 +104,10 @@ class _Market:
         rates = np.empty(len(paid))
         for part in chunks(len(rates)):
             wish = self.numerics.take(part).inverse_marginal(problem.sources.cost[part] * paid[part])
-            rates[part] = np.clip(wish, problem.lower[part], problem.upper[part])
+            most = np.minimum(problem.upper[part], 2.0 * problem.bandwidth / problem.sources.cost[part])
+            rates[part] = np.clip(wish, problem.lower[part], np.maximum(most, problem.lower[part]))
+        if self.pinned is not None:
+            rates = np.where(self.pinned, problem.lower, rates)
         if self.host_price is not None and self.host_rates is not None:
             rates = np.where(self.host_price > paid, self.host_rates, rates)
         return rates
@@ -125,7 +129,10 @@ class _Market:
         low, high = float(found.low[0]), float(found.high[0])
         generous, frugal = self.rates(low), self.rates(high)
         rates, share = self._mix(generous, frugal, self.problem.bandwidth)
-        return rates, high + share * (low - high), found.evaluations + 2
+        price = high + share * (low - high)
+        if bool(np.any(generous >= 2.0 * self.problem.bandwidth / self.problem.sources.cost)):
+            price = high  # a source that no rate satisfies: below its worth nothing bounds its demand
+        return rates, price, found.evaluations + 2
 
     def settle_hosts(self, start: float | None) -> tuple[Array, int]:
         """Find λ_h of all limited hosts at once; 0 where a limit cannot bind."""
@@ -142,7 +149,9 @@ class _Market:
         prices = np.zeros(len(hosts))
         if bool(np.any(fixed)):
             edge = self._edge_prices()
-            member = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
+            member: BoolArray = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
+            self._require_finite(member, "a host's limit")
+            self.pinned = member
             np.maximum.at(prices, hosts.codes[member], edge[member])
         lowest = self.rates(np.inf)
         if bool(np.any(binds)):
@@ -173,14 +182,19 @@ class _Market:
         """Return min_rate for everyone, where it uses up the bandwidth, and the price that forbids more."""
         problem = self.problem
         rates = np.array(problem.lower)
-        starved = np.flatnonzero(~np.isfinite(self.numerics.cost(rates)))
+        self._require_finite(np.ones(len(rates), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}")
+        return rates, float(np.max(self._edge_prices())), 1
+
+    def _require_finite(self, members: BoolArray, what: str) -> None:
+        """Refuse limits that min_rate uses up while a source has an infinite cost at its min_rate."""
+        problem = self.problem
+        starved = np.flatnonzero(members & ~np.isfinite(self.numerics.cost(np.array(problem.lower))))
         if len(starved):
             raise InfeasibleProblemError(
-                f"min_rate uses up the bandwidth {problem.bandwidth:g} and leaves nothing for "
+                f"min_rate uses up {what} and leaves nothing for "
                 f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-                f"Raise the bandwidth or lower min_rate."
+                "Raise the limit or lower min_rate."
             )
-        return rates, float(np.max(self._edge_prices())), 1
 
     def _edge_prices(self) -> Array:
         """Return the price at which each source would take its min_rate and no more."""
