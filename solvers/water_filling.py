@@ -193,7 +193,7 @@ class _Market:
             raise InfeasibleProblemError(
                 f"min_rate uses up {what} and leaves nothing for "
                 f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-                "Raise the limit or lower min_rate."
+                "Raise the bandwidth or the limit, or lower min_rate."
             )
 
     def _edge_prices(self) -> Array:

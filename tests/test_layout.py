@@ -41,7 +41,7 @@ LAYER = {name: k for k, layer in enumerate(LAYERS) for name in layer}
 SAME_LAYER = {("io", "learning"), ("examples", "learning")}  # a crawl log is what reading one returns
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
-    "closed_form": {"accumulated_delay"},
+    "closed_form": {"accumulated_delay", "binary_freshness", "harmonic_staleness", "polling_knapsack"},
     "lambda_crawl": {"harmonic_staleness"},
     "binary_lambda_crawl": {"binary_freshness"},
 }
