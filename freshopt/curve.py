@@ -73,7 +73,10 @@ class Curve:
             return Cell(self._periodic_cost, self._periodic_marginal, self._periodic_inverse)
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
-            raise ObjectiveError(f"this cost curve has no cell for {refresh}. Use another discipline.")
+            named = getattr(refresh, "value", refresh)
+            raise ObjectiveError(
+                f"this cost curve has no cell for {named} refreshes. Use another discipline."
+            )
         return cell
 
     def kernel(self, importance: Array, refresh: Refresh) -> Kernel:

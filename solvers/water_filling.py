@@ -104,8 +104,9 @@ class _Market:
         rates = np.empty(len(paid))
         for part in chunks(len(rates)):
             wish = self.numerics.take(part).inverse_marginal(problem.sources.cost[part] * paid[part])
-            most = np.minimum(problem.upper[part], 2.0 * problem.bandwidth / problem.sources.cost[part])
-            rates[part] = np.clip(wish, problem.lower[part], np.maximum(most, problem.lower[part]))
+            most = 2.0 * problem.bandwidth / problem.sources.cost[part]  # of a source that no rate satisfies
+            wish = np.where(np.isinf(wish), most, wish)
+            rates[part] = np.clip(wish, problem.lower[part], problem.upper[part])
         if self.pinned is not None:
             rates = np.where(self.pinned, problem.lower, rates)
         if self.host_price is not None and self.host_rates is not None:

@@ -312,7 +312,7 @@ def test_piecewise_linear_costs_that_are_refused() -> None:
 
 def test_disciplines_and_signals_that_are_refused() -> None:
     for cost in (PowerCost(1.0, 0.5), BinaryCost(), STEPS):
-        refused(solve_with(SYNC(cost, fo.Refresh.ON_SIGNAL)), fo.ObjectiveError, "no on-signal cell")
+        refused(solve_with(SYNC(cost, fo.Refresh.ON_SIGNAL)), fo.ObjectiveError, "is a property of sources")
     refused(
         solve_with(SYNC(PowerCost(1.0, 0.5)), signalled=[True, False]),
         fo.ObjectiveError,

@@ -301,8 +301,12 @@ def test_irregular_sums_that_are_too_long_are_refused_unless_min_rate_keeps_clea
 
 
 def test_disciplines_that_are_refused() -> None:
-    for refresh in (fo.Refresh.PERIODIC, fo.Refresh.ON_SIGNAL):
-        with pytest.raises(fo.ObjectiveError, match=f"no {refresh.value} cell of its own"):
+    refusals = {
+        fo.Refresh.PERIODIC: "no periodic cell of its own",
+        fo.Refresh.ON_SIGNAL: "is a property of sources",
+    }
+    for refresh, reason in refusals.items():
+        with pytest.raises(fo.ObjectiveError, match=reason):
             fo.Problem(ExpectedPenalty(np.sqrt, refresh), fo.Sources([1.0]), bandwidth=1.0)
 
 
