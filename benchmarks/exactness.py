@@ -88,6 +88,11 @@ def water_filling(sizes: tuple[int, ...]) -> list[dict[str, object]]:
     return rows
 
 
+def cost(problem: fo.Problem, rates: np.ndarray) -> float:
+    """Return the total cost that the certificate bounds."""
+    return 0.0 if problem.numerics is None else float(np.sum(problem.numerics.cost(rates)))
+
+
 def certificates(candidates: int) -> dict[str, int]:
     """Return how many bounds were checked and how many did not hold."""
     rng = np.random.default_rng(1)
@@ -97,19 +102,17 @@ def certificates(candidates: int) -> dict[str, int]:
         n = int(rng.choice([1, 2, 5, 20]))
         problem = instance(objective, n, str(rng.choice(KINDS)), float(rng.choice(BUDGETS)), rng)
         best = fo.solve(problem, tolerance=1e-9)
-        sign = 1.0 if objective.sense == "minimise" else -1.0
         proof = best.certificate
-        room = 1e-12 * (abs(best.value) + best.price * problem.bandwidth) + (
-            0.0 if proof is None else proof.gap
-        )
+        least = cost(problem, best.rates)
+        room = 1e-12 * (abs(least) + best.price * problem.bandwidth) + (0.0 if proof is None else proof.gap)
         for _ in range(10):
             rates = best.rates * 10 ** (rng.normal(size=n) * float(rng.choice([1e-6, 0.1, 2.0])))
             price = None if rng.random() < 0.5 else best.price * 10 ** rng.normal()
             found = fo.certify(problem, rates, price)
             checked += 1
-            # In floats the bound is value ∓ gap: it is no more exact than the candidate's own value.
-            rounding = 1e-13 * (abs(found.value) + abs(best.value))
-            violations += int(sign * (found.value - best.value) - found.gap > room + rounding)
+            # Costs are compared, not values: Σw − cost would round away what a gap still resolves.
+            spent = cost(problem, found.rates)
+            violations += int(spent - least - found.gap > room + 1e-13 * abs(spent))
     return {"checked": checked, "violations": violations}
 
 
