@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import CHUNK, Array, BoolArray, chunks
+from freshopt.arrays import Array, BoolArray, chunks
 from freshopt.errors import ObjectiveError
+from freshopt.quadrature import Quadrature, gauss, joined
 
 Penalty: TypeAlias = Callable[[Array], Array]
 
@@ -48,13 +49,6 @@ class Sums(NamedTuple):
     first: Array
     second: Array
     known: BoolArray
-
-
-class Quadrature(NamedTuple):
-    """Positive weights at nodes j > 0."""
-
-    nodes: Array
-    weights: Array
 
 
 class Increments:
@@ -164,7 +158,7 @@ class Increments:
             block = self._block(k)
             if block is not None:
                 parts.append(gauss(*block, number) if number < NODES else block)
-        return _joined(parts)
+        return joined(parts)
 
     def reason(self) -> str:
         """Return why the sums end where they end."""
@@ -225,7 +219,7 @@ class Increments:
                 self._heads[k] = Quadrature(*self._terms(np.zeros(1), 2**_EXACT))
             else:
                 parts = [self._head(k - 1), self._block(k - 1)]
-                self._heads[k] = gauss(*_joined([part for part in parts if part is not None]), NODES)
+                self._heads[k] = gauss(*joined([part for part in parts if part is not None]), NODES)
         return self._heads[k]
 
     def _block(self, k: int) -> Quadrature | None:
@@ -242,9 +236,9 @@ class Increments:
         parts: list[Quadrature] = []
         while len(starts) <= _ROUGH:
             if width <= _ENUMERATE:
-                return _joined([*parts, self._terms(starts, int(width))])
+                return joined([*parts, self._terms(starts, int(width))])
             if not len(starts):
-                return _joined(parts)
+                return joined(parts)
             part, smooth = self._sampled(starts, width)
             parts.append(part)
             width /= 4.0
@@ -282,52 +276,6 @@ class Increments:
         use = smooth & (mass > 0.0)
         points = np.concatenate([(centre - spread)[use], (centre + spread)[use]])
         return Quadrature(points, np.tile(0.5 * mass[use], 2)), smooth
-
-
-def gauss(points: Array, masses: Array, number: int) -> Quadrature:
-    """Return the Gauss quadrature of a discrete measure: `number` nodes among its points, positive weights.
-
-    Lanczos on diag(points) from √masses, with full reorthogonalisation; the eigenvalues of the resulting
-    Jacobi matrix are the nodes.
-
-    Examples
-    --------
-    >>> nodes, weights = gauss(np.arange(5.0), np.ones(5), 2)
-    >>> nodes.round(6), weights.round(6)
-    (array([0.585786, 3.414214]), array([2.5, 2.5]))
-    """
-    points, masses = points[masses > 0.0], masses[masses > 0.0]
-    if len(points) <= number:
-        return Quadrature(points, masses)
-    if len(points) > CHUNK:
-        pieces = [gauss(points[part], masses[part], number) for part in chunks(len(points))]
-        return gauss(*_joined(pieces), number)
-    low, high = float(np.min(points)), float(np.max(points))
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    z, size = (points - middle) / half, float(np.sum(masses))
-    basis = np.empty((number, len(z)))
-    basis[0] = np.sqrt(masses / size)
-    jacobi = np.zeros((number, number))
-    for k in range(number):
-        following = z * basis[k]
-        jacobi[k, k] = basis[k] @ following
-        for _ in range(2):  # twice is enough
-            following = following - (basis[: k + 1] @ following) @ basis[: k + 1]
-        beside = float(np.sqrt(following @ following))
-        if k + 1 == number or beside < 1e-13:  # the latter if the measure has no more points than this
-            jacobi = jacobi[: k + 1, : k + 1]
-            break
-        jacobi[k, k + 1] = jacobi[k + 1, k] = beside
-        basis[k + 1] = following / beside
-    nodes, vectors = np.linalg.eigh(jacobi)
-    return Quadrature(middle + half * nodes, size * vectors[0] ** 2)
-
-
-def _joined(parts: list[Quadrature]) -> Quadrature:
-    """Return several measures as one."""
-    nodes = np.concatenate([part.nodes for part in parts])
-    weights = np.concatenate([part.weights for part in parts])
-    return Quadrature(nodes[weights > 0.0], weights[weights > 0.0])
 
 
 def _lagrange(u: Array) -> Array:

@@ -14,8 +14,9 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.derived import DerivedNumerics
 from freshopt.elementwise import compile_expression
-from freshopt.increments import Increments, gauss
+from freshopt.increments import Increments
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
+from freshopt.quadrature import gauss
 from tests.cost_truth import Floats, market
 from tests.tolerances import CONIC, EXACT, SCALAR
 

@@ -18,7 +18,8 @@ PACKAGE = ROOT / "freshopt"
 LAYERS = (
     ("errors", "cvx"),
     ("arrays",),
-    ("units", "compiled", "special", "inversion", "increments"),
+    ("units", "compiled", "special", "inversion", "quadrature"),
+    ("increments",),
     ("sources",),
     ("kernel", "hosts"),
     ("elementwise",),
