@@ -1,0 +1,256 @@
+"""`instances`: problems of every kind that an objective admits, seeded, from benign to ten decades wide.
+
+Each kind is there because solvers were seen to fail on it: bounds that bind, bounds that leave the bandwidth
+unused, hosts that take less than the bandwidth, sources without importance, a lower bound on everything, one
+source alone. Budgets run from starvation (a thousandth of all changes) to plenty (twenty times as much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, BoolArray, total
+from freshopt.errors import SourceDataError
+from freshopt.model import Problem
+from freshopt.objective import Objective, Refresh
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryCost,
+    BinaryFreshness,
+    ExpectedPenalty,
+    HarmonicStaleness,
+    PiecewiseLinearCost,
+    PollingKnapsack,
+    PowerCost,
+    SynchronizationCost,
+)
+from freshopt.testing.recipe import Recipe
+
+Scale = Literal["benign", "ill"]
+SCALES: tuple[Scale, ...] = ("benign", "ill")
+BUDGETS = (1e-3, 0.5, 20.0)  # of the sum of the change rates
+ROUNDING = 1e-9  # room left below a budget that min_rate is to use up, so that rounding is not infeasible
+
+
+class Instance(NamedTuple):
+    """A named problem of a family."""
+
+    name: str
+    problem: Problem
+
+
+def instances(
+    objective: Objective, n: int = 10, seed: int = 0, scale: Scale = "benign"
+) -> Iterator[Instance]:
+    """Yield named problems with an objective: each kind of constraint at each budget.
+
+    Parameters
+    ----------
+    objective : Objective
+        If it holds arrays of length n, its ``take`` must cut them (one kind has a single source).
+    n : int
+        Sources, ≥ 1.
+    seed : int
+        The same seed yields the same problems.
+    scale : {"benign", "ill"}
+        Change rates Δ and importances w lognormal(0, 1), or w = 10^U(−6, 6) and Δ = 10^U(−6, 4) per day.
+
+    Yields
+    ------
+    Instance
+        ``(name, problem)``. Bandwidths are 1e-3, 0.5 and 20 times ΣΔ. Signals appear where the objective
+        admits them. Every problem is feasible and has a finite optimum.
+
+    Raises
+    ------
+    SourceDataError
+        If `n`, `seed` or `scale` is none.
+    ObjectiveError
+        If the objective is refused.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> found = list(instances(fo.problems.AccumulatedDelay(), n=3, seed=1))
+    >>> len(found), found[0].name
+    (54, 'plain, bandwidth 0.001·ΣΔ')
+    """
+    if n < 1 or seed < 0 or scale not in SCALES:
+        raise SourceDataError(
+            f"n={n}, seed={seed}, scale={scale!r}: there is no such family. Pass n >= 1, seed >= 0 and "
+            f"'benign' or 'ill'."
+        )
+    for position, (kind, change) in enumerate(KINDS.items()):
+        if "signal" in kind and objective.refuses_signals() is not None:
+            continue
+        for budget in BUDGETS:
+            rng = np.random.default_rng([seed, n, position, SCALES.index(scale)])
+            recipe = change(_plain(objective, n, budget, scale, rng), rng)
+            yield Instance(f"{kind}, bandwidth {budget:g}·ΣΔ", recipe.problem())
+
+
+def standard_objectives() -> tuple[Objective, ...]:
+    """Return the named objectives, each under each discipline in which it exists.
+
+    Examples
+    --------
+    >>> standard_objectives()[2:4]
+    (BinaryFreshness(refresh=Refresh.POISSON), BinaryFreshness(refresh=Refresh.PERIODIC))
+    """
+    both = (Refresh.POISSON, Refresh.PERIODIC)
+    deadline = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
+    return (
+        *(HarmonicStaleness(refresh) for refresh in both),
+        *(BinaryFreshness(refresh) for refresh in both),
+        *(AccumulatedDelay(refresh) for refresh in both),
+        *(Age(refresh) for refresh in both),
+        *(SynchronizationCost(PowerCost(1.0, 0.5), refresh) for refresh in both),
+        SynchronizationCost(PowerCost(1.0, 0.5, cap=1.0)),
+        *(SynchronizationCost(BinaryCost(), refresh) for refresh in both),
+        SynchronizationCost(deadline),
+        PollingKnapsack("polls"),
+        PollingKnapsack("materials"),
+        ExpectedPenalty(np.sqrt),
+    )
+
+
+def _plain(objective: Objective, n: int, budget: float, scale: Scale, rng: np.random.Generator) -> Recipe:
+    if scale == "ill":
+        d, w = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n)
+    else:
+        d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
+    return Recipe(
+        objective,
+        budget * total(d),
+        change_rate=d,
+        importance=w,
+        signalled=np.zeros(n, dtype=np.bool_),
+        min_rate=np.zeros(n),
+        max_rate=np.full(n, np.inf),
+        cost=np.ones(n),
+    )
+
+
+def _lower(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound a half from below, at a tenth to nine tenths of an even share."""
+    n = len(recipe)
+    floor = recipe.bandwidth / n / recipe.cost * rng.uniform(0.1, 0.9, n) * _some(rng, n)
+    return replace(
+        recipe, min_rate=np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
+    )
+
+
+def _upper(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound a half from above, from nearly nothing to twice an even share, but not below the lower bounds."""
+    n = len(recipe)
+    cap = recipe.bandwidth / n / recipe.cost * 10.0 ** rng.uniform(-2.0, 0.3, n)
+    return replace(recipe, max_rate=np.where(_some(rng, n), np.maximum(cap, recipe.min_rate), np.inf))
+
+
+def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound on both sides; the last source has no choice at all."""
+    bounded = _upper(_lower(recipe, rng), rng)
+    floor, cap = bounded.min_rate.copy(), bounded.max_rate.copy()
+    floor[-1] = min(recipe.bandwidth / len(recipe) / recipe.cost[-1] / 2.0, recipe.change_rate[-1])
+    cap[-1] = floor[-1]
+    return replace(bounded, min_rate=floor, max_rate=cap)
+
+
+def _no_room(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Have the lower bounds use the bandwidth up."""
+    shares = rng.dirichlet(np.ones(len(recipe)))
+    return replace(recipe, min_rate=recipe.bandwidth * (1.0 - ROUNDING) * shares / recipe.cost)
+
+
+def _idle(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Have the upper bounds leave bandwidth unused."""
+    n = len(recipe)
+    return replace(recipe, max_rate=recipe.bandwidth / n / recipe.cost * rng.uniform(0.2, 0.9, n))
+
+
+def _hosts(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Limit two of three hosts, to less than an even share or somewhat more."""
+    host = np.array(["a", "b", "free"])[rng.integers(0, 3, len(recipe))]
+    host[0] = "a"
+    return _limited(recipe, host, ("a", "b"), rng.uniform(0.3, 1.5, 2))
+
+
+def _thin_hosts(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Limit all hosts, to less than the bandwidth together."""
+    host = np.array(["a", "b", "c"])[rng.integers(0, 3, len(recipe))]
+    return _limited(recipe, host, ("a", "b", "c"), rng.uniform(0.2, 0.9, 3))
+
+
+def _limited(recipe: Recipe, host: npt.NDArray[np.str_], names: tuple[str, ...], share: Array) -> Recipe:
+    """Limit hosts to multiples of their even shares, but leave room for their lower bounds."""
+    limits = {}
+    for name, factor in zip(names, share, strict=True):
+        members = host == name
+        if bool(np.any(members)):
+            least = float(np.sum((recipe.cost * recipe.min_rate)[members]))
+            even = recipe.bandwidth * float(np.mean(members))
+            limits[name] = max(float(factor) * even, 1.01 * least)
+    return replace(recipe, host=host, host_limits=limits)
+
+
+def _signals(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Have half of the sources announce their changes, the first among them."""
+    signalled = _some(rng, len(recipe))
+    signalled[0] = True
+    return replace(recipe, signalled=signalled)
+
+
+def _costs(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    return replace(recipe, cost=10.0 ** rng.uniform(-1.0, 1.0, len(recipe)))
+
+
+def _ties(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Have many sources that are alike: two change rates, two importances."""
+    two = rng.integers(0, 2, (2, len(recipe)))
+    d, w = recipe.change_rate[:2], recipe.importance[:2]
+    return replace(recipe, change_rate=d[two[0] % len(d)], importance=w[two[1] % len(w)])
+
+
+def _zeros(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Take the importance of about a half away; the first source keeps its own."""
+    kept = _some(rng, len(recipe))
+    kept[0] = True
+    return replace(recipe, importance=recipe.importance * kept)
+
+
+def _some(rng: np.random.Generator, n: int) -> BoolArray:
+    return rng.random(n) < 0.5
+
+
+def _everything(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    for change in (_costs, _zeros, _lower, _upper, _hosts):
+        recipe = change(recipe, rng)
+    return recipe
+
+
+KINDS: dict[str, Callable[[Recipe, np.random.Generator], Recipe]] = {
+    "plain": lambda recipe, _: recipe,
+    "lower bounds": _lower,
+    "upper bounds": _upper,
+    "both bounds": _both,
+    "lower bounds that use the bandwidth up": _no_room,
+    "upper bounds that leave bandwidth unused": _idle,
+    "hosts": _hosts,
+    "hosts that leave bandwidth unused": _thin_hosts,
+    "signals": _signals,
+    "all on signal": lambda recipe, _: replace(recipe, signalled=np.ones(len(recipe), dtype=np.bool_)),
+    "signals, bounds and hosts": lambda recipe, rng: _everything(_signals(recipe, rng), rng),
+    "unequal costs": _costs,
+    "ties": _ties,
+    "all alike": lambda recipe, _: recipe.take(np.zeros(len(recipe), dtype=np.int64)),
+    "zero importances": _zeros,
+    "no importance at all": lambda recipe, _: replace(recipe, importance=np.zeros(len(recipe))),
+    "everything but signals": _everything,
+    "one source": lambda recipe, _: recipe.take(np.zeros(1, dtype=np.int64)),
+}

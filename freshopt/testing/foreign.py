@@ -1,0 +1,185 @@
+"""One run of a foreign solver on one problem: what it handed back, or how it failed.
+
+The solver gets a problem built for it alone. Nothing that it says about its answer counts: its rates are
+certified, and what it did to its input is compared with what the input was.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.certificate import Certificate
+from freshopt.errors import SolverRefusedError, list_offenders
+from freshopt.model import Problem
+from freshopt.result import Status
+from freshopt.testing.optimality import judge
+from freshopt.testing.recipe import Recipe
+from freshopt.verdict import Solver, Terms
+
+Foreign: TypeAlias = Callable[[Problem], Any]  # what it returns is judged, not trusted
+
+
+class Verdict(enum.Enum):
+    """How one run ended. The value is the word in the report; the order is from good to bad."""
+
+    PROVED = "proved optimal"
+    DECLINED = "declined"
+    NOT_OPTIMAL = "not optimal"
+    INFEASIBLE = "infeasible"
+    NOT_FINITE = "not finite"
+    WRONG_SHAPE = "wrong shape"
+    NO_RATES = "no rates"
+    CHANGED_INPUT = "changed its input"
+    RAISED = "raised"
+
+    @property
+    def is_shortfall(self) -> bool:
+        """Whether the solver is to blame."""
+        return self not in (Verdict.PROVED, Verdict.DECLINED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What came of one run.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    detail : str
+        A sentence, or an exception's type and message; empty if the rates are proved optimal.
+    certificate : Certificate or None
+        Of the repaired rates; None if there were none that could be certified.
+    seconds : float
+        Time in the solver.
+    exception : str
+        The type of the exception raised, or empty.
+    """
+
+    verdict: Verdict
+    detail: str
+    certificate: Certificate | None
+    seconds: float
+    exception: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of failure, exceptions told apart by type: ``"raised ValueError"``."""
+        return f"{self.verdict.value} {self.exception}".strip()
+
+
+def as_function(solver: object) -> Foreign:
+    """Return a solver as a function from a problem to rates.
+
+    Parameters
+    ----------
+    solver : callable, Solver, or class of either
+        A callable takes a `Problem` and returns rates, or anything with ``.rates``; it declines a problem by
+        raising SolverRefusedError. A class is called without arguments first.
+
+    Raises
+    ------
+    SolverRefusedError
+        If it is none of these.
+    """
+    made: object = solver() if isinstance(solver, type) else solver
+    if isinstance(made, Solver):
+        return partial(_solve, made)
+    if callable(made):
+        return partial(made)
+    raise SolverRefusedError(
+        f"{solver!r} is no solver. Pass a function solve(problem) that returns rates, or a freshopt solver."
+    )
+
+
+def attempt(solve: Foreign, recipe: Recipe, tolerance: float) -> Outcome:
+    """Run a foreign solver on a problem of its own and judge what it does.
+
+    Parameters
+    ----------
+    solve : callable
+    recipe : Recipe
+        Builds the problem; the judge has another one.
+    tolerance : float
+        Relative; see `assert_optimal`.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0, 4.0])
+    >>> recipe = Recipe.of(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+    >>> attempt(lambda problem: [1.0, 2.0], recipe, 1e-6).kind
+    'proved optimal'
+    >>> attempt(lambda problem: 1 / 0, recipe, 1e-6).kind
+    'raised ZeroDivisionError'
+    """
+    problem = recipe.problem()
+    begun = time.perf_counter()
+    try:
+        answer = solve(problem)
+        rates = np.asarray(getattr(answer, "rates", answer))
+    except SolverRefusedError as refusal:
+        return Outcome(Verdict.DECLINED, str(refusal), None, time.perf_counter() - begun)
+    except BaseException as error:
+        # The one place where anything may be caught: foreign code may raise anything, and that it did, with
+        # what, is the result of this run and hides nothing. Besides exceptions that means an exit (a solver
+        # must not end its caller) and a panic of a Rust extension, a BaseException of no importable type.
+        # Interrupts, and whatever else is meant for the caller, pass.
+        if not isinstance(error, Exception | SystemExit) and type(error).__name__ != "PanicException":
+            raise
+        seconds, name = time.perf_counter() - begun, type(error).__name__
+        return Outcome(Verdict.RAISED, f"{name}: {error}", None, seconds, name)
+    seconds = time.perf_counter() - begun
+    changed = recipe.changes_in(problem)
+    verdict, detail, proof = _judged(recipe, answer, rates, tolerance)
+    if changed:
+        detail = f"it changed {list_offenders(changed)} of its input. {detail}".strip()
+        verdict = Verdict.CHANGED_INPUT
+    return Outcome(verdict, detail, proof, seconds)
+
+
+def _judged(
+    recipe: Recipe, answer: object, rates: npt.NDArray[Any], tolerance: float
+) -> tuple[Verdict, str, Certificate | None]:
+    """Return what the rates are worth."""
+    n, note = len(recipe), str(getattr(answer, "note", ""))
+    if rates.dtype.kind not in "fiu":
+        return Verdict.NO_RATES, f"it returned {_short(answer)}, not an array of numbers.", None
+    if rates.shape != (n,):
+        return Verdict.WRONG_SHAPE, f"the rates have shape {rates.shape}; there are {n} sources.", None
+    given: Array = rates.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(given))
+    if len(bad):
+        status = getattr(answer, "status", None)
+        word = f" (status {status.value}: {note})" if isinstance(status, Status) else ""
+        where = list_offenders(f"{given[k]} at source {k}" for k in bad)
+        return Verdict.NOT_FINITE, f"the rates are {where}{word}.", None
+    judgement = judge(recipe.problem(), given, tolerance)
+    if not judgement.feasible:
+        return Verdict.INFEASIBLE, judgement.sentence, judgement.certificate
+    verdict = Verdict.PROVED if judgement.optimal else Verdict.NOT_OPTIMAL
+    return verdict, judgement.sentence, judgement.certificate
+
+
+def _solve(solver: Solver, problem: Problem) -> object:
+    """Run a freshopt solver; a refusal is raised."""
+    reason = solver.supports(problem)
+    if reason is not None:
+        raise SolverRefusedError(reason)
+    solution = solver.solve(problem, Terms())
+    if solution.status is Status.REFUSED:
+        raise SolverRefusedError(solution.note)
+    return solution
+
+
+def _short(answer: object) -> str:
+    text = repr(answer)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,178 @@
+"""`assert_optimal`: rates from anywhere against the certificate, and what is wrong with them in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, total
+from freshopt.certificate import Certificate, certify
+from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.gap import Gap
+from freshopt.model import FEW_ULP, Problem
+
+LISTED = 3  # sources that lose most, named in a message
+NAMED = 0.01  # of the gap: what loses less is not named
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """What is wrong with given rates, if anything.
+
+    Attributes
+    ----------
+    certificate : Certificate
+        Of the repaired rates.
+    feasible, optimal : bool
+        Whether infeasibility, and the certified relative gap, are within the tolerance.
+    sentence : str
+        The shortfall in words: gap, infeasibility, and the sources that lose most. Empty if there is none.
+    """
+
+    certificate: Certificate
+    feasible: bool
+    optimal: bool
+    sentence: str
+
+
+def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e-6) -> None:
+    """Raise unless rates are proved optimal and feasible.
+
+    Parameters
+    ----------
+    problem : Problem
+    rates : array_like, shape (n,)
+        Refreshes per time unit, from any solver. Of a signalled source: p·Δ.
+    tolerance : float
+        Relative; for the certified gap and for the largest violation of a bound or limit. A negative rate
+        violates its bound entirely, however small it is: clip what an interior-point method returns.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence: the certified gap, the infeasibility, and the sources that lose most; or why these
+        are no rates at all.
+    ObjectiveError
+        If nothing can be proved, because the objective has an atom without derivative rules.
+
+    Notes
+    -----
+    The gap is the certificate's bound F* − F(ρ) ≤ Σ_k max(0, (ρ̂_k−ρ_k)(f_k'(ρ_k)−ν_k)) + λ(B−Σ cost·ρ) +
+    Σ_h μ_h(L_h−S_h) of the repaired rates, at the prices for which it is smallest. A source loses its term.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0, 4.0], name=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+    >>> assert_optimal(problem, [1.0, 2.0])
+    >>> assert_optimal(problem, [1.5, 1.5], tolerance=1e-3)  # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+        ...
+    AssertionError: not proved optimal to 0.001: the certified gap is 0.63 (relative 0.093), the
+    infeasibility 0. Most is lost at 'a' (rate 1.5 is too high, 64 % of the gap), 'b' (rate 1.5 is too low,
+    36 % of the gap).
+    """
+    try:
+        judgement = judge(problem, rates, tolerance)
+    except SourceDataError as error:
+        raise AssertionError(f"these are no rates: {error}") from error
+    if judgement.sentence:
+        raise AssertionError(judgement.sentence)
+
+
+def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement:
+    """Certify rates and put what is wrong with them into words.
+
+    Raises
+    ------
+    SourceDataError
+        If the rates are not finite numbers, one per source.
+    ObjectiveError
+        If nothing can be proved.
+    """
+    if problem.numerics is None:
+        raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.unknown_atom}")
+    if not tolerance >= 0.0:
+        raise SourceDataError(f"tolerance is {tolerance}. Pass a relative gap >= 0, such as 1e-6.")
+    proof = certify(problem, rates)
+    feasible, optimal = proof.infeasibility <= tolerance, proof.confirms(tolerance)
+    if feasible and optimal:
+        return Judgement(proof, feasible, optimal, "")
+    what = (
+        "not proved optimal"
+        if feasible
+        else "not feasible"
+        if optimal
+        else "neither feasible nor proved optimal"
+    )
+    numbers = (
+        f"the certified gap is {proof.gap:.2g} (relative {proof.relative_gap:.2g}), "
+        f"the infeasibility {proof.infeasibility:.2g}"
+    )
+    parts = [f"{what} to {tolerance:g}: {numbers}."]
+    if not feasible:
+        parts.append(f"Violated: {violations(problem, np.asarray(rates, dtype=np.float64), tolerance)}.")
+    if not optimal:
+        parts.append(losses(problem, proof))
+    return Judgement(proof, feasible, optimal, " ".join(part for part in parts if part))
+
+
+def violations(problem: Problem, rates: Array, tolerance: float) -> str:
+    """Name the bounds and limits that rates violate by more than a relative tolerance, worst first."""
+    cost, label = problem.sources.cost, problem.sources.label
+    used, hosts = np.clip(rates, problem.lower, problem.upper) * cost, problem.hosts
+    found: list[tuple[float, str]] = []
+    tiny = np.finfo(np.float64).tiny
+    for word, bound, off in (
+        ("below its lower bound", problem.lower, problem.lower - rates),
+        ("above its upper bound", problem.upper, rates - problem.upper),
+    ):
+        for k in np.flatnonzero(off > 0.0):
+            size = float(off[k] / max(abs(bound[k]), abs(rates[k]), tiny))
+            found.append((size, f"{label(k)} has rate {rates[k]:.6g}, {word} {bound[k]:.6g}"))
+    sums = zip(hosts.names, hosts.limits, hosts.totals(used), strict=True)
+    totals = [(f"host {name!r} uses", limit, amount) for name, limit, amount in sums]
+    totals.append(("the rates use", problem.bandwidth, total(used)))
+    for who, limit, amount in totals:
+        found.append((float(amount / limit - 1.0), f"{who} {amount:.6g} of {limit:.6g}"))
+    worst = sorted((item for item in found if item[0] > max(tolerance, FEW_ULP)), key=lambda item: -item[0])
+    return list_offenders(text for _, text in worst)
+
+
+def losses(problem: Problem, proof: Certificate) -> str:
+    """Say in a sentence where the certified gap comes from: its largest terms."""
+    if problem.numerics is None or not proof.gap < np.inf:
+        return "The cost, or the bound on it, is infinite at these rates: " + _endless(problem, proof)
+    gap = Gap.of(problem, proof.rates, problem.numerics)
+    hosts = problem.hosts
+    extra = np.array([proof.host_prices[name] for name in hosts.names])
+    each = np.broadcast_to(proof.price, proof.rates.shape)
+    each = hosts.spread(proof.price + extra, proof.price) if len(hosts) else each
+    terms, paid = gap.terms(each), problem.sources.cost * each
+    found = [
+        (float(terms[k]), _source(problem, proof, k, rising=bool(gap.slope[k] > paid[k])))
+        for k in np.argsort(-terms)[:LISTED]
+    ]
+    found.append((proof.price * gap.slack, f"{gap.slack:.3g} of the bandwidth (not used)"))
+    for name, price, slack in zip(hosts.names, extra, gap.host_slack, strict=True):
+        found.append((float(price * slack), f"{slack:.3g} of the limit of host {name!r} (not used)"))
+    largest = [
+        item for item in sorted(found, key=lambda item: -item[0])[:LISTED] if item[0] > NAMED * proof.gap
+    ]
+    named = [f"{text[:-1]}, {100.0 * term / proof.gap:.0f} % of the gap)" for term, text in largest]
+    return f"Most is lost at {', '.join(named)}." if named else ""
+
+
+def _source(problem: Problem, proof: Certificate, k: np.intp, *, rising: bool) -> str:
+    return f"{problem.sources.label(k)} (rate {proof.rates[k]:.4g} is too {'low' if rising else 'high'})"
+
+
+def _endless(problem: Problem, proof: Certificate) -> str:
+    """Name the sources whose cost is infinite."""
+    costs = np.zeros(0) if problem.numerics is None else problem.numerics.cost(proof.rates)
+    where = np.flatnonzero(~np.isfinite(costs))
+    names = list_offenders(f"{problem.sources.label(k)} at rate {proof.rates[k]:.4g}" for k in where)
+    return f"{names or 'no price bounds it'}."

@@ -1,0 +1,176 @@
+"""`Recipe`: a problem as plain values, from which it can be built again, cut down, and written as Python.
+
+A foreign solver gets a problem of its own, built from fresh copies, so that whatever it does to its input
+spoils nothing and shows. The shrinker edits recipes, and the smallest failing one is printed as code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, BoolArray
+from freshopt.errors import ObjectiveError
+from freshopt.kernel import Index
+from freshopt.model import Problem
+from freshopt.objective import Objective
+from freshopt.sources import Sources
+from freshopt.testing.spelling import Imports, import_lines, spell
+
+DEFAULTS: dict[str, float] = {
+    "importance": 1.0,
+    "signalled": 0.0,
+    "min_rate": 0.0,
+    "max_rate": np.inf,
+    "cost": 1.0,
+}
+COLUMNS = ("change_rate", *DEFAULTS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """All that a problem is made of.
+
+    Parameters
+    ----------
+    objective : Objective
+    bandwidth : float
+    change_rate, importance, min_rate, max_rate, cost : ndarray of float, shape (n,)
+    signalled : ndarray of bool, shape (n,)
+    host, name : ndarray, shape (n,), or None
+    host_limits : dict of host to float
+    time_unit : str
+    """
+
+    objective: Objective
+    bandwidth: float
+    change_rate: Array
+    importance: Array
+    signalled: BoolArray
+    min_rate: Array
+    max_rate: Array
+    cost: Array
+    host: npt.NDArray[Any] | None = None
+    name: npt.NDArray[Any] | None = None
+    host_limits: dict[Any, float] = field(default_factory=dict)
+    time_unit: str = "day"
+
+    @classmethod
+    def of(cls, problem: Problem) -> Recipe:
+        """Return a problem's recipe, with copies of its arrays.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+        >>> Recipe.of(problem).problem()
+        Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day)
+        """
+        sources = problem.sources
+        columns: dict[str, Any] = {key: np.array(getattr(sources, key)) for key in COLUMNS}
+        labels: dict[str, Any] = {
+            key: None if (x := getattr(sources, key)) is None else np.array(x) for key in ("host", "name")
+        }
+        return cls(
+            problem.objective,
+            problem.bandwidth,
+            **columns,
+            **labels,
+            host_limits=problem.host_limits,
+            time_unit=sources.time_unit,
+        )
+
+    def problem(self) -> Problem:
+        """Build the problem, from copies.
+
+        Raises
+        ------
+        FreshoptError
+            If there is no such problem: infeasible, or refused by the objective.
+        """
+        columns: dict[str, Any] = {key: np.array(getattr(self, key)) for key in COLUMNS}
+        labels: dict[str, Any] = {
+            key: None if (x := getattr(self, key)) is None else np.array(x) for key in ("host", "name")
+        }
+        sources = Sources(**columns, **labels, time_unit=self.time_unit)
+        return Problem(self.objective, sources, self.bandwidth, dict(self.host_limits))
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self.change_rate)
+
+    def take(self, index: Index) -> Recipe:
+        """Return the recipe of some of the sources; limits of hosts without sources are dropped."""
+        cut = {key: getattr(self, key)[index] for key in COLUMNS}
+        cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in ("host", "name")}
+        present = set() if cut["host"] is None else set(cut["host"].tolist())
+        limits = {host: limit for host, limit in self.host_limits.items() if host in present}
+        return replace(self, objective=self.objective.take(index), host_limits=limits, **cut)
+
+    def changes_in(self, problem: Problem) -> list[str]:
+        """Return the names of what differs between the recipe and a problem once built from it."""
+        now, intended = Recipe.of(problem), self.problem()
+        pairs = [(key, getattr(self, key), getattr(now, key)) for key in (*COLUMNS, "host", "name")]
+        pairs += [(key, getattr(intended, key), getattr(problem, key)) for key in ("lower", "upper")]
+        found = [key for key, old, new in pairs if not _equal(old, new)]
+        plain = ("bandwidth", "host_limits", "time_unit")
+        return found + [key for key in plain if getattr(self, key) != getattr(now, key)]
+
+    def code(self) -> str:
+        """Return Python that builds the problem, to be pasted into a test.
+
+        An objective that cannot be written down (one that holds a lambda, say) leaves a line to fill in.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> sources = fo.Sources([1.0, 4.0], max_rate=[np.inf, 0.5])
+        >>> print(Recipe.of(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)).code())
+        import numpy as np
+        from freshopt import Problem, Refresh, Sources
+        from freshopt.problems import AccumulatedDelay
+        <BLANKLINE>
+        objective = AccumulatedDelay(refresh=Refresh.POISSON)
+        sources = Sources(
+            change_rate=[1.0, 4.0],
+            max_rate=[np.inf, 0.5],
+        )
+        problem = Problem(objective, sources, bandwidth=3.0)
+        """
+        imports: Imports = {"freshopt": {"Problem", "Sources"}}
+        try:
+            objective = spell(self.objective, imports)
+        except ObjectiveError as error:
+            objective = f"...  # {error}"
+        arguments = {"change_rate": spell(self.change_rate, imports)}
+        for key, default in DEFAULTS.items():
+            column = getattr(self, key)
+            if not bool(np.all(column == default)):
+                alike = bool(np.all(column == column[0]))
+                arguments[key] = spell(column[0] if alike else column, imports)
+        for key in ("host", "name"):
+            if getattr(self, key) is not None:
+                arguments[key] = spell(getattr(self, key), imports)
+        if self.time_unit != "day":
+            arguments["time_unit"] = spell(self.time_unit, imports)
+        limits = f", host_limits={spell(self.host_limits, imports)}" if self.host_limits else ""
+        return "\n".join(
+            [
+                *import_lines(imports),
+                "",
+                f"objective = {objective}",
+                "sources = Sources(",
+                *(f"    {key}={text}," for key, text in arguments.items()),
+                ")",
+                f"problem = Problem(objective, sources, bandwidth={spell(self.bandwidth, imports)}{limits})",
+            ]
+        )
+
+
+def _equal(old: npt.NDArray[Any] | None, new: npt.NDArray[Any] | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return bool(np.array_equal(old, new))

@@ -1,0 +1,168 @@
+"""`validate`: a foreign solver through whole families of problems, and where it falls short.
+
+Every shortfall is reported with its certified gap and infeasibility, and for each kind of failure the
+smallest problem that shows it is searched for. Judging an answer takes about twenty milliseconds, finding the
+smallest problem some dozens to hundreds of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from freshopt.model import Problem
+from freshopt.objective import Objective
+from freshopt.testing.families import SCALES, Instance, Scale, instances, standard_objectives
+from freshopt.testing.foreign import Foreign, Outcome, Verdict, as_function, attempt
+from freshopt.testing.recipe import DEFAULTS, Recipe
+from freshopt.testing.report import Report, Reproduction, Run
+from freshopt.testing.shrinking import shrink
+
+KEPT = 0.1  # of the relative gap: a smaller problem that loses much less may have another cause
+
+
+def validate(
+    solver: object,
+    objectives: Iterable[Objective] | None = None,
+    *,
+    n: int = 10,
+    seed: int = 0,
+    scales: Sequence[Scale] = SCALES,
+    tolerance: float = 1e-6,
+    smallest: bool = True,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Run a foreign solver through the families of problems and report where it falls short.
+
+    Parameters
+    ----------
+    solver : callable, Solver, or class of either
+        ``solve(problem) -> rates``, array_like of shape (n,), refreshes per time unit. It declines a problem
+        that it is not for by raising `SolverRefusedError`, which is no shortfall.
+    objectives : iterable of Objective, optional
+        Default: the named ones, each under each discipline in which it exists.
+    n, seed, scales
+        See `instances`.
+    tolerance : float
+        Relative gap, and relative violation of a bound or limit, up to which an answer is good.
+    smallest : bool
+        Whether to look for the smallest problem that shows each kind of failure.
+    announce : callable, optional
+        Told the objective and scale before each family, and the kind of failure before each search.
+
+    Returns
+    -------
+    Report
+        ``.passed``, ``.shortfalls``, ``.smallest``, ``.to_frame()``, and all of it in words by ``repr``.
+
+    Raises
+    ------
+    SolverRefusedError
+        If `solver` is none.
+
+    Notes
+    -----
+    The solver's rates alone count: neither its status nor a gap that it reports. What it raises is reported,
+    except interrupts; each problem is built for it alone and compared afterwards with what it was.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> def even(problem):
+    ...     n = len(problem.sources)
+    ...     return [problem.bandwidth / n] * n
+    >>> report = validate(even, [fo.problems.AccumulatedDelay()], n=3, scales=["benign"], smallest=False)
+    >>> report.passed, len(report.runs)
+    (False, 54)
+    """
+    solve, runs = as_function(solver), []
+    for objective in standard_objectives() if objectives is None else objectives:
+        for scale in scales:
+            announce(f"{objective!r}, {scale}")
+            for instance in instances(objective, n, seed, scale):
+                runs.append(_run(solve, scale, instance, tolerance))
+    return _report(solver, solve, runs, tolerance, announce, smallest=smallest)
+
+
+def validate_on(
+    solver: object,
+    problems: Iterable[tuple[str, Problem]],
+    *,
+    tolerance: float = 1e-6,
+    smallest: bool = True,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Run a foreign solver on named problems of your own; otherwise as `validate`.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> print(validate_on(fo.solvers.WaterFilling(), [("mine", problem)]).sentence)
+    No shortfall: 1 answers are proved optimal.
+    """
+    solve, runs = as_function(solver), []
+    for name, problem in problems:
+        announce(name)
+        runs.append(_run(solve, "given", Instance(name, problem), tolerance))
+    return _report(solver, solve, runs, tolerance, announce, smallest=smallest)
+
+
+def _run(solve: Foreign, scale: str, instance: Instance, tolerance: float) -> Run:
+    return Run(scale, instance, attempt(solve, Recipe.of(instance.problem), tolerance))
+
+
+def _report(
+    solver: object,
+    solve: Foreign,
+    runs: list[Run],
+    tolerance: float,
+    announce: Callable[[str], None],
+    *,
+    smallest: bool,
+) -> Report:
+    """Look for the smallest failures, the kinds in the order in which they were met."""
+    found = []
+    kinds = dict.fromkeys(run.outcome.kind for run in runs if run.outcome.verdict.is_shortfall)
+    for kind in kinds if smallest else ():
+        announce(f"the smallest problem that is {kind}")
+        failing = [run for run in runs if run.outcome.kind == kind]
+        found.append(_smallest(solve, min(failing, key=_size), tolerance))
+    return Report(_name(solver), tolerance, tuple(runs), tuple(found))
+
+
+def _smallest(solve: Foreign, run: Run, tolerance: float) -> Reproduction:
+    """Cut a failing problem down as long as it fails in the same way, and not much less."""
+    least = KEPT * min(1.0, _relative_gap(run.outcome))
+    recipe = Recipe.of(run.instance.problem)
+
+    def fails(candidate: Recipe) -> bool:
+        outcome = attempt(solve, candidate, tolerance)
+        return outcome.kind == run.outcome.kind and (
+            outcome.verdict is not Verdict.NOT_OPTIMAL or _relative_gap(outcome) >= least
+        )
+
+    small = shrink(recipe, fails)
+    outcome = attempt(solve, small, tolerance)
+    origin = f"{run.objective}, {run.scale}, {run.instance.name}"
+    if outcome.kind != run.outcome.kind:  # it does not do the same twice: what was seen is reported
+        return Reproduction(f"{origin} (it did not fail again)", recipe, run.outcome)
+    return Reproduction(origin, small, outcome)
+
+
+def _relative_gap(outcome: Outcome) -> float:
+    return outcome.certificate.relative_gap if outcome.certificate else 0.0
+
+
+def _size(run: Run) -> tuple[int, int]:
+    """Return what makes a problem large: sources, then features in use."""
+    sources, hosts = run.instance.problem.sources, run.instance.problem.hosts
+    features = [bool(np.any(getattr(sources, key) != default)) for key, default in DEFAULTS.items()]
+    return len(sources), sum(features) + len(hosts)
+
+
+def _name(solver: object) -> str:
+    """Return how a report calls a solver: where it is imported from, or its repr."""
+    module, name = getattr(solver, "__module__", None), getattr(solver, "__qualname__", None)
+    return f"{module}:{name}" if module and name else repr(solver)
