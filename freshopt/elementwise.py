@@ -1,100 +1,218 @@
 """Derived numerics: value, slope and curvature of a declared expression, without Jacobians.
 
 A separable objective is a tree of elementwise CVXPY atoms over the vector of rates, so each source's value,
-first and second derivative follow from one walk over the tree with the chain rule, in NumPy, a chunk of
-sources at a time. `compile_expression` turns the tree into nodes of our own once (constants evaluated, atoms
-looked up by name); `DerivedNumerics` then serves solvers and certificates exactly as a hand-written kernel
-does.
+first and second derivative follow from one walk over the tree with the chain rule, in NumPy.
+`compile_expression` turns the tree into a `Tape` once: a list of steps, each an atom applied to the results
+of earlier ones.
 
-One evaluation costs a handful of array passes per atom. An atom without a rule is named in an
-`UnknownAtomError`.
+* Whatever is affine in earlier results (sums, signs, products with constants) is one step Σ cⱼ·vⱼ + a + b·ρ,
+  its constants worked out in advance; affine functions of the rate have slope b and curvature 0 for nothing.
+* Equal steps are one step: a log(ρ) that occurs in ten places is computed once.
+* An evaluation costs a handful of array passes per step, and no more than the order asked for. `take` slices
+  the constants, so that a caller can go through the sources in chunks that stay in the cache.
+
+An atom without a rule is named in an `UnknownAtomError`; `register` adds rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.arrays import Array
+from freshopt.atoms import SMOOTH, Rule, power, user_rule
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError
+from freshopt.jets import ONE, ZERO, Jet
 from freshopt.kernel import Index
+from freshopt.kinks import KINKED, RIGHT
+from freshopt.linear import NONE, Linear, Parts, Term, added, is_number, scaled
+from freshopt.relative_entropy import RELATIVE
+
+UserDerivatives = Callable[..., tuple[Any, Any, Any]]
+Parameters = Callable[[Expression], Sequence[npt.ArrayLike]]
 
 
 class UnknownAtomError(ObjectiveError):
     """An atom in a declared objective whose derivatives are not known; `Conic` solves it uncertified."""
 
 
-class Jet(NamedTuple):
-    """Value, slope and curvature with respect to the rate, one entry per source (or scalars)."""
-
-    value: Array
-    slope: Array
-    curvature: Array
-
-
 class Node(Protocol):
     """A compiled expression."""
 
-    def evaluate(self, rate: Array) -> Jet:
+    def evaluate(self, rate: Array, order: int = 2, side: int = RIGHT) -> Jet:
         """Return the jet at the rates."""
 
     def take(self, index: Index) -> Node:
         """Return the same expression for some of the sources."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rate:
-    """The rates themselves."""
+class Step(Protocol):
+    """One entry of a tape."""
 
-    def evaluate(self, rate: Array) -> Jet:
-        """Return (ρ, 1, 0)."""
-        return Jet(rate, np.ones_like(rate), np.zeros_like(rate))
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The earlier results that it uses."""
 
-    def take(self, index: Index) -> Rate:  # noqa: ARG002
-        """Return itself: rates come with each call."""
-        return self
+    def run(self, jets: Sequence[Jet], constants: Sequence[Array], order: int, side: int) -> Jet:
+        """Return the step's jet from earlier ones."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Constant:
-    """A constant of the expression: one number, or one per source."""
-
-    value: Array
-
-    def evaluate(self, rate: Array) -> Jet:
-        """Return (constant, 0, 0)."""
-        zero = np.zeros_like(rate)
-        return Jet(self.value, zero, zero)
-
-    def take(self, index: Index) -> Constant:
-        """Return the constants of some of the sources."""
-        return self if self.value.ndim == 0 else Constant(self.value[index])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Apply:
-    """An atom applied to compiled arguments."""
+    """An atom applied to earlier results, and to constants after them."""
 
-    rule: Callable[..., Jet]
-    arguments: tuple[Node, ...]
+    rule: Rule
+    slots: tuple[int, ...]
+    constants: tuple[int, ...] = ()
 
-    def evaluate(self, rate: Array) -> Jet:
-        """Return the atom's jet by the chain rule."""
-        return self.rule(*(argument.evaluate(rate) for argument in self.arguments))
-
-    def take(self, index: Index) -> Apply:
-        """Return the same atom over some of the sources."""
-        return Apply(self.rule, tuple(argument.take(index) for argument in self.arguments))
+    def run(self, jets: Sequence[Jet], constants: Sequence[Array], order: int, side: int) -> Jet:
+        """Return the atom's jet."""
+        given = [jets[slot] for slot in self.slots]
+        return self.rule(order, side, *given, *[constants[k] for k in self.constants])
 
 
-Derivatives: TypeAlias = Callable[[Array], tuple[Array, Array, Array]]
+@dataclass(frozen=True, slots=True, eq=False)
+class Tape:
+    """A compiled expression: steps in order, the rate before the first and the result after the last.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        Step k fills slot k + 1; slot 0 is the rate.
+    constants : tuple of ndarray
+        Each a scalar or of shape (n,).
+    finished : tuple of tuple of int
+        For each step, the slots that nothing uses afterwards; their memory is used again.
+    """
+
+    steps: tuple[Step, ...]
+    constants: tuple[Array, ...]
+    finished: tuple[tuple[int, ...], ...]
+
+    def evaluate(self, rate: Array, order: int = 2, side: int = RIGHT) -> Jet:
+        """Return value, slope and curvature at the rates, each of their shape (perhaps a read-only view).
+
+        Parameters
+        ----------
+        rate : ndarray, shape (n,)
+        order : {0, 1, 2}
+            The highest derivative wanted; those beyond it are nan.
+        side : {+1, -1}
+            Whether slopes at kinks are those to the right or to the left.
+
+        Notes
+        -----
+        Floating-point warnings are the caller's to silence: infinite values at rate 0 are meant.
+        """
+        jets = [Jet(rate, ONE, ZERO)]
+        for step, finished in zip(self.steps, self.finished, strict=True):
+            jets.append(step.run(jets, self.constants, order, side))
+            for slot in finished:
+                jets[slot] = jets[0]
+        return Jet(*(np.broadcast_to(entry, rate.shape) for entry in jets[-1]))
+
+    def take(self, index: Index) -> Tape:
+        """Return the same expression for some of the sources."""
+        taken = tuple(c if c.ndim == 0 else c[index] for c in self.constants)
+        return Tape(self.steps, taken, self.finished)
 
 
-def compile_expression(expression: Expression, rate: Expression) -> Node:
+_REGISTERED: dict[str | type, tuple[Rule, Parameters | None]] = {
+    **{name: (rule, None) for name, rule in {**SMOOTH, **KINKED}.items()},
+    "huber": (SMOOTH["huber"], lambda expression: (expression.M.value,)),
+}
+_POWERS = ("power", "Power", "PowerApprox")  # one class until CVXPY 1.7
+_SAME = ("Promote", "broadcast_to", "reshape", "transpose", "nonneg_wrap", "conj", "real")
+_SINGLE = ("Sum", "index", "Trace", "Hstack", "Vstack")  # of one source these change nothing
+
+
+def register(atom: str | type, derivatives: UserDerivatives, parameters: Parameters | None = None) -> None:
+    """Teach freshopt the derivatives of another elementwise atom, for this process.
+
+    Parameters
+    ----------
+    atom : type or str
+        A subclass of CVXPY's ``Elementwise``, or the class name of an atom of CVXPY itself.
+    derivatives : callable
+        ``derivatives(x, *parameters)`` for an ndarray x returns (f, f', f'') of the same shape. For an atom
+        of several arguments ``derivatives(x, y, ...)`` returns f, the gradient (f_x, f_y, ...) and the
+        Hessian ((f_xx, f_xy, ...), (f_yx, f_yy, ...), ...). Outside the atom's domain it should return the
+        extended value, ±inf, with an infinite slope that points back inside.
+    parameters : callable, optional
+        Takes the CVXPY expression and returns what the atom holds besides its arguments: numbers, or one
+        vector of shape (n,) each.
+
+    Raises
+    ------
+    ObjectiveError
+        If `atom` is neither a class nor a name.
+
+    Notes
+    -----
+    The atom must be twice differentiable; kinks are written with ``cp.maximum``, ``cp.minimum`` and
+    ``cp.abs``. Convexity is CVXPY's business: the class says so in ``is_atom_convex`` and ``is_incr``, and
+    nothing here checks that it is true. A cone solver needs a canonicalisation too, the others do not.
+
+    Examples
+    --------
+    The penalty √(1 + x²), which CVXPY has only as a norm:
+
+    >>> import cvxpy as cp, numpy as np, freshopt as fo
+    >>> from cvxpy.atoms.elementwise.elementwise import Elementwise
+    >>> class rounded(Elementwise):
+    ...     def numeric(self, values):
+    ...         return np.sqrt(1.0 + values[0] ** 2)
+    ...     def sign_from_args(self):
+    ...         return True, False
+    ...     def is_atom_convex(self):
+    ...         return True
+    ...     def is_atom_concave(self):
+    ...         return False
+    ...     def is_incr(self, idx):
+    ...         return self.args[idx].is_nonneg()
+    ...     def is_decr(self, idx):
+    ...         return self.args[idx].is_nonpos()
+    ...     def _grad(self, values):
+    ...         return [None]
+    >>> def derivatives(x):
+    ...     f = np.sqrt(1.0 + x * x)
+    ...     return f, x / f, 1.0 / f**3
+    >>> register(rounded, derivatives)
+    >>> class NearTwo(fo.Objective):
+    ...     def per_source(self, rate, sources):
+    ...         return cp.multiply(sources.importance, rounded(rate - 2.0))
+    >>> problem = fo.Problem(NearTwo(), fo.Sources([1.0, 1.0], importance=[1.0, 1.0]), bandwidth=3.0)
+    >>> fo.solve(problem).rates.round(9)
+    array([1.5, 1.5])
+    """
+    if not isinstance(atom, str | type):
+        raise ObjectiveError(f"{atom!r} is no atom. Pass the atom's class, or the name of one of CVXPY's.")
+    _REGISTERED[atom] = (user_rule(derivatives), parameters)
+
+
+def known_atoms() -> list[str]:
+    """Return the names of the atoms that have a rule.
+
+    Examples
+    --------
+    >>> "logistic" in known_atoms()
+    True
+    """
+    names = (atom if isinstance(atom, str) else atom.__name__ for atom in _REGISTERED)
+    return sorted({*names, *RELATIVE, "power"})
+
+
+def has_rule(expression: Expression) -> bool:
+    """Tell whether an expression's outermost atom acts entry by entry by a rule that was registered."""
+    return type(expression) in _REGISTERED
+
+
+def compile_expression(expression: Expression, rate: Expression) -> Tape:
     """Compile a separable CVXPY expression of the variable `rate`.
 
     Parameters
@@ -106,101 +224,161 @@ def compile_expression(expression: Expression, rate: Expression) -> Node:
     ------
     UnknownAtomError
         Naming the atom that has no rule here.
+
+    Examples
+    --------
+    >>> from freshopt.cvx import cp
+    >>> rate = cp.Variable(3, nonneg=True)
+    >>> tape = compile_expression(cp.square(rate) + cp.exp(-rate), rate)
+    >>> tape.evaluate(np.array([0.0, 1.0, 2.0])).slope.round(4)
+    array([-1.    ,  1.6321,  3.8647])
     """
-    if expression is rate:
-        return Rate()
-    if expression.is_constant():
-        value = np.asarray(expression.value, dtype=np.float64)
-        return Constant(value.reshape(()) if value.size == 1 else value)
-    atom = type(expression).__name__
-    if atom in ("power", "Power", "PowerApprox"):
-        rule = _chain(_power(_exponent(expression)))
-    elif atom in RULES:
-        rule = RULES[atom]
-    else:
-        raise UnknownAtomError(
-            f"atom '{atom}' in the objective has no derivative rule. Known: {', '.join(sorted(RULES))}, "
-            f"power. Rewrite the expression with these, or give the objective a kernel()."
-        )
-    return Apply(rule, tuple(compile_expression(argument, rate) for argument in expression.args))
+    compiler = _Compiler(rate)
+    with np.errstate(all="ignore"):
+        compiler.place(compiler.parts(expression), last=True)
+    last_use = {slot: k for k, step in enumerate(compiler.steps) for slot in step.slots if slot}
+    finished: list[tuple[int, ...]] = [
+        tuple(slot for slot, last in last_use.items() if last == k) for k in range(len(compiler.steps))
+    ]
+    return Tape(tuple(compiler.steps), tuple(compiler.constants), tuple(finished))
 
 
-def _exponent(expression: Expression) -> float:
-    p = expression.p
-    return float(p.value if hasattr(p, "value") else p)
+class _Compiler:
+    """The state of one compilation: what was placed on the tape, and where."""
+
+    def __init__(self, rate: Expression) -> None:
+        self.rate = rate
+        self.steps: list[Step] = []
+        self.constants: list[Array] = []
+        self._slots: dict[Step, int] = {}
+        self._found: dict[int, Parts] = {}
+        self._places: dict[tuple[float, ...], list[int]] = {}
+
+    def parts(self, expression: Expression) -> Parts:
+        """Return an expression as a sum over slots, placing its atoms on the tape."""
+        known = self._found.get(id(expression))
+        if known is None:
+            known = self._found[id(expression)] = self._parts(expression)
+        return known
+
+    def place(self, parts: Parts, *, last: bool = False) -> int:
+        """Return the slot that holds a sum; a new step unless the sum is one slot already.
+
+        The result of a tape is its last step, so that is always a new one.
+        """
+        if not last and is_number(parts.intercept, 0.0):
+            if not parts.terms and is_number(parts.slope, 1.0):
+                return 0
+            if len(parts.terms) == 1 and is_number(parts.slope, 0.0):
+                ((slot, coefficient),) = parts.terms.items()
+                if is_number(coefficient, 1.0):
+                    return slot
+        terms = []
+        for slot, coefficient in parts.terms.items():
+            sign = next((s for s in (1, -1) if is_number(coefficient, s)), 0)
+            terms.append(
+                Term(slot, sign, NONE if sign else self._constant(coefficient), not np.all(coefficient))
+            )
+        intercept = NONE if is_number(parts.intercept, 0.0) else self._constant(parts.intercept)
+        slope = NONE if is_number(parts.slope, 0.0) else self._constant(parts.slope)
+        return self._append(Linear(tuple(terms), intercept, slope, not np.all(parts.slope)), last=last)
+
+    def _append(self, step: Step, *, last: bool = False) -> int:
+        if last or step not in self._slots:
+            self.steps.append(step)
+            self._slots[step] = len(self.steps)
+        return self._slots[step]
+
+    def _parts(self, expression: Expression) -> Parts:
+        if expression is self.rate:
+            return Parts({}, ZERO, ONE)
+        if expression.is_constant():
+            return Parts({}, constant_value(expression), ZERO)
+        name = type(expression).__name__
+        arguments = expression.args
+        if name == "AddExpression":
+            return added([self.parts(argument) for argument in arguments])
+        if name == "NegExpression":
+            return scaled(self.parts(arguments[0]), np.asarray(-1.0))
+        if name in _SAME or (name in _SINGLE and expression.size == arguments[0].size == 1):
+            return self.parts(arguments[0])
+        single = name == "MulExpression" and all(argument.size == 1 for argument in arguments)
+        if name in ("multiply", "DivExpression") or single:
+            return self._product(expression, inverted=name == "DivExpression")
+        return Parts({self._atom(expression): ONE}, ZERO, ZERO)
+
+    def _product(self, expression: Expression, *, inverted: bool) -> Parts:
+        """Return a product with a constant, or a quotient by one."""
+        first, second = expression.args
+        if not (second.is_constant() or (first.is_constant() and not inverted)):
+            raise UnknownAtomError(
+                f"the objective multiplies or divides two functions of the rate: '{expression}'. Only "
+                "products with constants have a derivative rule."
+            )
+        factor = constant_value(second if second.is_constant() else first)
+        whole = self.parts(first if second.is_constant() else second)
+        if factor.ndim and len(whole.terms) > 1:  # one product, not one per term
+            whole = Parts({self.place(whole): ONE}, ZERO, ZERO)
+        return scaled(whole, np.asarray(1.0 / factor) if inverted else factor)
+
+    def _atom(self, expression: Expression) -> int:
+        """Place an atom and return its slot."""
+        kind = type(expression)
+        name = kind.__name__ if kind.__module__.split(".")[0] == "cvxpy" else ""
+        if name in RELATIVE:
+            return self._relative(expression, RELATIVE[name])
+        if name in _POWERS:
+            p = expression.p
+            found: tuple[Rule, Parameters | None] | None = power(float(getattr(p, "value", p))), None
+        else:
+            found = _REGISTERED.get(kind) or _REGISTERED.get(name)
+        if found is None:
+            raise UnknownAtomError(
+                f"atom '{kind.__name__}' in the objective has no derivative rule. Known: "
+                f"{', '.join(known_atoms())}. Rewrite the expression with these, call "
+                f"freshopt.elementwise.register, or give the objective a kernel()."
+            )
+        rule, parameters = found
+        slots = tuple(self.place(self.parts(argument)) for argument in expression.args)
+        held = () if parameters is None else parameters(expression)
+        return self._append(Apply(rule, slots, tuple(self._constant(vector(value)) for value in held)))
+
+    def _relative(self, expression: Expression, rule: Rule) -> int:
+        """Place a relative entropy with the difference and the determinant of its arguments."""
+        x, y = (self.parts(argument) for argument in expression.args)
+        if not (x.affine and y.affine):
+            raise UnknownAtomError(
+                f"atom '{type(expression).__name__}' has a derivative rule only for affine arguments. "
+                "Rewrite the expression."
+            )
+        difference = added([y, scaled(x, np.asarray(-1.0))])
+        determinant = np.asarray(x.slope * y.intercept - x.intercept * y.slope)
+        slots = tuple(self.place(part) for part in (x, y, difference))
+        return self._append(Apply(rule, slots, (self._constant(determinant),)))
+
+    def _constant(self, value: Array) -> int:
+        """Return the place of a constant, an equal one's if there is one."""
+        n = value.size
+        probe = value.reshape(-1)[[0, n // 2, n - 1]]
+        places = self._places.setdefault((n, *probe.tolist()), [])
+        for place in places:
+            if np.array_equal(self.constants[place], value):
+                return place
+        if value.ndim == 0 and float(value) in (0.0, 1.0):
+            value = ONE if float(value) else ZERO
+        self.constants.append(value)
+        places.append(len(self.constants) - 1)
+        return places[-1]
 
 
-def _chain(derivatives: Derivatives) -> Callable[[Jet], Jet]:
-    """Turn f, f', f'' of an atom into its rule."""
-
-    def rule(x: Jet) -> Jet:
-        value, first, second = derivatives(x.value)
-        return Jet(value, first * x.slope, second * x.slope * x.slope + first * x.curvature)
-
-    return rule
+def constant_value(expression: Expression) -> Array:
+    """Return a constant expression as numbers: a scalar if all are equal, else shape (n,)."""
+    value = expression.value
+    return vector(value.toarray() if hasattr(value, "toarray") else value)
 
 
-def _power(p: float) -> Derivatives:
-    def derivatives(x: Array) -> tuple[Array, Array, Array]:
-        return x**p, p * x ** (p - 1.0), p * (p - 1.0) * x ** (p - 2.0)
-
-    return derivatives
-
-
-def _log(x: Array) -> tuple[Array, Array, Array]:
-    return np.log(x), 1.0 / x, -1.0 / (x * x)
-
-
-def _exp(x: Array) -> tuple[Array, Array, Array]:
-    e = np.exp(x)
-    return e, e, e
-
-
-def _logistic(x: Array) -> tuple[Array, Array, Array]:
-    share = 1.0 / (1.0 + np.exp(-x))
-    return np.logaddexp(0.0, x), share, share / (1.0 + np.exp(x))
-
-
-def _add(*terms: Jet) -> Jet:
-    value, slope, curvature = terms[0]
-    for term in terms[1:]:
-        value, slope, curvature = value + term.value, slope + term.slope, curvature + term.curvature
-    return Jet(value, slope, curvature)
-
-
-def _negative(x: Jet) -> Jet:
-    return Jet(-x.value, -x.slope, -x.curvature)
-
-
-def _multiply(x: Jet, y: Jet) -> Jet:
-    """Multiply by a constant; 0 times infinity is 0, as a source of no importance demands."""
-    value = np.where((x.value == 0.0) | (y.value == 0.0), 0.0, x.value * y.value)
-    slope = _scaled(x.slope, y.value) + _scaled(y.slope, x.value)
-    return Jet(value, slope, _scaled(x.curvature, y.value) + _scaled(y.curvature, x.value))
-
-
-def _scaled(derivative: Array, factor: Array) -> Array:
-    return np.where((derivative == 0.0) | (factor == 0.0), 0.0, derivative * factor)
-
-
-def _divide(x: Jet, y: Jet) -> Jet:
-    """Divide by a constant."""
-    return Jet(x.value / y.value, x.slope / y.value, x.curvature / y.value)
-
-
-def _same(x: Jet) -> Jet:
-    return x
-
-
-RULES: dict[str, Callable[..., Jet]] = {
-    "AddExpression": _add,
-    "NegExpression": _negative,
-    "multiply": _multiply,
-    "DivExpression": _divide,
-    "Promote": _same,
-    "log": _chain(_log),
-    "exp": _chain(_exp),
-    "logistic": _chain(_logistic),
-}
-"""Rules by the name of the CVXPY atom; `compile_expression` adds power, of which inv_pos, sqrt, square are
-cases."""
+def vector(value: npt.ArrayLike) -> Array:
+    """Return numbers as a scalar if they are all equal, else as a vector."""
+    array = np.asarray(value, dtype=np.float64).reshape(-1)
+    same = array[0] == array[-1] == array[len(array) // 2] and bool(np.all(array == array[0]))
+    return np.array(array[0]) if same else array

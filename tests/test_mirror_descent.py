@@ -16,6 +16,7 @@ from freshopt.solvers import Uniform, WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from tests.step_truth import CELLS, Floats, StepCase, best_rates, exact_step, mp, step_cases, worst_exchange
 from tests.tolerances import CONIC, EXACT, SCALAR
+from tests.unknown_atom import stranger
 
 step = MirrorDescent.step
 
@@ -314,7 +315,7 @@ def test_costs_with_kinks_are_refused() -> None:
 def test_unknown_atoms_are_refused() -> None:
     class Unknown(fo.Objective):
         def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-            return cp.multiply(sources.importance, cp.huber(rate - 5.0))
+            return cp.multiply(sources.importance, stranger(rate - 5.0))
 
     problem = fo.Problem(Unknown(), fo.Sources([1.0]), 2.0)
     assert problem.numerics is None
