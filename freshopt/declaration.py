@@ -2,7 +2,8 @@
 
 CVXPY checks curvature but not separability, and a slip such as ``importance * cp.log(rate)`` (a dot product
 that broadcasts back to the right shape) would pass unnoticed. So the tree is walked: below the objective only
-atoms that act entry by entry may touch the rates.
+atoms that act entry by entry may touch the rates, and every constant must be finite numbers, one or one per
+source.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError
+from freshopt.elementwise import SAME, has_rule
+from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
 from freshopt.objective import Objective
 from freshopt.sources import Sources
 
-_AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression")
+_AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression", *SAME)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,18 +52,16 @@ def declare(
     Raises
     ------
     ObjectiveError
-        If the result is not an expression of shape (n,), not separable, or of the wrong curvature; names the
-        offending term.
+        If the result is not an expression of shape (n,), not separable, of the wrong curvature, or holds
+        constants that are not finite numbers; names the offending term, and the source where there is one.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
-        declared = method(rate, sources)
-    expression, constraints = declared if isinstance(declared, tuple) else (declared, ())
     where = f"{type(objective).__name__}.{method.__name__}"
+    expression, constraints = _parts(_written(method, rate, sources, where), where)
     _check_shape(expression, len(sources), where)
+    _check_separable(expression, len(sources), where, set())
+    _check_constants(expression, sources, where, set())
     variables = {variable.id for variable in rate.variables()}
     auxiliary = {variable.id for constraint in constraints for variable in constraint.variables()}
-    _check_separable(expression, len(sources), where)
     foreign = [v.name() for v in expression.variables() if v.id not in variables | auxiliary]
     if foreign:
         raise ObjectiveError(
@@ -87,6 +88,46 @@ def declare_total(
     return sum(terms[1:], terms[0]), constraints
 
 
+def _written(
+    method: Callable[[Expression, Sources], Any], rate: Expression, sources: Sources, where: str
+) -> Any:  # noqa: ANN401 - whatever a user's method returns
+    """Call the objective's method; what CVXPY refuses in it is refused in its name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
+        try:
+            return method(rate, sources)
+        except FreshoptError:
+            raise
+        except ValueError as error:  # CVXPY's word on shapes that do not fit
+            raise ObjectiveError(
+                f"{where} cannot be built for {len(sources)} sources: {error} Correct the shapes: scalars, "
+                "or one entry per source."
+            ) from error
+
+
+def _parts(declared: Any, where: str) -> tuple[Expression, list[Expression]]:  # noqa: ANN401
+    """Return the expression and its constraints, which must be convex ones."""
+    if not isinstance(declared, tuple):
+        return declared, []
+    if len(declared) != 2 or not isinstance(declared[1], list | tuple):
+        raise ObjectiveError(
+            f"{where} returned a tuple of {len(declared)}. Return an expression, or (expression, "
+            "constraints)."
+        )
+    for constraint in declared[1]:
+        if not isinstance(constraint, cp.constraints.constraint.Constraint):
+            raise ObjectiveError(
+                f"{where} returned {constraint!r} among its constraints, which is none. Return CVXPY "
+                "constraints on its auxiliary variables."
+            )
+        if not constraint.is_dcp():
+            raise ObjectiveError(
+                f"{where} has a constraint that is not convex by the DCP rules: '{show(constraint)}'. Write "
+                "it as convex <= concave."
+            )
+    return declared[0], list(declared[1])
+
+
 def _check_shape(expression: Expression, n: int, where: str) -> None:
     if not hasattr(expression, "is_dcp"):
         raise ObjectiveError(
@@ -94,26 +135,57 @@ def _check_shape(expression: Expression, n: int, where: str) -> None:
         )
     if expression.shape != (n,):
         raise ObjectiveError(
-            f"{where} returned an expression of shape {expression.shape}, '{_show(expression)}'. Return "
+            f"{where} returned an expression of shape {expression.shape}, '{show(expression)}'. Return "
             f"one entry per source, shape ({n},); use cp.multiply for products and no cp.sum."
         )
 
 
-def _check_separable(expression: Expression, n: int, where: str) -> None:
+def _check_separable(expression: Expression, n: int, where: str, seen: set[int]) -> None:
     """Walk down while entries stay separate; n = 1 has nothing to mix."""
-    if expression.is_constant() or not expression.args:
+    if id(expression) in seen or expression.is_constant() or not expression.args:
         return
+    seen.add(id(expression))
     elementwise = isinstance(expression, cp.atoms.elementwise.elementwise.Elementwise)
-    named = type(expression).__name__ in _AFFINE
-    whole = all(a.is_constant() or a.shape == (n,) for a in expression.args)
-    if n > 1 and not ((elementwise or named) and whole):
-        culprit = next((a for a in expression.args if not (a.is_constant() or a.shape == (n,))), expression)
+    known = elementwise or type(expression).__name__ in _AFFINE or has_rule(expression)
+    odd = [a for a in expression.args if a.size != n and not (a.size == 1 and a.is_constant())]
+    if n > 1 and (odd or not known):
         raise ObjectiveError(
-            f"{where} is not separable: the term '{_show(culprit)}' mixes sources. Use elementwise atoms "
-            f"only (cp.multiply, not * or @; no cp.sum, no indexing)."
+            f"{where} is not separable: the term '{show(odd[0] if odd else expression)}' mixes sources. Use "
+            f"elementwise atoms only (cp.multiply, not * or @; no cp.sum, no indexing)."
         )
     for argument in expression.args:
-        _check_separable(argument, n, where)
+        _check_separable(argument, n, where, seen)
+
+
+def _check_constants(expression: Expression, sources: Sources, where: str, seen: set[int]) -> None:
+    """Refuse constants without a value, or with one that is no finite real number, and divisions by zero."""
+    if id(expression) in seen:
+        return
+    seen.add(id(expression))
+    if not expression.is_constant():
+        if type(expression).__name__ == "DivExpression" and expression.args[1].is_constant():
+            _check_numbers(expression.args[1], sources, where, divisor=True)
+        for argument in expression.args:
+            _check_constants(argument, sources, where, seen)
+        return
+    _check_numbers(expression, sources, where, divisor=False)
+
+
+def _check_numbers(constant: Expression, sources: Sources, where: str, *, divisor: bool) -> None:
+    with np.errstate(all="ignore"):
+        value = constant.value
+    if value is None:
+        raise ObjectiveError(f"{where} uses '{show(constant)}', which has no value. Give it one first.")
+    array = np.asarray(value.toarray() if hasattr(value, "toarray") else value).reshape(-1)
+    if np.iscomplexobj(array):
+        raise ObjectiveError(f"{where} uses complex numbers: '{show(constant)}'. Use real ones.")
+    bad = np.flatnonzero(array == 0.0) if divisor else np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        each = len(array) == len(sources)
+        names = list_offenders(f"{sources.label(int(k))}: {array[k]:g}" for k in bad)
+        what = f"'{show(constant)}' ({names if each else f'{array[bad[0]]:g}'})"
+        problem = "divides by 0" if divisor else "holds a constant that is no finite number"
+        raise ObjectiveError(f"{where} {problem}: {what}. Correct these numbers.")
 
 
 def _check_curvature(objective: Objective, expression: Expression, where: str) -> None:
@@ -123,11 +195,11 @@ def _check_curvature(objective: Objective, expression: Expression, where: str) -
     wanted, other = ("convex", "concave") if minimised else ("concave", "convex")
     if expression.is_dcp():
         raise ObjectiveError(
-            f"{where} is {other} but sense = '{objective.sense}' needs {wanted}: '{_show(expression)}'. "
+            f"{where} is {other} but sense = '{objective.sense}' needs {wanted}: '{show(expression)}'. "
             f"Change its sign or set sense."
         )
     raise ObjectiveError(
-        f"{where} is not {wanted} by the DCP rules: the term '{_show(_culprit(expression))}' has no known "
+        f"{where} is not {wanted} by the DCP rules: the term '{show(_culprit(expression))}' has no known "
         "curvature. Rewrite it with CVXPY atoms (cp.inv_pos(rate) for 1/rate, cp.entr, cp.logistic, ...)."
     )
 
@@ -140,7 +212,7 @@ def _culprit(expression: Expression) -> Expression:
     return expression
 
 
-def _show(expression: Expression) -> str:
-    """Return the term as CVXPY prints it, constants abbreviated, cut to a line."""
+def show(expression: Expression) -> str:
+    """Return a term as CVXPY prints it, constants abbreviated, cut to a line."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 90 else text[:87] + "..."

@@ -8,8 +8,7 @@ of earlier ones.
 * Whatever is affine in earlier results (sums, signs, products with constants) is one step Σ cⱼ·vⱼ + a + b·ρ,
   its constants worked out in advance; affine functions of the rate have slope b and curvature 0 for nothing.
 * Equal steps are one step: a log(ρ) that occurs in ten places is computed once.
-* An evaluation costs a handful of array passes per step, and no more than the order asked for. `take` slices
-  the constants, so that a caller can go through the sources in chunks that stay in the cache.
+* An evaluation costs a handful of array passes per step, and no more than the order asked for.
 
 An atom without a rule is named in an `UnknownAtomError`; `register` adds rules.
 """
@@ -17,8 +16,7 @@ An atom without a rule is named in an `UnknownAtomError`; `register` adds rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +25,13 @@ from freshopt.arrays import Array
 from freshopt.atoms import SMOOTH, Rule, power, user_rule
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError
-from freshopt.jets import ONE, ZERO, Jet
-from freshopt.kernel import Index
-from freshopt.kinks import KINKED, RIGHT
+from freshopt.jets import ONE, ZERO
+from freshopt.jets import Jet as Jet
+from freshopt.kinks import KINKED
 from freshopt.linear import NONE, Linear, Parts, Term, added, is_number, scaled
 from freshopt.relative_entropy import RELATIVE
+from freshopt.tape import Apply, Step, Tape
+from freshopt.tape import Node as Node
 
 UserDerivatives = Callable[..., tuple[Any, Any, Any]]
 Parameters = Callable[[Expression], Sequence[npt.ArrayLike]]
@@ -41,93 +41,12 @@ class UnknownAtomError(ObjectiveError):
     """An atom in a declared objective whose derivatives are not known; `Conic` solves it uncertified."""
 
 
-class Node(Protocol):
-    """A compiled expression."""
-
-    def evaluate(self, rate: Array, order: int = 2, side: int = RIGHT) -> Jet:
-        """Return the jet at the rates."""
-
-    def take(self, index: Index) -> Node:
-        """Return the same expression for some of the sources."""
-
-
-class Step(Protocol):
-    """One entry of a tape."""
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """The earlier results that it uses."""
-
-    def run(self, jets: Sequence[Jet], constants: Sequence[Array], order: int, side: int) -> Jet:
-        """Return the step's jet from earlier ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """An atom applied to earlier results, and to constants after them."""
-
-    rule: Rule
-    slots: tuple[int, ...]
-    constants: tuple[int, ...] = ()
-
-    def run(self, jets: Sequence[Jet], constants: Sequence[Array], order: int, side: int) -> Jet:
-        """Return the atom's jet."""
-        given = [jets[slot] for slot in self.slots]
-        return self.rule(order, side, *given, *[constants[k] for k in self.constants])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tape:
-    """A compiled expression: steps in order, the rate before the first and the result after the last.
-
-    Attributes
-    ----------
-    steps : tuple of Step
-        Step k fills slot k + 1; slot 0 is the rate.
-    constants : tuple of ndarray
-        Each a scalar or of shape (n,).
-    finished : tuple of tuple of int
-        For each step, the slots that nothing uses afterwards; their memory is used again.
-    """
-
-    steps: tuple[Step, ...]
-    constants: tuple[Array, ...]
-    finished: tuple[tuple[int, ...], ...]
-
-    def evaluate(self, rate: Array, order: int = 2, side: int = RIGHT) -> Jet:
-        """Return value, slope and curvature at the rates, each of their shape (perhaps a read-only view).
-
-        Parameters
-        ----------
-        rate : ndarray, shape (n,)
-        order : {0, 1, 2}
-            The highest derivative wanted; those beyond it are nan.
-        side : {+1, -1}
-            Whether slopes at kinks are those to the right or to the left.
-
-        Notes
-        -----
-        Floating-point warnings are the caller's to silence: infinite values at rate 0 are meant.
-        """
-        jets = [Jet(rate, ONE, ZERO)]
-        for step, finished in zip(self.steps, self.finished, strict=True):
-            jets.append(step.run(jets, self.constants, order, side))
-            for slot in finished:
-                jets[slot] = jets[0]
-        return Jet(*(np.broadcast_to(entry, rate.shape) for entry in jets[-1]))
-
-    def take(self, index: Index) -> Tape:
-        """Return the same expression for some of the sources."""
-        taken = tuple(c if c.ndim == 0 else c[index] for c in self.constants)
-        return Tape(self.steps, taken, self.finished)
-
-
 _REGISTERED: dict[str | type, tuple[Rule, Parameters | None]] = {
     **{name: (rule, None) for name, rule in {**SMOOTH, **KINKED}.items()},
     "huber": (SMOOTH["huber"], lambda expression: (expression.M.value,)),
 }
 _POWERS = ("power", "Power", "PowerApprox")  # one class until CVXPY 1.7
-_SAME = ("Promote", "broadcast_to", "reshape", "transpose", "nonneg_wrap", "conj", "real")
+SAME = ("Promote", "broadcast_to", "reshape", "transpose", "nonneg_wrap", "conj", "real")
 _SINGLE = ("Sum", "index", "Trace", "Hstack", "Vstack")  # of one source these change nothing
 
 
@@ -300,7 +219,7 @@ class _Compiler:
             return added([self.parts(argument) for argument in arguments])
         if name == "NegExpression":
             return scaled(self.parts(arguments[0]), np.asarray(-1.0))
-        if name in _SAME or (name in _SINGLE and expression.size == arguments[0].size == 1):
+        if name in SAME or (name in _SINGLE and expression.size == arguments[0].size == 1):
             return self.parts(arguments[0])
         single = name == "MulExpression" and all(argument.size == 1 for argument in arguments)
         if name in ("multiply", "DivExpression") or single:
