@@ -64,7 +64,7 @@ class KnownOptimum:
     host_prices: dict[Any, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cell:
     """One objective under one discipline, by its closed forms.
 
@@ -85,6 +85,10 @@ class Cell:
     value: Callable[[Array, Array], Array]
     marginal: Callable[[Array, Array], Array]
     signalled: bool = False
+
+    def __repr__(self) -> str:
+        """Return the name."""
+        return f"<{self.name}>"
 
 
 def plant(cell: Cell, seed: int, n: int = 8, *, constrained: bool = False) -> KnownOptimum:
@@ -111,7 +115,7 @@ def plant(cell: Cell, seed: int, n: int = 8, *, constrained: bool = False) -> Kn
     price = float(10.0 ** rng.uniform(-1.0, 1.0))
     cost, push, extra = np.ones(n), np.ones(n), np.zeros(n)
     lower, upper = np.zeros(n), np.full(n, np.inf)
-    host, limits, host_prices = np.array(["free", "slow"])[np.arange(n) % 3 // 2], {}, {}
+    host, limits, host_prices = np.where(np.arange(n) % 3 == 1, "slow", "free"), {}, {}
     if constrained:
         cost = rng.uniform(0.5, 2.0, n)
         position = np.arange(n) % 4  # 0, 1 inside; 2 at the lower bound; 3 at the upper bound
@@ -119,8 +123,9 @@ def plant(cell: Cell, seed: int, n: int = 8, *, constrained: bool = False) -> Kn
             [position == 2, position == 3], [rng.uniform(0.2, 0.9, n), rng.uniform(1.1, 5.0, n)], 1.0
         )
         lower, upper = np.where(position == 2, rates, lower), np.where(position == 3, rates, upper)
-        host_prices = {"slow": price * float(rng.uniform(0.2, 2.0))}
-        extra = np.where(host == "slow", host_prices["slow"], 0.0)
+        extra = np.where(host == "slow", price * rng.uniform(0.2, 2.0), 0.0)
+    if constrained and n > 1:  # the second source, inside its bounds, makes the host's price unique
+        host_prices = {"slow": float(extra[1])}
         limits = {"slow": math.fsum((cost * rates)[host == "slow"])}
     weight = push * cost * (price + extra) / cell.marginal(d, rates)
     sources = Sources(
