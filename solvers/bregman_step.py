@@ -6,28 +6,34 @@ and a clip, θ_k = φ'(q_k) − ηg_k − λ, with one multiplier λ ≥ 0 of th
 meets one of its bounds are known, so they are sorted and bisected; between two of them the same rates are
 free, and what remains is the equation Σ r(θ_k − λ) = rest over those, which each map solves in its own way.
 
+A limited host has the multiplier λ_h of its own limit L_h, as if there were no bandwidth. Rates fall as
+multipliers rise, so that a host at λ ≥ λ_h is within its limit, and at λ < λ_h it is at its limit with the
+multiplier λ_h − λ on top: its sources pay max(λ, λ_h), and r(max(λ, λ_h)) = min(r(λ), r(λ_h)). So the hosts
+that would exceed their limits are met first, all at once, and their rates are caps of the step that follows.
+
 λ itself is never used to compute a rate: where gradients are large, λ and ηg agree in most of their digits.
 Duals are taken relative to one of the sources, gradients and duals apart and with the rounding of their sum
 carried along, so that a common part of all gradients, which a binding budget makes irrelevant, cancels before
 anything is rounded. In 8·10⁵ random steps with data over twenty decades, most of them degenerate, the
-optimality conditions hold to 3e-16 of their terms. A step costs one sort and about log₂ 2n + 5 passes.
+optimality conditions hold to 3e-16 of their terms. A step costs one sort and about log₂ 2n + 5 passes, and
+as much again over the sources of hosts that exceed their limits, where n is then the largest host.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector, total
+from freshopt.arrays import Array, BoolArray, IntArray, as_vector, total
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
 from freshopt.model import FEW_ULP
+from freshopt.solvers.budgets import Budgets, HostBudgets
+from freshopt.solvers.crossings import Crossings
 
 BLUR = 4 * float(np.finfo(float).eps)  # multipliers nearer than this, relatively, may be out of order
-CANCELLED = 1e-3  # share of the bandwidth below which the rest of it is summed without rounding
 
 
 class Geometry(Protocol):
@@ -43,15 +49,23 @@ class Geometry(Protocol):
     def primal(self, dual: Array) -> Array:
         """Return the r with φ'(r) = dual; inf beyond the largest dual, shape (n,)."""
 
-    def level(self, behind: Array, target: float) -> float:
-        """Return the shift c with Σ primal(c − behind) = target, for behind ≥ 0 with a 0 in it."""
+    def levels(self, behind: Array, budgets: Budgets) -> Array:
+        """Return per group the c with Σ primal(c − behind) = amount, shape (G,).
+
+        `behind`, shape (n,), is ≥ 0 and has a 0 in every group.
+        """
 
 
 class Step(NamedTuple):
-    """Where a step leads, and the multiplier of the budget (in units of learning rate × gradient)."""
+    """Where a step leads, and the multipliers (in units of learning rate × gradient).
+
+    `multiplier` is λ; `host_multipliers`, shape (H,), are the λ_h of each host's limit alone: a source pays
+    the larger of the two.
+    """
 
     rates: Array
     multiplier: float
+    host_multipliers: Array
 
 
 def checked_step(
@@ -62,6 +76,8 @@ def checked_step(
     min_rate: npt.ArrayLike,
     max_rate: npt.ArrayLike,
     learning_rate: float,
+    host: npt.ArrayLike | None = None,
+    host_limits: npt.ArrayLike | None = None,
 ) -> Array:
     """Check a caller's arguments and return the rates that the step leads to, shape (n,).
 
@@ -70,7 +86,7 @@ def checked_step(
     SourceDataError
         If an argument is not a number, of the wrong length or outside its range.
     InfeasibleProblemError
-        If min_rate alone needs more than the bandwidth.
+        If min_rate alone needs more than the bandwidth or a host's limit.
     """
     n = np.size(rates)
     q, g = as_vector(rates, n, "rates"), as_vector(gradient, n, "gradient")
@@ -94,7 +110,36 @@ def checked_step(
             f"min_rate needs {needed:.6g} but bandwidth is {budget:.6g} (short by {needed - budget:.3g}). "
             f"Raise it or lower min_rate."
         )
-    return bregman_step(geometry, q, g, budget, lower, upper, eta).rates
+    hosts = _checked_hosts(host, host_limits, lower)
+    return bregman_step(geometry, q, g, budget, lower, upper, eta, hosts).rates
+
+
+def _checked_hosts(
+    host: npt.ArrayLike | None, host_limits: npt.ArrayLike | None, lower: Array
+) -> HostBudgets | None:
+    """Check a caller's hosts; None where there are none."""
+    if (host is None) != (host_limits is None):
+        raise SourceDataError("host and host_limits belong together. Pass both or neither.")
+    if host is None or host_limits is None or not np.size(host_limits):
+        return None
+    limits = as_vector(host_limits, np.size(host_limits), "host_limits")
+    _require(
+        (limits > 0.0) & (limits < np.inf), "host_limits", limits, "numbers > 0", "Leave such hosts out."
+    )
+    given = as_vector(host, len(lower), "host")
+    known = (given == np.floor(given)) & (given >= 0.0) & (given <= len(limits))
+    wanted = f"whole numbers, positions in host_limits or {len(limits)} for no limit"
+    _require(known, "host", given, wanted, "Correct them.")
+    filled, codes = np.unique(np.append(given, len(limits)).astype(np.int64), return_inverse=True)
+    hosts = HostBudgets.of(codes[:-1], limits[filled[:-1]])  # hosts without sources are left out
+    needed = hosts.budgets.totals(lower[hosts.members]) if len(hosts.budgets) else np.empty(0)
+    over = np.flatnonzero(needed > hosts.budgets.amounts * (1.0 + FEW_ULP))
+    if len(over):
+        short = (f"[{filled[k]}] = {hosts.budgets.amounts[k]:g}, {needed[k]:g}" for k in over)
+        raise InfeasibleProblemError(
+            f"min_rate needs more than host_limits {list_offenders(short)}. Raise them or lower min_rate."
+        )
+    return hosts if len(hosts.budgets) else None
 
 
 def bregman_step(
@@ -105,58 +150,95 @@ def bregman_step(
     lower: Array,
     upper: Array,
     learning_rate: float,
+    hosts: HostBudgets | None = None,
 ) -> Step:
     """Solve the step for arguments already known to be good; see `checked_step`."""
-    # Letters: q the rates before, θ their duals, η the learning rate, λ the multiplier of the budget.
-    n, at_q, push = len(rates), geometry.dual(rates), learning_rate * gradient
-    unpriced = at_q - push
-    wish = np.clip(geometry.primal(unpriced), lower, upper)
+    # Letters: q the rates before, η the learning rate, g the gradient, λ the multiplier of the budget.
+    at_q = geometry.dual(rates)
+    wish = np.clip(geometry.primal(at_q - learning_rate * gradient), lower, upper)
+    own = np.zeros(0 if hosts is None else len(hosts.budgets))
+    if hosts is not None:
+        over, members, budgets = hosts.over(wish)
+        if len(over):
+            capped, own[over] = _meet(
+                geometry,
+                at_q[members],
+                gradient[members],
+                learning_rate,
+                lower[members],
+                upper[members],
+                budgets,
+            )
+            upper, wish = np.array(upper), np.array(wish)
+            upper[members] = wish[members] = capped
     if total(wish) <= bandwidth:
-        return Step(wish, 0.0)
+        return Step(wish, 0.0, own)
+    everyone = Budgets.single(bandwidth, len(rates))
+    answer, multipliers = _meet(geometry, at_q, gradient, learning_rate, lower, upper, everyone)
+    return Step(answer, float(multipliers[0]), own)
+
+
+def _meet(
+    geometry: Geometry,
+    at_q: Array,
+    gradient: Array,
+    learning_rate: float,
+    lower: Array,
+    upper: Array,
+    budgets: Budgets,
+) -> tuple[Array, Array]:
+    """Return the rates that spend every budget exactly, shape (n,), and the multipliers, shape (G,)."""
+    push = learning_rate * gradient
+    unpriced, spread, n = at_q - push, budgets.spread, len(at_q)
     # Events: as λ rises, source k leaves its cap (event k), or meets its floor (event n + k).
     edges = np.concatenate([geometry.dual(upper), geometry.dual(lower)])
     with np.errstate(invalid="ignore"):  # a source held at 0 under φ' = −1/r: −inf on both sides, no event
         reach = np.tile(at_q, 2) - edges
         multipliers = reach - np.tile(push, 2)
-    events = np.flatnonzero((multipliers > 0.0) & (multipliers < np.inf))
 
-    def against(k: int) -> Array:
-        """Return how much further source k is pushed than the others."""
-        further: Array = learning_rate * (gradient[k] - gradient)
-        return further
+    def against(k: IntArray) -> Array:
+        """Return how much further the sources k, one of each group, are pushed than the others."""
+        return learning_rate * (spread(gradient[k]) - gradient)
 
-    def enough(event: int) -> bool:
-        """Tell whether Σr reaches the bandwidth at the λ of an event."""
-        k = event % n
-        wish = geometry.primal(_add(at_q, -at_q[k], against(k), edges[event]))
-        return total(np.clip(wish, lower, upper)) >= bandwidth
+    def enough(chosen: IntArray) -> BoolArray:
+        """Tell which groups spend their budget at the λ of an event in each."""
+        k = chosen % n
+        wish = geometry.primal(_add(at_q, spread(-at_q[k]), against(k), spread(edges[chosen])))
+        return budgets.totals(np.clip(wish, lower, upper)) >= budgets.amounts
 
-    events = events[np.argsort(multipliers[events], kind="stable")]
-    split = _bisect(events, enough)
-    around = events[max(split - 1, 0) : split + 1]
-    blur = BLUR * (np.abs(reach) + np.tile(np.abs(push), 2))[events]
-    close = np.abs(multipliers[events][:, None] - multipliers[around]) <= blur[:, None]
-    if np.count_nonzero(np.any(close, axis=1)) > len(around):
+    crossings = Crossings.of(multipliers, budgets)
+    split = crossings.split(enough)
+    crowded = crossings.crowded(split, multipliers, BLUR * (np.abs(reach) + np.tile(np.abs(push), 2)))
+    if bool(np.any(crowded)):
         # Others are as near as rounding: sort again, by what is exact from here.
-        here = int(around[np.argmin(np.abs(edges[around]))])
-        k, ends = here % n, events % n
-        offset = _add(at_q[ends], -edges[events], edges[here], -at_q[k], against(k)[ends])
-        events = events[np.argsort(offset, kind="stable")]
-        split = _bisect(events, enough)
-    place = np.where(multipliers > 0.0, len(events), -1)
-    place[events] = np.arange(len(events))
-    capped, floored = place[:n] >= split, (place[n:] < split) | (lower == upper)
+        before, after = crossings.around(split)
+        here = np.where(np.abs(edges[before]) <= np.abs(edges[after]), before, after)[crossings.groups]
+        k, ends = here % n, crossings.events % n
+        further = learning_rate * (gradient[k] - gradient[ends])
+        offset = _add(at_q[ends], -edges[crossings.events], edges[here], -at_q[k], further)
+        key = np.where(crowded[crossings.groups], offset, multipliers[crossings.events])
+        crossings = crossings.sorted_by(key)
+        split = crossings.split(enough)
+    place = crossings.places(multipliers)
+    capped, floored = place[:n] >= spread(split), (place[n:] < spread(split)) | (lower == upper)
     free = np.flatnonzero(~capped & ~floored)
     answer = np.where(floored, lower, upper)
-    if not len(free):  # the bounds alone use the bandwidth
-        return Step(answer, float(multipliers[events[split - 1]]) if split else 0.0)
-    answer[free] = 0.0
-    leader = int(free[np.argmax(unpriced[free])])
-    distance = -_add(at_q, -at_q[leader], against(leader))[free]
-    ahead = float(np.min(distance))  # rounding may have put another source ahead of the leader
-    shift = geometry.level(distance - ahead, _rest(bandwidth, answer)) + ahead
-    answer[free] = np.clip(geometry.primal(shift - distance), lower[free], upper[free])
-    return Step(answer, max(0.0, float(unpriced[leader]) - shift))
+    # Where bounds alone spend the budget, the multiplier is that of the last event before.
+    found = np.where(split > 0, multipliers[crossings.at(np.maximum(split - 1, 0))], 0.0)
+    if len(free):
+        answer[free] = 0.0
+        present, rest = budgets.some(free)
+        rest = replace(rest, amounts=budgets.left(answer, present))
+        highest = np.maximum.reduceat(unpriced[free], rest.starts)
+        leads = np.flatnonzero(unpriced[free] == rest.spread(highest))
+        leader = np.zeros(len(budgets), dtype=np.int64)
+        leader[present] = free[leads[np.searchsorted(rest.groups[leads], np.arange(len(rest)))]]
+        distance = -_add(at_q, spread(-at_q[leader]), against(leader))[free]
+        ahead = np.minimum.reduceat(distance, rest.starts)  # rounding may have put another source ahead
+        shift = geometry.levels(distance - rest.spread(ahead), rest) + ahead
+        answer[free] = np.clip(geometry.primal(rest.spread(shift) - distance), lower[free], upper[free])
+        found[present] = np.maximum(0.0, unpriced[leader[present]] - shift)
+    return answer, found
 
 
 def _add(first: Array, *others: Array | np.float64) -> Array:
@@ -169,27 +251,6 @@ def _add(first: Array, *others: Array | np.float64) -> Array:
             tail += (head - (added - share)) + (other - share)
             head = added
         return head + tail
-
-
-def _bisect(events: IntArray, enough: Callable[[int], bool]) -> int:
-    """Return how many of the sorted events come while the rates still use the bandwidth."""
-    passed, ahead = 0, len(events)
-    while passed < ahead:
-        middle = (passed + ahead) // 2
-        if enough(int(events[middle])):
-            passed = middle + 1
-        else:
-            ahead = middle
-    return passed
-
-
-def _rest(bandwidth: float, taken: Array) -> float:
-    """Return what is left of the bandwidth, at least the one ulp that bounds filling it may leave."""
-    rest = bandwidth - total(taken)
-    if rest >= CANCELLED * bandwidth:
-        return rest
-    exact = math.fsum([bandwidth, *(-taken).tolist()])
-    return exact if exact > 0.0 else float(np.finfo(float).eps) * bandwidth
 
 
 def _require(good: npt.NDArray[np.bool_], what: str, values: Array, wanted: str, remedy: str) -> None:

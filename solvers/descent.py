@@ -1,8 +1,8 @@
 """Descent by Bregman steps, certified as it goes: the loop of mirror descent and projected gradient.
 
-Each step solves its budget exactly (`bregman_step`) and uses costs and marginals only, no inverse marginals,
-so that the result is evidence independent of water-filling. Sources of unequal cost are handled in spending
-z = cost·r, in which the budget is Σz ≤ B.
+Each step meets bandwidth and host limits exactly (`bregman_step`) and uses costs and marginals only, no
+inverse marginals, so that the result is evidence independent of water-filling. Sources of unequal cost are
+handled in spending z = cost·r, in which the budget is Σz ≤ B and a host's limit Σz ≤ L_h.
 
 The learning rate is spectral (Barzilai and Borwein, IMA J. Numer. Anal. 8, 1988, in the map's own metric):
 ⟨d, ∇F(z⁺) − ∇F(z)⟩ / ⟨d, ∇f(z⁺) − ∇f(z)⟩ for the last move d, the inverse of the curvature of f relative to
@@ -11,13 +11,14 @@ Numer. Anal. 23, 1986) and divided by 4 until it passes. It does pass: if f is L
 f(z⁺) ≤ f(z) + ⟨g, d⟩ + L·D_F(z⁺, z), and every exact step has D_F(z⁺, z) ≤ −η⟨g, d⟩, so that
 f(z⁺) ≤ f(z) + (1 − ηL)⟨g, d⟩: any η ≤ (1 − ARMIJO)/L will do.
 
-The multiplier of a step divided by its learning rate is a price, and with it the certificate says how far
-the rates are from optimal: that, not the size of a step, ends the loop.
+The multipliers of a step divided by its learning rate are prices, λ of the bandwidth and λ_h of each host's
+limit alone; max(λ, λ_h) is what the sources of a host pay. With these prices the certificate says how far the
+rates are from optimal: that, not the size of a step, ends the loop.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from freshopt.kernel import Numerics
 from freshopt.model import FEW_ULP, Problem
 from freshopt.result import Answer, Status
 from freshopt.solvers.bregman_step import Geometry, Step, bregman_step
+from freshopt.solvers.budgets import HostBudgets
 
 ARMIJO = 1e-4  # share of the linear prediction that a step must gain
 # A step is compared with the worst of so many costs. 1 took 155, 115, 2628 evaluations where 10 took 141, 75,
@@ -55,8 +57,6 @@ class DescentMap(Geometry, Protocol):
 
 def refusal(problem: Problem) -> str | None:
     """Return why a descent does not apply to a problem, or None."""
-    if len(problem.hosts):
-        return "its steps carry one budget, and host limits would need a multiplier each; use WaterFilling"
     if problem.numerics is None:
         return problem.unknown_atom.removesuffix(".")
     kinked = np.flatnonzero(_kinks(problem, problem.numerics))
@@ -98,7 +98,7 @@ def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: fl
     Parameters
     ----------
     problem : Problem
-        Without host limits and with numerics.
+        With numerics.
     geometry : DescentMap
     tolerance : float
         Relative gap at which to stop.
@@ -111,7 +111,10 @@ def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: fl
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     if total(problem.sources.cost * problem.lower) >= bandwidth * (1.0 - FEW_ULP):
-        return Answer(_lowest(problem, numerics))
+        _require_finite(
+            problem, numerics, f"the bandwidth {bandwidth:g}", np.ones(len(problem.sources), dtype=np.bool_)
+        )
+        return Answer(np.array(problem.lower))
     path = _Descent(problem, numerics, geometry)
     while path.evaluations < limit:
         moved = path.advance(limit)
@@ -136,14 +139,19 @@ class _Descent:
         cost = problem.sources.cost
         self.lower, self.upper = cost * problem.lower, cost * problem.upper
         self.entry = numerics.marginal(np.array(problem.lower)) / cost  # the price at which min_rate is left
+        self.hosts = HostBudgets.of(problem.hosts.codes, problem.hosts.limits) if len(problem.hosts) else None
+        host_share = problem.hosts.limits / problem.hosts.totals(np.ones(len(cost)))
+        self.share = np.minimum(problem.bandwidth / len(cost), problem.hosts.spread(host_share, np.inf))
+        self.edge = self._close_full_hosts()
         self.held = np.zeros(len(cost), dtype=np.bool_)
         self.woken = np.zeros(len(cost))
         self.evaluations, self.steps = 0, 0
-        self.gap, self.best, self.best_price = np.inf, np.array(problem.lower), 0.0
+        self.gap, self.best = np.inf, np.array(problem.lower)
+        self.best_price, self.best_host_prices = 0.0, np.zeros(len(problem.hosts))
         start = self._level()
         self.point = _Point(start, self._cost(start), self._gradient(start))
         self.recent = [self.point.cost]
-        self.price, self.falling = 0.0, self.held
+        self.price, self.host_prices, self.falling = 0.0, self.edge, self.held
         self.eta = geometry.first_rate(start, self.point.gradient)
         self.longest = REACH * self.eta
 
@@ -154,7 +162,7 @@ class _Descent:
             step = self._step(here.spending, here.gradient, self.eta)
             move = step.rates - here.spending
             if not bool(np.any(move)):
-                self.price = step.multiplier / self.eta
+                self._pay(step)
                 return False
             cost = self._cost(step.rates)
             predicted = min(float(np.dot(here.gradient, move)), 0.0)
@@ -166,7 +174,8 @@ class _Descent:
             self.eta /= 4.0
         else:
             return False
-        self.price, self.falling = step.multiplier / self.eta, move <= 0.0
+        self._pay(step)
+        self.falling = move <= 0.0
         curvature = float(np.dot(move, gradient - here.gradient))
         if curvature > 0.0:
             spectral = self.geometry.divergence(here.spending, step.rates) / curvature
@@ -179,13 +188,15 @@ class _Descent:
         return True
 
     def judge(self) -> float:
-        """Certify the rates at the price of the last step; keep the best ones; return their gap."""
+        """Certify the rates at the prices of the last step; keep the best ones; return their gap."""
         rates = np.clip(
             self.point.spending / self.problem.sources.cost, self.problem.lower, self.problem.upper
         )
-        gap = certify(self.problem, rates, self.price).relative_gap
+        on_top = np.maximum(0.0, self.host_prices - self.price)
+        gap = certify(self.problem, rates, self.price, self._named(on_top)).relative_gap
         if gap < self.gap:
-            self.gap, self.best, self.best_price = gap, rates, self.price
+            self.gap, self.best = gap, rates
+            self.best_price, self.best_host_prices = self.price, on_top
         return gap
 
     def rearrange(self) -> bool:
@@ -198,15 +209,17 @@ class _Descent:
         """
         if not self.geometry.positive:
             return False
-        starved = (self.entry <= self.price) & (self.upper > self.lower)
-        share = self.problem.bandwidth / len(starved)
-        small = self.point.spending - self.lower <= SMALL * share
+        paid = np.maximum(self.price, self.problem.hosts.spread(self.host_prices))
+        starved = (self.entry <= paid) & (self.upper > self.lower)
+        small = self.point.spending - self.lower <= SMALL * self.share
         leave, wake = starved & self.falling & small & ~self.held, self.held & ~starved
         if not bool(np.any(leave | wake)):
             return False
         spending = self.point.spending.copy()
         spending[leave] = self.lower[leave]
-        spending[wake] = np.clip(share * WAKING ** self.woken[wake], self.lower[wake], self.upper[wake])
+        spending[wake] = np.clip(
+            self.share[wake] * WAKING ** self.woken[wake], self.lower[wake], self.upper[wake]
+        )
         self.woken[wake] += 1.0
         self.held = (self.held | leave) & ~wake
         spending = self._step(spending, np.zeros(len(spending)), 1.0).rates
@@ -216,11 +229,34 @@ class _Descent:
 
     def answer(self, status: Status | None, note: str) -> Answer:
         """Return the best rates seen."""
-        return Answer(self.best, self.best_price, {}, self.evaluations, status, note)
+        host_prices = self._named(self.best_host_prices)
+        return Answer(self.best, self.best_price, host_prices, self.evaluations, status, note)
 
     def _step(self, spending: Array, gradient: Array, eta: float) -> Step:
         upper = np.where(self.held, self.lower, self.upper)
-        return bregman_step(self.geometry, spending, gradient, self.problem.bandwidth, self.lower, upper, eta)
+        bandwidth = self.problem.bandwidth
+        return bregman_step(self.geometry, spending, gradient, bandwidth, self.lower, upper, eta, self.hosts)
+
+    def _pay(self, step: Step) -> None:
+        """Take the prices of a step."""
+        self.price = step.multiplier / self.eta
+        self.host_prices = np.maximum(step.host_multipliers / self.eta, self.edge)
+
+    def _named(self, host_prices: Array) -> dict[Any, float]:
+        return dict(zip(self.problem.hosts.names, host_prices.tolist(), strict=True))
+
+    def _close_full_hosts(self) -> Array:
+        """Hold the sources of hosts whose limit min_rate uses up; return the hosts' prices that do so."""
+        hosts = self.problem.hosts
+        full = hosts.totals(self.lower) >= hosts.limits * (1.0 - FEW_ULP)
+        prices = np.zeros(len(hosts))
+        if bool(np.any(full)):
+            members = hosts.spread(full.astype(float)) > 0.0
+            _require_finite(self.problem, self.numerics, "a host's limit", members)
+            wanting = members & (self.upper > self.lower) & np.isfinite(self.entry)
+            np.maximum.at(prices, hosts.codes[wanting], self.entry[wanting])
+            self.upper = np.where(members, self.lower, self.upper)
+        return prices
 
     def _settle(self, point: _Point) -> None:
         self.point = point
@@ -234,7 +270,8 @@ class _Descent:
 
     def _gradient(self, spending: Array) -> Array:
         cost = self.problem.sources.cost
-        return -self.numerics.marginal(spending / cost) / cost
+        slope = -self.numerics.marginal(spending / cost) / cost
+        return np.where(self.lower < self.upper, slope, 0.0)  # where a rate is fixed, it may be infinite
 
     def _level(self) -> Array:
         """Return equal spending within the bounds: the step, under any map, from the same surplus for all."""
@@ -242,14 +279,12 @@ class _Descent:
         return self._step(surplus, np.zeros(len(surplus)), 1.0).rates
 
 
-def _lowest(problem: Problem, numerics: Numerics) -> Array:
-    """Return min_rate for everyone, where it uses up the bandwidth."""
-    rates = np.array(problem.lower)
-    starved = np.flatnonzero(~np.isfinite(numerics.cost(rates)))
+def _require_finite(problem: Problem, numerics: Numerics, what: str, members: BoolArray) -> None:
+    """Refuse limits that min_rate uses up while a source has an infinite cost at its min_rate."""
+    starved = np.flatnonzero(members & ~np.isfinite(numerics.cost(np.array(problem.lower))))
     if len(starved):
         raise InfeasibleProblemError(
-            f"min_rate uses up the bandwidth {problem.bandwidth:g} and leaves nothing for "
+            f"min_rate uses up {what} and leaves nothing for "
             f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-            f"Raise the bandwidth or lower min_rate."
+            f"Raise the bandwidth or the limit, or lower min_rate."
         )
-    return rates

@@ -20,6 +20,7 @@ from freshopt.arrays import Array
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solvers.bregman_step import checked_step
+from freshopt.solvers.budgets import Budgets
 from freshopt.solvers.descent import descend, refusal
 from freshopt.verdict import DEFAULT, Terms, conclude
 
@@ -31,7 +32,7 @@ _ULP = 4e-16  # relative distance from the target at which the level is as good 
 class MirrorDescent:
     """Descent by exact mirror steps, to a certified gap.
 
-    Bounds, unequal costs and signalled sources are carried; host limits are refused. The last iterate is
+    Bounds, host limits, unequal costs and signalled sources are carried. The last iterate is
     the answer, not an average.
 
     Parameters
@@ -65,7 +66,7 @@ class MirrorDescent:
     limit: int = 10_000
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse host limits, and objectives whose derivatives are unknown."""
+        """Refuse costs with kinks, and objectives whose derivatives are unknown."""
         return refusal(problem)
 
     def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
@@ -75,7 +76,7 @@ class MirrorDescent:
             self,
             problem,
             terms,
-            lambda problem, _: descend(problem, LogBarrier(), self.tolerance, enough, self.limit),
+            lambda *_: descend(problem, LogBarrier(), self.tolerance, enough, self.limit),
         )
 
     @staticmethod
@@ -86,8 +87,10 @@ class MirrorDescent:
         min_rate: npt.ArrayLike,
         max_rate: npt.ArrayLike,
         learning_rate: float,
+        host: npt.ArrayLike | None = None,
+        host_limits: npt.ArrayLike | None = None,
     ) -> Array:
-        """Return argmin η⟨g, r⟩ + Σ (r/q − 1 − log(r/q)) over Σr ≤ bandwidth and min_rate ≤ r ≤ max_rate.
+        """Return argmin η⟨g, r⟩ + Σ (r/q − 1 − log(r/q)) over Σr ≤ bandwidth, host limits and bounds.
 
         Parameters
         ----------
@@ -100,18 +103,23 @@ class MirrorDescent:
             0 ≤ min_rate ≤ max_rate ≤ inf. At min_rate 0 the answer is still positive.
         learning_rate : float
             η ≥ 0.
+        host : array_like of int, shape (n,), optional
+            Position of each source's host in `host_limits`, H for sources without a limit: the `codes` of
+            `freshopt.hosts.HostLimits`.
+        host_limits : array_like, shape (H,), optional
+            What each host may take, > 0.
 
         Returns
         -------
         ndarray, shape (n,)
-            Exact to rounding, with Σr = bandwidth to a few ulp where the budget binds.
+            Exact to rounding; bandwidth and host limits, where they bind, are filled to a few ulp.
 
         Raises
         ------
         SourceDataError
             If an argument is not a number, of the wrong length or outside its range.
         InfeasibleProblemError
-            If min_rate alone needs more than the bandwidth.
+            If min_rate alone needs more than the bandwidth or a host's limit.
 
         Notes
         -----
@@ -121,8 +129,12 @@ class MirrorDescent:
         --------
         >>> MirrorDescent.step([1.0, 1.0], [-1.0, 0.0], 2.0, 0.0, 10.0, learning_rate=0.5).round(9)
         array([1.23606798, 0.76393202])
+        >>> MirrorDescent.step([1.0, 1.0], [-1.0, 0.0], 2.0, 0.0, 10.0, 0.5, [0, 1], [1.1])
+        array([1.1, 0.9])
         """
-        return checked_step(LogBarrier(), rates, gradient, bandwidth, min_rate, max_rate, learning_rate)
+        return checked_step(
+            LogBarrier(), rates, gradient, bandwidth, min_rate, max_rate, learning_rate, host, host_limits
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +153,24 @@ class LogBarrier:
         with np.errstate(divide="ignore"):
             return np.where(dual < 0.0, -1.0 / dual, np.inf)
 
-    def level(self, behind: Array, target: float) -> float:
-        """Return −μ with Σ 1/(μ + behind) = target.
+    def levels(self, behind: Array, budgets: Budgets) -> Array:
+        """Return −μ with Σ 1/(μ + behind) = amount, per group.
 
         1/Σ is concave in μ, so that Newton's method on it rises to the root without passing it, from any
-        point below. Two such points: a single source needs no more than the target, and by convexity of
+        point below. Two such points: a single source needs no more than the amount, and by convexity of
         1/x the sum is at least that of equal terms.
         """
-        mu = max(1.0 / target, len(behind) / target - float(np.mean(behind)))
+        target, sizes = budgets.amounts, budgets.sizes
+        mu = np.maximum(1.0 / target, sizes / target - budgets.totals(behind) / sizes)
         for _ in range(_NEWTON):
-            rates = 1.0 / (mu + behind)
-            amount = float(np.sum(rates))
+            rates = 1.0 / (budgets.spread(mu) + behind)
+            amount = budgets.totals(rates)
             excess = amount / target - 1.0
-            longer = mu + excess * amount / float(np.dot(rates, rates))
-            if excess <= _ULP or longer == mu:
+            longer = mu + excess * amount / budgets.totals(rates * rates)
+            met = (excess <= _ULP) | (longer == mu)
+            if bool(np.all(met)):
                 break
-            mu = longer
+            mu = np.where(met, mu, longer)
         return -mu
 
     def first_rate(self, spending: Array, gradient: Array) -> float:

@@ -18,6 +18,7 @@ from freshopt.arrays import Array
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solvers.bregman_step import checked_step
+from freshopt.solvers.budgets import Budgets
 from freshopt.solvers.descent import descend, refusal
 from freshopt.verdict import DEFAULT, Terms, conclude
 
@@ -26,7 +27,7 @@ from freshopt.verdict import DEFAULT, Terms, conclude
 class ProjectedGradient:
     """Descent by exact projections, to a certified gap.
 
-    Bounds, unequal costs and signalled sources are carried; host limits are refused. With unequal costs the
+    Bounds, host limits, unequal costs and signalled sources are carried. With unequal costs the
     projection is in spending, cost × rate, not in rates.
 
     Parameters
@@ -54,17 +55,14 @@ class ProjectedGradient:
     limit: int = 10_000
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse host limits, and objectives whose derivatives are unknown."""
+        """Refuse costs with kinks, and objectives whose derivatives are unknown."""
         return refusal(problem)
 
     def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
         """Descend and certify. A price to start from is of no use here and is ignored."""
         enough = max(self.tolerance, terms.tolerance)
         return conclude(
-            self,
-            problem,
-            terms,
-            lambda problem, _: descend(problem, Euclid(), self.tolerance, enough, self.limit),
+            self, problem, terms, lambda *_: descend(problem, Euclid(), self.tolerance, enough, self.limit)
         )
 
     @staticmethod
@@ -75,8 +73,10 @@ class ProjectedGradient:
         min_rate: npt.ArrayLike,
         max_rate: npt.ArrayLike,
         learning_rate: float,
+        host: npt.ArrayLike | None = None,
+        host_limits: npt.ArrayLike | None = None,
     ) -> Array:
-        """Return argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth and min_rate ≤ r ≤ max_rate.
+        """Return argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth, host limits and min_rate ≤ r ≤ max_rate.
 
         Parameters
         ----------
@@ -89,25 +89,34 @@ class ProjectedGradient:
             0 ≤ min_rate ≤ max_rate ≤ inf.
         learning_rate : float
             η ≥ 0; 0 projects the rates.
+        host : array_like of int, shape (n,), optional
+            Position of each source's host in `host_limits`, H for sources without a limit: the `codes` of
+            `freshopt.hosts.HostLimits`.
+        host_limits : array_like, shape (H,), optional
+            What each host may take, > 0.
 
         Returns
         -------
         ndarray, shape (n,)
-            Exact to rounding, with Σr = bandwidth to a few ulp where the budget binds.
+            Exact to rounding; bandwidth and host limits, where they bind, are filled to a few ulp.
 
         Raises
         ------
         SourceDataError
             If an argument is not a number, of the wrong length or outside its range.
         InfeasibleProblemError
-            If min_rate alone needs more than the bandwidth.
+            If min_rate alone needs more than the bandwidth or a host's limit.
 
         Examples
         --------
         >>> ProjectedGradient.step([1.0, 1.0], [-1.0, 0.0], 2.0, 0.0, 10.0, learning_rate=0.5)
         array([1.25, 0.75])
+        >>> ProjectedGradient.step([1.0, 1.0], [-1.0, 0.0], 2.0, 0.0, 10.0, 0.5, [0, 1], [1.1])
+        array([1.1, 0.9])
         """
-        return checked_step(Euclid(), rates, gradient, bandwidth, min_rate, max_rate, learning_rate)
+        return checked_step(
+            Euclid(), rates, gradient, bandwidth, min_rate, max_rate, learning_rate, host, host_limits
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +133,9 @@ class Euclid:
         """Return θ."""
         return dual
 
-    def level(self, behind: Array, target: float) -> float:
-        """Return c with Σ (c − behind) = target."""
-        return (target + float(np.sum(behind))) / len(behind)
+    def levels(self, behind: Array, budgets: Budgets) -> Array:
+        """Return c with Σ (c − behind) = amount, per group."""
+        return (budgets.amounts + budgets.totals(behind)) / budgets.sizes
 
     def first_rate(self, spending: Array, gradient: Array) -> float:
         """Return min z/|g| over z > 0 and g ≠ 0, or 1."""

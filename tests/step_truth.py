@@ -12,6 +12,8 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 mp = mpmath.MPContext()
 mp.dps = 50
@@ -27,8 +29,10 @@ class StepCase:
     min_rate: Floats
     max_rate: Floats
     learning_rate: float
+    host: Ints | None = None  # position in host_limits, or their number for no limit
+    host_limits: Floats | None = None
 
-    def arguments(self) -> tuple[Floats, Floats, float, Floats, Floats, float]:
+    def arguments(self) -> tuple[Floats, Floats, float, Floats, Floats, float, Ints | None, Floats | None]:
         return (
             self.rates,
             self.gradient,
@@ -36,12 +40,25 @@ class StepCase:
             self.min_rate,
             self.max_rate,
             self.learning_rate,
+            self.host,
+            self.host_limits,
         )
+
+    def limited(self) -> list[tuple[Bools, float]]:
+        """The sources of each limited host, and its limit."""
+        if self.host is None or self.host_limits is None:
+            return []
+        return [(self.host == h, float(limit)) for h, limit in enumerate(self.host_limits)]
 
 
 @st.composite
-def step_cases(draw: st.DrawFn, decades: int, largest: int = 7) -> StepCase:
+def step_cases(draw: st.DrawFn, decades: int, largest: int = 7, hosts: int = 0) -> StepCase:
     """Draw steps whose rates and gradients span 2·decades: ties, caps at inf, floors at 0, equal bounds."""
+
+    def room() -> float:
+        share = draw(st.sampled_from([1e-6, 0.1, 1.0, 30.0]))
+        return float(share * 10.0 ** draw(st.integers(-decades, decades)))
+
     n = draw(st.integers(1, largest))
 
     def powers() -> Floats:
@@ -58,45 +75,88 @@ def step_cases(draw: st.DrawFn, decades: int, largest: int = 7) -> StepCase:
     upper = choose(np.inf, lower + choose(0.0, powers()))
     upper = np.where(upper == 0.0, 1.0, upper)  # a rate of 0 is not in the domain of the log barrier
     rates = powers()
-    room = draw(st.sampled_from([1e-6, 0.1, 1.0, 30.0])) * 10.0 ** draw(st.integers(-decades, decades))
-    bandwidth = float(np.sum(lower)) * (1 + 1e-9) + room
-    return StepCase(rates, gradient, bandwidth, lower, upper, draw(st.sampled_from([0.03, 1.0, 7.0])))
+    bandwidth = float(np.sum(lower)) * (1 + 1e-9) + room()
+    eta = draw(st.sampled_from([0.03, 1.0, 7.0]))
+    if not hosts:
+        return StepCase(rates, gradient, bandwidth, lower, upper, eta)
+    host = np.array(draw(st.lists(st.integers(0, hosts), min_size=n, max_size=n)))
+    needed = np.array([float(np.sum(lower[host == h])) for h in range(hosts)])
+    limits = needed * draw(st.sampled_from([1.0, 1 + 1e-9])) + np.array([room() for _ in range(hosts)])
+    return StepCase(rates, gradient, bandwidth, lower, upper, eta, host, limits)
 
 
-def exact_step(case: StepCase, at: Callable[[Any, Any], Any]) -> Floats:
-    """Bisect the multiplier in 50 digits; `at(q, s)` is the unconstrained rate for slope s = ηg + λ."""
+def exact_step(case: StepCase, at: Callable[[Any, Any], Any], digits: int = 40) -> Floats:
+    """Bisect the multiplier in 50 digits, and each host's own within it, on top of it.
+
+    `at(q, s)` is the unconstrained rate for slope s = ηg + λ.
+    """
     rows = [
         [mp.mpf(float(x)) for x in row]
         for row in zip(case.rates, case.gradient, case.min_rate, case.max_rate, strict=True)
     ]
     eta, bandwidth = mp.mpf(case.learning_rate), mp.mpf(case.bandwidth)
+    hosts = [(np.flatnonzero(members).tolist(), mp.mpf(limit)) for members, limit in case.limited()]
 
     def rates(multiplier: Any) -> list[Any]:  # noqa: ANN401
-        return [min(max(at(q, eta * g + multiplier), low), high) for q, g, low, high in rows]
+        found = [min(max(at(q, eta * g + multiplier), low), high) for q, g, low, high in rows]
+        for members, limit in hosts:
+            inside = _meet([rows[k] for k in members], eta, multiplier, limit, at, digits)
+            for k, rate in zip(members, inside, strict=True):
+                found[k] = rate
+        return found
 
+    return np.array(_bisect(rates, bandwidth, digits), dtype=float)
+
+
+def _meet(rows: Any, eta: Any, outer: Any, limit: Any, at: Callable[[Any, Any], Any], digits: int) -> Any:  # noqa: ANN401
+    def rates(multiplier: Any) -> list[Any]:  # noqa: ANN401
+        return [min(max(at(q, eta * g + outer + multiplier), low), high) for q, g, low, high in rows]
+
+    return _bisect(rates, limit, digits)
+
+
+def _bisect(rates: Callable[[Any], list[Any]], amount: Any, digits: int) -> list[Any]:  # noqa: ANN401
+    """Return the rates at the smallest multiplier ≥ 0 at which they add up to no more than an amount."""
     low, high = mp.mpf(0), mp.mpf(1)
-    if sum(rates(low)) <= bandwidth:
-        return np.array(rates(low), dtype=float)
-    while sum(rates(high)) > bandwidth:
+    if sum(rates(low)) <= amount:
+        return rates(low)
+    while sum(rates(high)) > amount:
         low, high = high, high * 64
-    while high - low > high * mp.mpf(10) ** -40:
+    while high - low > high * mp.mpf(10) ** -digits:
         middle = (low + high) / 2
-        low, high = (middle, high) if sum(rates(middle)) > bandwidth else (low, middle)
-    return np.array(rates(high), dtype=float)
+        low, high = (middle, high) if sum(rates(middle)) > amount else (low, middle)
+    return rates(high)
+
+
+def require_feasible(case: StepCase, rates: Floats) -> None:
+    """Bounds exactly; bandwidth and host limits to rounding."""
+    if not np.all((rates >= case.min_rate) & (rates <= case.max_rate)):
+        raise AssertionError(f"{rates} leave the bounds of {case}")
+    for members, limit in [(np.full(len(rates), True), case.bandwidth), *case.limited()]:
+        if not np.sum(rates[members]) <= limit * (1 + 1e-12):
+            raise AssertionError(f"{rates} exceed the limit {limit} of {case}")
 
 
 def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats) -> float:
     """Return by how much, in units of rounding noise, a small feasible change of the rates would be better.
 
     `wish` is how each rate still wants to grow (minus the slope of the step's objective); optimal rates
-    leave nothing to gain by lowering one, by raising one where bandwidth is left, or by an exchange of two.
+    leave nothing to gain by lowering one, by raising one where bandwidth and its host's limit leave room, or
+    by an exchange of two in which the raised one's host has room or is the host of both. Budgets inside a
+    budget: every feasible change of the rates is a sum of these three.
     """
-    rise, fall = rates < case.max_rate, rates > case.min_rate
+    rise, fall, room = rates < case.max_rate, rates > case.min_rate, np.full(len(rates), True)
+    same = np.full((len(rates), len(rates)), False)
+    for members, limit in case.limited():
+        if np.sum(rates[members]) >= limit * (1 - 1e-12):
+            room &= ~members
+            same |= members[:, None] & members
     gains = [(-wish / noise)[fall]]
     if np.sum(rates) < case.bandwidth * (1 - 1e-12):
-        gains.append((wish / noise)[rise])
-    pairs = (wish[rise][:, None] - wish[fall]) / (noise[rise][:, None] + noise[fall])
-    return float(np.max(np.concatenate([*gains, pairs.ravel()]), initial=0.0))
+        gains.append((wish / noise)[rise & room])
+    pairs = (wish[:, None] - wish) / (noise[:, None] + noise)
+    allowed = rise[:, None] & fall & (room[:, None] | same)
+    return float(np.max(np.concatenate([*gains, pairs[allowed]]), initial=0.0))
 
 
 Marginal = Callable[[Floats], Floats]

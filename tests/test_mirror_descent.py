@@ -14,7 +14,16 @@ from freshopt.kernel import Kernel
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Uniform, WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
-from tests.step_truth import CELLS, Floats, StepCase, best_rates, exact_step, mp, step_cases, worst_exchange
+from tests.step_truth import (
+    CELLS,
+    StepCase,
+    best_rates,
+    exact_step,
+    mp,
+    require_feasible,
+    step_cases,
+    worst_exchange,
+)
 from tests.tolerances import CONIC, EXACT, SCALAR
 from tests.unknown_atom import stranger
 
@@ -27,28 +36,43 @@ def relative_map(q: Any, slope: Any) -> Any:  # noqa: ANN401 - mpmath numbers
     return 1 / inverse if inverse > 0 else mp.inf
 
 
-def require_feasible(case: StepCase, rates: Floats) -> None:
-    assert np.all((rates >= case.min_rate) & (rates <= case.max_rate))
-    assert np.sum(rates) <= case.bandwidth * (1 + EXACT)
-
-
-@given(step_cases(decades=2))
-@settings(max_examples=150, deadline=None)
-def test_step_is_the_exact_solution(case: StepCase) -> None:
+def require_exact(case: StepCase, digits: int = 40) -> None:
     rates = step(*case.arguments())
     require_feasible(case, rates)
-    expected = exact_step(case, relative_map)
+    expected = exact_step(case, relative_map, digits)
     assert np.all(np.abs(rates - expected) <= SCALAR * expected)
 
 
-@given(step_cases(decades=8))
-@settings(max_examples=300, deadline=None)
-def test_step_meets_its_optimality_conditions_over_sixteen_decades(case: StepCase) -> None:
+def require_conditions(case: StepCase) -> None:
     rates = step(*case.arguments())
     require_feasible(case, rates)
     push = case.learning_rate * case.gradient
     wish, noise = 1 / rates - 1 / case.rates - push, 1 / rates + 1 / case.rates + np.abs(push)
     assert worst_exchange(case, rates, wish, noise) <= EXACT
+
+
+@given(step_cases(decades=2))
+@settings(max_examples=150, deadline=None)
+def test_step_is_the_exact_solution(case: StepCase) -> None:
+    require_exact(case)
+
+
+@given(step_cases(decades=2, largest=6, hosts=2))
+@settings(max_examples=40, deadline=None)
+def test_step_with_host_limits_is_the_exact_solution(case: StepCase) -> None:
+    require_exact(case, digits=18)
+
+
+@given(step_cases(decades=8))
+@settings(max_examples=300, deadline=None)
+def test_step_meets_its_optimality_conditions_over_sixteen_decades(case: StepCase) -> None:
+    require_conditions(case)
+
+
+@given(step_cases(decades=8, largest=12, hosts=3))
+@settings(max_examples=500, deadline=None)
+def test_step_with_host_limits_meets_its_optimality_conditions(case: StepCase) -> None:
+    require_conditions(case)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -281,13 +305,6 @@ def test_floors_that_use_up_the_bandwidth() -> None:
     starving = fo.Sources([1.0, 2.0], min_rate=[2.0, 0.0], name=["a", "b"])
     with pytest.raises(fo.InfeasibleProblemError, match="leaves nothing for 'b'"):
         fo.solve(fo.Problem(AccumulatedDelay(), starving, bandwidth=2.0), MirrorDescent())
-
-
-def test_host_limits_are_refused() -> None:
-    sources = fo.Sources([1.0, 2.0], host=["a", "b"])
-    problem = fo.Problem(AccumulatedDelay(), sources, 2.0, host_limits={"a": 0.5})
-    with pytest.raises(fo.SolverRefusedError, match="host limits would need a multiplier each"):
-        fo.solve(problem, MirrorDescent())
 
 
 class Kinked(fo.Objective):

@@ -14,7 +14,15 @@ from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStalene
 from freshopt.solvers import WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
-from tests.step_truth import CELLS, StepCase, best_rates, exact_step, step_cases, worst_exchange
+from tests.step_truth import (
+    CELLS,
+    StepCase,
+    best_rates,
+    exact_step,
+    require_feasible,
+    step_cases,
+    worst_exchange,
+)
 from tests.tolerances import CONIC, EXACT, SCALAR
 
 step = ProjectedGradient.step
@@ -24,24 +32,43 @@ def straight(q: Any, slope: Any) -> Any:  # noqa: ANN401 - mpmath numbers
     return q - slope
 
 
+def require_exact(case: StepCase, digits: int = 40) -> None:
+    rates = step(*case.arguments())
+    require_feasible(case, rates)
+    expected = exact_step(case, straight, digits)
+    assert np.all(np.abs(rates - expected) <= SCALAR * expected + EXACT * case.bandwidth)
+
+
+def require_conditions(case: StepCase) -> None:
+    rates = step(*case.arguments())
+    require_feasible(case, rates)
+    push = case.learning_rate * case.gradient
+    noise = case.rates + np.abs(push) + rates + case.bandwidth
+    assert worst_exchange(case, rates, case.rates - push - rates, noise) <= EXACT
+
+
 @given(step_cases(decades=2))
 @settings(max_examples=150, deadline=None)
 def test_step_is_the_exact_solution(case: StepCase) -> None:
-    rates = step(*case.arguments())
-    assert np.all((rates >= case.min_rate) & (rates <= case.max_rate))
-    assert np.sum(rates) <= case.bandwidth * (1 + EXACT)
-    expected = exact_step(case, straight)
-    assert np.all(np.abs(rates - expected) <= SCALAR * expected + EXACT * case.bandwidth)
+    require_exact(case)
+
+
+@given(step_cases(decades=2, largest=6, hosts=2))
+@settings(max_examples=40, deadline=None)
+def test_step_with_host_limits_is_the_exact_solution(case: StepCase) -> None:
+    require_exact(case, digits=18)
 
 
 @given(step_cases(decades=8))
 @settings(max_examples=300, deadline=None)
 def test_no_feasible_exchange_between_two_sources_is_nearer(case: StepCase) -> None:
-    rates = step(*case.arguments())
-    assert np.all((rates >= case.min_rate) & (rates <= case.max_rate))
-    push = case.learning_rate * case.gradient
-    noise = case.rates + np.abs(push) + rates + case.bandwidth
-    assert worst_exchange(case, rates, case.rates - push - rates, noise) <= EXACT
+    require_conditions(case)
+
+
+@given(step_cases(decades=8, largest=12, hosts=3))
+@settings(max_examples=500, deadline=None)
+def test_no_feasible_exchange_within_host_limits_is_nearer(case: StepCase) -> None:
+    require_conditions(case)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -175,10 +202,3 @@ def test_a_cost_of_infinite_slope_at_zero_is_never_asked_for_its_gradient_there(
     solution = fo.solve(fo.Problem(Root(), fo.Sources([1.0, 1.0, 1.0], w), 21.0), ProjectedGradient())
     assert np.allclose(solution.rates, [1.0, 4.0, 16.0], rtol=1e-2)  # r ∝ w²
     assert abs(solution.value - 21.0) <= CONIC * 21.0
-
-
-def test_host_limits_are_refused() -> None:
-    sources = fo.Sources([1.0, 2.0], host=["a", "b"])
-    problem = fo.Problem(AccumulatedDelay(), sources, 2.0, host_limits={"a": 0.5})
-    with pytest.raises(fo.SolverRefusedError, match=r"ProjectedGradient does not apply.*multiplier each"):
-        fo.solve(problem, ProjectedGradient())
