@@ -19,6 +19,8 @@ from freshopt.objective import ConeForm
 
 SHORT = 0.05  # below, 1−(1−e^{−t})/t loses digits in a cone; t/(2+2t/3) is off by t²/36 < 7e-5 of it
 LONG = 30.0  # above, e^{−t} is below 1e-13
+SLOW = 0.03  # decays below this are taken together; their slope is off by (y² − 1)·SLOW²/4 at most
+RARE = 1e-9  # shares of the slope that are left out
 
 
 def by_size(u: Array, *forms: tuple[float, Callable[[IntArray], Expression]]) -> Expression:
@@ -70,6 +72,49 @@ def squared_over(y: Expression, u: Array) -> ConeForm:
     base = 1.0 + cp.multiply(1.0 / u[k], y[k])
     cone = cp.SOC(lost[k] + base, cp.vstack([2.0 * y[k], lost[k] - base]), axis=0)
     return lost, [cone, *([lost[rest] == 0.0] if len(rest) else [])]
+
+
+def falling_total(
+    y: Expression,
+    slope: Array,
+    mixture: tuple[Array, Array, Array],
+    path: Callable[[IntArray], Expression],
+) -> ConeForm:
+    """Return Σ_k slope_k·f_k(y_k) up to a constant, and its cones, where −f_k' is a mixture of decays.
+
+    −f'(y) = Σ_j share_j·e^{−decay_j·ℓ(y)}·ℓ'(y), for a concave ℓ with ℓ(1) = 0 and ℓ'(1) = 1. An exponential
+    that hardly decays cancels against its constant; such ones share the form −f' = (1+h)²/(1+hy)² ·(sum of
+    shares), h the mean of their bends, which a second-order cone holds.
+
+    Parameters
+    ----------
+    y : cvxpy expression, shape (n,)
+    slope : ndarray, shape (n,)
+        −dJ/dy at y = 1.
+    mixture : (share, decay, bend), each ndarray of shape (n, nodes)
+        Shares ≥ 0 sum to 1 in each row. The bend of a slow decay is half the fall of its log f' per y.
+    path : callable
+        ``path(indices)`` returns ℓ of these sources.
+    """
+    share, decay, bend = mixture
+    slow = decay < SLOW
+    cost: Expression = 0.0
+    cones: list[Expression] = []
+    together = np.sum(share * slow, axis=1)
+    k = np.flatnonzero(together > RARE)
+    if len(k):
+        h = np.sum(share * bend * slow, axis=1)[k] / together[k]
+        with np.errstate(divide="ignore"):
+            lost, cones = squared_over(y[k], 1.0 / h)
+        cost = -(slope[k] * together[k] * (1.0 + h) ** 2) @ (y[k] - cp.multiply(h, lost))
+    source, node = np.nonzero(~slow & (share > RARE))
+    if len(source):
+        some, place = np.unique(source, return_inverse=True)
+        own = decay[source, node]
+        cost = cost + (slope[source] * share[source, node] / own) @ cp.exp(
+            -cp.multiply(own, path(some)[place])
+        )
+    return cost, cones
 
 
 def decayed_time(x: Expression, t: npt.ArrayLike = 1.0) -> tuple[Expression, Expression]:

@@ -13,6 +13,14 @@ periodic     a·ρ^{−e}/(e+1); U − sl·ρ below ρ = 1/t₀      a·e/(e+1)�
 
 γ is the lower incomplete gamma function; without a cap γ(1+e, ∞) = Γ(1+e) and the second term vanishes.
 
+The capped Poisson cell is U·e∫₀¹ z^{e−1}e^{−xz} dz with x = ρt₀, a mixture of decaying exponentials of the
+rate. Splitting the weight by 1 = Q(8, cz) + P(8, cz), the regularised gamma functions, leaves
+
+    J/U = Σ_{k<8} e·Γ(e+k)/k!·c^k·(x+c)^{−e−k} + e∫₀¹ z^{e−1}P(8, cz)e^{−xz} dz  (up to Q(8, c) = 9e-11 of U):
+
+powers that carry large x, where the cap is not felt, and a smooth integral that is next to nothing there. All
+weights are positive, so the sum is convex by CVXPY's rules, and accurate from x = 0 to infinity.
+
 .. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020, section 6.
 """
 
@@ -23,17 +31,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector, is_scalar
-from freshopt.cones import by_size
+from freshopt.arrays import Array, BoolArray, IntArray, as_vector, is_scalar
+from freshopt.cones import by_size, falling_total
 from freshopt.curve import Cell, Curve
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.inversion import falling_root
 from freshopt.kernel import Index
 from freshopt.objective import ConeForm, Refresh
-from freshopt.sources import Sources
+from freshopt.quadrature import gauss_rows
+from freshopt.sources import LARGEST, Sources
 
 FAR = 20.0  # a kink this many times away from a typical rate does not matter
+SETTLED = 30.0  # ρt₀ above which the Poisson cost does not feel its cap: e^{−30} = 1e-13
+SHIFT, POWERS, NODES = 40.0, 8, 24  # c, number of powers, nodes of the declared capped Poisson cell: 15 count
+FEW = 5  # nodes of its conditioned form, for rates within a factor of 2
+NEGLIGIBLE = 1e-14  # weight of a node, relative to the cap, that is left out
+_NEWTON, _CLOSE = 100, 1e-14  # steps of the Poisson inverse, about 8 in practice; a step that ends them
 _SHORT = 1e-5  # below, three terms of γ are right to x³/6 < 2e-16, and x^{1+e} may not be a float
 
 
@@ -49,6 +62,13 @@ class PowerCost:
         e > 0.
     cap : array_like, optional
         U > 0: the largest cost rate; None for no cap.
+
+    Notes
+    -----
+    What is declared to CVXPY is exact for periodic refreshes, capped or not, and for Poisson refreshes
+    without a cap. The capped Poisson cell is a sum of 23 powers and exponentials per source, accurate for
+    every rate from 0 on: the relative error of the cost is below 1e-9 for e ≤ 1, 4e-8 for e ≤ 3 and 6e-7 for
+    e ≤ 5, that of its slope below 1e-8, 2e-7 and 1e-6; 3e-5 for e = 8.
 
     Examples
     --------
@@ -69,53 +89,58 @@ class PowerCost:
 
     def curve(self, sources: Sources) -> Curve:
         """Return the curve; parameters are a, e, t₀ and U."""
-        a, e, cap = self._vectors(len(sources))
-        with np.errstate(over="ignore"):
-            t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
-        return Curve((a, e, t0, cap), _at, _mean, _index, _inverse_index, POISSON)
+        return Curve(self._parameters(len(sources)), _at, _mean, _index, _inverse_index, POISSON)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
         """Return J(ρ) per source in CVXPY; the capped periodic cell with one auxiliary rate per source."""
-        a, e, cap = self._vectors(len(sources))
+        a, e, t0, cap = self._parameters(len(sources))
+        free = ~np.isfinite(cap)
         if refresh is Refresh.POISSON:
-            if bool(np.any(np.isfinite(cap))):
-                raise SourceDataError(
-                    "a capped power cost is declared for periodic refreshes only. Drop the cap."
-                )
             from scipy.special import gammaln
 
-            return cp.exp(-cp.multiply(e, cp.log(rate)) + (np.log(a) + gammaln(1.0 + e))), []
+            if bool(np.all(free)):
+                return cp.exp(-cp.multiply(e, cp.log(rate)) + (np.log(a) + gammaln(1.0 + e))), []
+            # Without a cap there is no t₀: with 1 for it and a for U the first power is the whole cost.
+            unit, scale = np.where(free, 1.0, t0), np.where(free, a, cap)
+            return _capped_poisson(cp.multiply(unit, rate), scale, e, free), []
         log_scale = np.log(a) - np.log1p(e)
-        if not bool(np.any(np.isfinite(cap))):
+        if bool(np.all(free)):
             return cp.exp(-cp.multiply(e, cp.log(rate)) + log_scale), []
-        with np.errstate(over="ignore", divide="ignore"):
-            t0 = (cap / a) ** (1.0 / e)
-            slope = np.where(np.isfinite(cap), cap * t0 * e / (e + 1.0), 0.0)
-            least = np.where(np.isfinite(cap), 1.0 / t0, 0.0)
+        slope = np.where(free, 0.0, cap * np.where(free, 1.0, t0) * e / (e + 1.0))
+        with np.errstate(divide="ignore"):
+            least = np.where(free, 0.0, 1.0 / t0)
         v = cp.Variable(len(sources), nonneg=True)
         power = cp.exp(-cp.multiply(e, cp.log(v)) + log_scale)
-        free = np.flatnonzero(~np.isfinite(cap))
-        bounds = [v >= rate, v >= least, *([v[free] <= rate[free]] if len(free) else [])]
+        k = np.flatnonzero(free)
+        bounds = [v >= rate, v >= least, *([v[k] <= rate[k]] if len(k) else [])]
         return power + cp.multiply(slope, v - rate), bounds
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
-        """Return the total with powers of y; the kink of a cap that is far away is left out."""
-        a, e, cap = self._vectors(len(sources))
+        """Return the total with powers of y; the kink of a cap that is far away is left out.
+
+        Under Poisson refreshes a cap that is felt makes a mixture of exponentials, of five per source.
+        """
+        a, e, t0, cap = self._parameters(len(sources))
+        w = sources.importance
+        bounds: list[Expression] = []
         if refresh is Refresh.POISSON:
             from scipy.special import gamma
 
-            return (sources.importance * a * gamma(1.0 + e) * typical**-e) @ cp.exp(
-                -cp.multiply(e, cp.log(y))
-            ), []
-        w = sources.importance
+            whole = w * a * gamma(1.0 + e) * typical**-e
+            x = np.minimum(typical * t0, LARGEST)
+
+            def felt(k: IntArray) -> Expression:
+                total, cones = _felt_cap(y[k], w[k] * cap[k], e[k], x[k])
+                bounds.extend(cones)
+                return total
+
+            unfelt = (np.inf, lambda k: whole[k] @ cp.exp(-cp.multiply(e[k], cp.log(y[k]))))
+            return by_size(x, (SETTLED, felt), unfelt), bounds
         power = w * a * typical**-e / (e + 1.0)
-        with np.errstate(over="ignore", divide="ignore"):
-            t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
-        kink = 1.0 / (t0 * typical)  # the rate 1/t₀ in units of the typical one
-        slope = np.where(kink > 0.0, w * cap * e / (e + 1.0) / np.where(kink > 0.0, kink, 1.0), 0.0)
-        bounds: list[Expression] = []
+        kink = 1.0 / np.minimum(t0 * typical, LARGEST)  # the rate 1/t₀ in units of the typical one
+        slope = np.where(np.isfinite(cap), w * cap * e / (e + 1.0) / kink, 0.0)
 
         def near(k: IntArray) -> Expression:
             v = cp.Variable(len(k), nonneg=True)
@@ -134,6 +159,13 @@ class PowerCost:
         """Return the cost of some of the sources."""
         scale, exponent = _taken(self.scale, index), _taken(self.exponent, index)
         return PowerCost(scale, exponent, None if self.cap is None else _taken(self.cap, index))
+
+    def _parameters(self, n: int) -> tuple[Array, Array, Array, Array]:
+        """Return a, e, t₀ and U; a cap that is reached after 1e308 time units is none."""
+        a, e, cap = self._vectors(n)
+        with np.errstate(over="ignore"):
+            t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
+        return a, e, t0, np.where(np.isfinite(t0), cap, np.inf)
 
     def _vectors(self, n: int) -> tuple[Array, Array, Array]:
         """Return a, e, U as vectors, validated."""
@@ -160,6 +192,45 @@ def _taken(value: npt.ArrayLike, index: Index) -> npt.ArrayLike:
 def _show(value: npt.ArrayLike) -> str:
     array = np.asarray(value)
     return f"{array:g}" if array.ndim == 0 else f"<{len(array)} values>"
+
+
+def _capped_poisson(x: Expression, scale: Array, e: Array, free: BoolArray) -> Expression:
+    """Return the split of the module's docstring at x = ρt₀; without a cap scale·Γ(1+e)x^{−e}."""
+    from scipy.special import gammainc, gammaln
+
+    shifted = cp.log(x + SHIFT)
+    alone = cp.log(x + np.where(free, 0.0, SHIFT)) if bool(np.any(free)) else shifted
+    cost = cp.exp(-cp.multiply(e, alone) + (np.log(scale) + gammaln(1.0 + e)))
+    capped = np.where(free, 0.0, scale * e)
+    for k in range(1, POWERS):
+        size = gammaln(e + k) - gammaln(k + 1.0) + k * np.log(SHIFT)
+        cost = cost + cp.multiply(capped, cp.exp(-cp.multiply(e + k, shifted) + size))
+    z, dz = _squared_nodes(NODES)
+    for point, width in zip(z, dz, strict=True):
+        weight = e * point ** (e - 1.0) * gammainc(float(POWERS), SHIFT * point) * width
+        if float(np.max(weight)) > NEGLIGIBLE:
+            cost = cost + cp.multiply(capped / e * weight, cp.exp(-point * x))
+    return cost
+
+
+def _felt_cap(y: Expression, value: Array, e: Array, x: Array) -> ConeForm:
+    """Return Σ value·J(xy)/U up to a constant, and its cones: Gauss quadratures of z^e e^{−xz}.
+
+    That is the measure of the slope; five nodes get it right to (½(y−1)/(y+1))^{10} or so.
+    """
+    z, dz = _squared_nodes(NODES)
+    point, weight = gauss_rows(z, z ** e[:, None] * np.exp(-x[:, None] * z) * dz, FEW)
+    share = weight / np.sum(weight, axis=1, keepdims=True)
+    decay = x[:, None] * point
+    slope = value * e * x * _lower_gamma(e, x)
+    return falling_total(y, slope, (share, decay, decay / 2.0), lambda k: y[k] - 1.0)
+
+
+def _squared_nodes(number: int) -> tuple[Array, Array]:
+    """Return Gauss-Legendre nodes and weights on [0, 1] in v, z = v²."""
+    points, weights = np.polynomial.legendre.leggauss(number)
+    v = (points + 1.0) / 2.0
+    return v * v, v * weights
 
 
 def _at(age: Array, a: Array, e: Array, _t0: Array, cap: Array) -> Array:
@@ -206,16 +277,25 @@ def _lower_gamma(e: Array, x: Array) -> Array:
 
 
 def _poisson_inverse(price: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    from scipy.special import gamma
+    from scipy.special import gamma, gammainc
 
-    uncapped = (a / price * e * gamma(1.0 + e)) ** (1.0 / (1.0 + e))
+    rate = (a / price * e * gamma(1.0 + e)) ** (1.0 / (1.0 + e))
     if not bool(np.any(np.isfinite(cap))):
-        return uncapped
-
-    def compare(x: Array) -> tuple[npt.NDArray[np.bool_], Array]:
-        return _poisson_marginal(np.exp(x), a, e, t0, cap) > price, np.full(x.shape, np.nan)
-
-    return falling_root(compare, np.broadcast_to(uncapped, price.shape))
+        return rate
+    # log(marginal) is concave in log ρ and below that of the uncapped cost: Newton from there never passes
+    # the root. Where the marginal is all but flat it falls by a factor e per step.
+    limit = np.where(np.isfinite(cap), t0, 1.0)
+    starved = np.isfinite(cap) & (price >= e / (1.0 + e) * cap * limit)
+    moving = np.isfinite(cap) & ~starved & (gammainc(1.0 + e, rate * limit) < 1.0)
+    for _ in range(_NEWTON):
+        x = rate * limit
+        fall = x * _lower_gamma(e + 1.0, x) / _lower_gamma(e, x)
+        step = np.where(moving, np.log(_poisson_marginal(rate, a, e, t0, cap) / price) / fall, 0.0)
+        rate = rate * np.exp(step)
+        moving &= step < -_CLOSE
+        if not bool(np.any(moving)):
+            break
+    return np.where(starved, 0.0, rate)
 
 
 POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)

@@ -12,6 +12,8 @@ import pytest
 from freshopt import Refresh, Sources
 from freshopt.curve import Curve
 from freshopt.cvx import cp
+from freshopt.derived import DerivedNumerics
+from freshopt.elementwise import compile_expression
 from freshopt.objective import Objective
 from freshopt.problems import Age, BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from freshopt.problems.age import _mixture
@@ -195,6 +197,13 @@ DECLARED: list[tuple[Objective, float]] = [
     (SynchronizationCost(PowerCost([1.0, 2.0, 0.5, 3.0], [0.5, 2.0, 1.0, 0.3]), Refresh.POISSON), CONIC),
     (SynchronizationCost(PowerCost([1.0, 2.0, 0.5, 3.0], [0.5, 2.0, 1.0, 0.3], 1.5)), CONIC),
     (SynchronizationCost(PowerCost(1.0, [0.5, 2.0, 1.0, 0.3], [np.inf, 0.2, 9.0, np.inf])), CONIC),
+    (SynchronizationCost(PowerCost([1.0, 2.0, 0.5, 3.0], [0.5, 2.0, 1.0, 0.3], 1.5), Refresh.POISSON), CONIC),
+    (
+        SynchronizationCost(
+            PowerCost(1.0, [0.5, 2.0, 1.0, 0.3], [np.inf, 0.2, 9.0, np.inf]), Refresh.POISSON
+        ),
+        CONIC,
+    ),
     (SynchronizationCost(BinaryCost()), CONIC),
     (SynchronizationCost(BinaryCost(), Refresh.POISSON), CONIC),
     (SynchronizationCost(PiecewiseLinearCost(SLOPES, INTERCEPTS)), CONIC),
@@ -224,3 +233,53 @@ def test_age_keeps_the_accuracy_stated_for_its_nodes() -> None:
             z, weight = _mixture(nodes)
             hinge = np.maximum(0.0, 1.0 - z / u) ** 2 * u
             assert abs(0.5 * float(np.sum(weight * hinge)) / u - exact) <= stated * exact
+
+
+@pytest.mark.parametrize(
+    ("exponent", "cost", "slope"),
+    [(0.1, 1e-9, 1e-8), (1.0, 1e-9, 1e-8), (3.0, 4e-8, 2e-7), (5.0, 6e-7, 1e-6)],
+)
+def test_capped_poisson_declaration_keeps_the_accuracy_stated(
+    exponent: float, cost: float, slope: float
+) -> None:
+    """At every rate: far below 1/t0, across it, and where the cap is not felt; against E c(age)."""
+    a, cap = 2.0, 3.0
+    t0 = (cap / a) ** (1.0 / exponent)
+    rates = np.concatenate([np.logspace(-6.0, 6.0, 7), np.logspace(0.5, 3.0, 16)]) / t0
+    objective = SynchronizationCost(PowerCost(a, exponent, cap), Refresh.POISSON)
+    rate = cp.Variable(len(rates), nonneg=True)
+    expression = objective.per_source(rate, Sources(np.ones(len(rates))))
+    assert expression.is_convex()
+    derived = DerivedNumerics(compile_expression(expression, rate), 1.0, np.ones(len(rates)))
+    exact = truth.power(a, exponent, cap)
+    assert close(derived.cost(rates), [exact.poisson(r) for r in rates], cost)
+    assert close(derived.marginal(rates), [exact.poisson_marginal(r) for r in rates], slope)
+    assert np.all(np.abs(derived.cost(np.zeros(len(rates))) - cap) <= cost * cap)
+
+
+def test_capped_poisson_inverse_at_prices_of_any_size() -> None:
+    """Some steps at least are needed where the marginal is flat, and none of them may go astray."""
+    rng = np.random.default_rng(3)
+    n = 3000
+    a, exponent = 10.0 ** rng.uniform(-6.0, 6.0, n), rng.uniform(0.1, 5.0, n)
+    cap = a * 10.0 ** (exponent * rng.uniform(-8.0, 8.0, n))
+    kernel = SynchronizationCost(PowerCost(a, exponent, cap), Refresh.POISSON).kernel(Sources(np.ones(n)))
+    t0 = (cap / a) ** (1.0 / exponent)
+    prices = kernel.marginal(10.0 ** rng.uniform(-9.0, 6.0, n) / t0)
+    assert np.all(np.abs(kernel.marginal(kernel.inverse_marginal(prices)) - prices) <= EXACT * prices)
+    slope = cap * t0 * exponent / (exponent + 1.0)
+    for price in 10.0 ** np.array([-290.0, -100.0, -30.0, 0.0, 30.0, 290.0]):
+        rates = kernel.inverse_marginal(np.full(n, price))
+        assert np.array_equal(rates == 0.0, price >= slope)
+        inside = (rates > 0.0) & (price > 1e-200)  # the marginal of a rate of 1e200 is no normal float
+        assert np.all(np.abs(kernel.marginal(rates) - price)[inside] <= EXACT * price)
+
+
+def test_a_cap_that_is_never_reached_is_none() -> None:
+    """(U/a)^{1/e} = 1e400 is no number of days."""
+    far, none = PowerCost(1.0, 0.1, 1e40), PowerCost(1.0, 0.1)
+    rates = np.logspace(-3.0, 3.0, 7)
+    for refresh in (Refresh.POISSON, Refresh.PERIODIC):
+        kernels = [SynchronizationCost(cost, refresh).kernel(Sources(np.ones(7))) for cost in (far, none)]
+        assert np.array_equal(kernels[0].cost(rates), kernels[1].cost(rates))
+        assert np.array_equal(kernels[0].inverse_marginal(rates), kernels[1].inverse_marginal(rates))

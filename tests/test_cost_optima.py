@@ -286,8 +286,6 @@ def test_power_costs_that_are_refused() -> None:
         solve_with(SYNC(PowerCost([1.0, 1.0, 1.0], 1.0))), fo.SourceDataError, r"shape \(3,\) but there are 2"
     )
     refused(solve_with(SYNC(PowerCost("much", 1.0))), fo.SourceDataError, "PowerCost scale must be numbers")
-    capped = fo.Problem(SYNC(PowerCost(1.0, 1.0, 2.0), fo.Refresh.POISSON), fo.Sources([1.0]), bandwidth=1.0)
-    refused(capped.to_cvxpy, fo.SourceDataError, "capped power cost is declared for periodic refreshes only")
 
 
 def test_piecewise_linear_costs_that_are_refused() -> None:
