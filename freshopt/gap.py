@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, chunks, exact_sum, total
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
+from freshopt.derived import DerivedNumerics
 from freshopt.kernel import Numerics
 from freshopt.model import Problem
 
+NEGLIGIBLE = 1e-16  # of what the sources pay: a gap that rounding leaves of exact rates
+ALLOTTED = 1e-12  # of what the sources pay: up to here a gap may be overstated, eightfold
 PUSH = 1e-6  # of the rate: nearer to it than this, steps outwards grow eightfold, beyond it twofold
 _PUSHES = 80  # steps: from 8 ulp up to 1e12 times the rate, before the bound itself is taken
 
@@ -52,8 +55,8 @@ class Gap:
         slope, costs = np.empty(len(rates)), []
         for part in chunks(len(rates)):
             piece = numerics.take(part)
-            slope[part] = piece.marginal(rates[part])
-            costs.append(float(np.sum(piece.cost(rates[part]))))
+            cost, slope[part] = _cost_and_slope(piece, rates[part])
+            costs.append(float(np.sum(cost)))
         used = problem.sources.cost * rates
         slack = max(0.0, problem.bandwidth - total(used))
         host_slack = np.maximum(0.0, problem.hosts.limits - problem.hosts.totals(used))
@@ -80,31 +83,70 @@ class Gap:
         return terms
 
     def _terms(self, part: slice, paid: Array) -> Array:
-        """Return the terms of a chunk, with ρ̂ pushed outwards until its marginal has crossed ν."""
+        """Return the terms of a chunk, with ρ̂ pushed outwards until its marginal has crossed ν.
+
+        Where the marginal is ν but for rounding, ρ̂ may lie far beyond the crossing and the term is still
+        nothing. So a small multiple of NEGLIGIBLE·ν·ρ is allotted to each source first, which says how far it
+        may go; what has not crossed there is inverted. An exact answer thus costs one look at the marginals.
+        """
         rates, slope = self.rates[part], self.slope[part]
         lower, upper = self.problem.lower[part], self.problem.upper[part]
         numerics = self.numerics.take(part)
         rising = slope > paid
-        edge = np.where(rising, upper, lower)
-        open_ = (slope != paid) & (rates != edge)
-        wish = np.clip(numerics.inverse_marginal(paid), lower, upper)
         with np.errstate(all="ignore"):
-            # Outwards from ρ. The inverse may have landed on ρ itself (a kink) or on its wrong side by
-            # rounding.
-            step = np.where(rising, wish - rates, rates - wish)
-            least = PUSH * np.maximum(rates, self.problem.sources.change_rate[part])
-            step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
-            step = np.where(open_, np.minimum(step, np.abs(edge - rates)), 0.0)
-            for _ in range(_PUSHES):
-                reached = np.where(rising, rates + step, rates - step)
-                at_edge = np.where(rising, reached >= upper, reached <= lower)
-                worth = numerics.marginal(reached)
-                crossed = np.where(rising, worth <= paid, worth >= paid)
-                short = open_ & ~at_edge & ~crossed
-                if not bool(np.any(short)):
-                    break
-                further = np.where(step < least, 8.0 * step, 2.0 * step)
-                step = np.where(short, np.minimum(further, np.abs(edge - rates)), step)
-            else:
-                step = np.where(short, np.abs(edge - rates), step)
-            return np.where(open_, step * np.abs(slope - paid), 0.0)
+            off, room = np.abs(slope - paid), np.abs(np.where(rising, upper, lower) - rates)
+            step = np.where((off == 0.0) | (room == 0.0), 0.0, np.nan)
+            short = np.flatnonzero(np.isnan(step))
+            allotted = NEGLIGIBLE
+            while len(short) and allotted <= ALLOTTED:
+                own = slice(None) if len(short) == len(rates) else short
+                near = np.maximum(allotted * paid[own] * rates[own] / off[own], 8.0 * np.spacing(rates[own]))
+                near = np.minimum(near, room[own])
+                reached = np.where(rising[own], rates[own] + near, rates[own] - near)
+                worth = numerics.take(own).marginal(reached)
+                crossed = (worth <= paid[own]) == rising[own]
+                settled = crossed | (worth == paid[own]) | (near >= room[own])
+                settled &= np.isfinite(near)
+                step[short[settled]] = near[settled]
+                short = short[~settled]
+                allotted *= 8.0
+            if len(short):
+                problem = self.problem
+                step[short] = _crossing(
+                    numerics.take(short),
+                    rates[short],
+                    paid[short],
+                    rising[short],
+                    room[short],
+                    problem.sources.change_rate[part][short],
+                )
+            return np.where(step == 0.0, 0.0, step * off)
+
+
+def _crossing(
+    numerics: Numerics, rates: Array, paid: Array, rising: BoolArray, room: Array, typical: Array
+) -> Array:
+    """Return how far ρ̂ is from ρ: the inverse marginal, pushed on until the marginal has crossed ν."""
+    wish = numerics.inverse_marginal(paid)
+    # The inverse may have landed on ρ itself (a kink) or on its wrong side by rounding.
+    step = np.where(rising, wish - rates, rates - wish)
+    least = PUSH * np.maximum(rates, typical)
+    step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
+    step = np.minimum(step, room)
+    for _ in range(_PUSHES):
+        worth = numerics.marginal(np.where(rising, rates + step, rates - step))
+        crossed = np.where(rising, worth <= paid, worth >= paid)
+        short = (step < room) & ~crossed
+        if not bool(np.any(short)):
+            return step
+        further = np.where(step < least, 8.0 * step, 2.0 * step)
+        step = np.where(short, np.minimum(further, room), step)
+    return np.where(short, room, step)
+
+
+def _cost_and_slope(numerics: Numerics, rates: Array) -> tuple[Array, Array]:
+    """Return both from one evaluation where that is possible."""
+    if isinstance(numerics, DerivedNumerics):
+        jet = numerics.jet(rates, order=1)
+        return jet.cost, jet.marginal
+    return numerics.cost(rates), numerics.marginal(rates)

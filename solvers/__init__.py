@@ -9,6 +9,7 @@ from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox as LambdaCraw
 from freshopt.solvers.mirror_descent import MirrorDescent as MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient as ProjectedGradient
 from freshopt.solvers.proportional import Proportional as Proportional
+from freshopt.solvers.separable_newton import SeparableNewton as SeparableNewton
 from freshopt.solvers.uniform import Uniform as Uniform
 from freshopt.solvers.water_filling import WaterFilling as WaterFilling
 
@@ -22,6 +23,7 @@ __all__ = [
     "MirrorDescent",
     "ProjectedGradient",
     "Proportional",
+    "SeparableNewton",
     "Uniform",
     "WaterFilling",
 ]

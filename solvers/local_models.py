@@ -1,0 +1,288 @@
+"""`LocalModels`: what one evaluation of a declared expression tells about every source's demand.
+
+At its rate ρ a source has the marginal μ (per unit of bandwidth) and its slope. Marginals are nearly straight
+on logarithms, and those that are finite at rate 0 become so when μ is replaced by y = −log(1/μ − 1/μ₀), where
+μ₀ is the marginal at 0: for power laws, and for w/(1 + ρ/Δ)² near both of its ends, the line through one
+evaluation is the demand itself. With σ = −dy/d log ρ the model says that at price λ the rate is
+
+    ρ·exp((y − y(λ))/σ),   y(λ) = log λ − log(1 − λ/μ₀),   0 where λ ≥ μ₀.
+
+Where it is not to be trusted it is cut. Each source remembers the last evaluated rate on the other side of
+its price; a step that would pass it is replaced by the point where the tangents to the costs at both rates
+meet, which is the kink itself where the cost is piecewise linear, or every other time by the middle, so that
+brackets shrink whatever the cost looks like.
+
+One evaluation is one pass over the sources in chunks that stay in the cache, and so is one look at all the
+models' demand, which costs an exponential per source and no evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, IntArray, chunks, exact_sum
+from freshopt.derived import DerivedNumerics
+from freshopt.kernel import MixedNumerics, Numerics
+from freshopt.model import Problem
+from freshopt.solvers.brackets import NOWHERE, Ends, Point
+
+SIZE = 8192  # sources a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB
+REACH = 3.0  # nats that a rate may move at once; farther, ill-scaled marginals are not straight
+FREE = 1e-290  # a price so low that only what is worth nothing is left undone
+_MOST = math.exp(REACH)
+PLAIN = 6  # evaluations without brackets; smooth benign objectives need no more
+STEEP = 1e18  # 1/σ of a marginal that does not fall: any price but its own sends the rate to the end
+
+Kinds: TypeAlias = list[tuple[IntArray, DerivedNumerics]]
+
+
+class LocalModels:
+    """Models of all sources' demand around the rates of the latest evaluation.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its costs and bounds.
+    numerics : DerivedNumerics or MixedNumerics of such
+        What is evaluated.
+    most : ndarray, shape (n,)
+        Rates that no feasible source exceeds.
+    rates : ndarray, shape (n,)
+        Where to begin; > 0.
+
+    Attributes
+    ----------
+    rate, marginal : ndarray, shape (n,)
+        The latest evaluation: where, and the decrease of cost per unit of bandwidth.
+    floor, ceiling : ndarray, shape (n,)
+        Between what the next rates may lie.
+    evaluations : int
+    """
+
+    def __init__(self, problem: Problem, numerics: Numerics, most: Array, rates: Array) -> None:
+        n = len(rates)
+        self.cost, self.lower, self.upper = (
+            problem.sources.cost,
+            problem.lower,
+            np.minimum(problem.upper, most),
+        )
+        self.rate, self.floor, self.ceiling = np.array(rates), np.array(self.lower), np.array(self.upper)
+        self.marginal = np.full(n, np.nan)
+        self._level, self._pace = np.zeros(n), np.full(n, STEEP)
+        self._asleep = np.zeros(n, dtype=np.bool_)
+        self._ends: Ends | None = None
+        self.pieces = [(part, _by_kind(numerics, part)) for part in chunks(n, SIZE)]
+        self.evaluations = 0
+        self._edge = np.zeros(n)  # 1/μ₀
+        for part, kinds in self.pieces:
+            with np.errstate(all="ignore"):
+                _, marginal, _ = self._jets(kinds, np.zeros(part.stop - part.start))
+                worth = marginal / self.cost[part]
+                self._edge[part] = np.where(np.isnan(worth), 0.0, 1.0 / np.maximum(worth, 0.0))
+        self.evaluations += 1
+        self._limited = [bool(np.any(self._edge[part])) for part, _ in self.pieces]
+
+    def edge_marginals(self) -> Array:
+        """Return each source's marginal per unit of bandwidth at rate 0."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / self._edge
+
+    def evaluate(self, prices: Array) -> tuple[float, float]:
+        """Evaluate the expression at `rate` and make the models anew.
+
+        Parameters
+        ----------
+        prices : ndarray, shape (n,)
+            What each source pays per unit of bandwidth, by the last models.
+
+        Returns
+        -------
+        (gap, cost)
+            An estimate of what the rates lose, Σ |change of rate to come|·|marginal − price|, and the
+            sources' costs.
+        """
+        gaps, costs = [], []
+        with np.errstate(all="ignore"):
+            for number, (part, kinds) in enumerate(self.pieces):
+                gap, cost = self._renew(number, kinds, prices[part])
+                gaps.append(gap)
+                costs.append(cost)
+        self.evaluations += 1
+        if self.evaluations == PLAIN:
+            unknown = np.full(len(self.rate), np.nan)
+            self._ends = Ends.around(Point(np.array(self.rate), np.array(self.marginal), unknown))
+        return exact_sum(gaps), exact_sum(costs)
+
+    def rates(self, log_price: float | Array) -> Array:
+        """Return the models' rates at log λ: one for all, or one each."""
+        found = np.empty(len(self.rate))
+        with np.errstate(all="ignore"):
+            for number, (part, _) in enumerate(self.pieces):
+                own = log_price[part] if isinstance(log_price, np.ndarray) else log_price
+                found[part] = self._modelled(number, own)
+        return found
+
+    def response(self, log_price: Array) -> tuple[Array, Array]:
+        """Return the bandwidth each source takes at its log λ, and by how much it falls per nat."""
+        used, falls = np.empty(len(self.rate)), np.empty(len(self.rate))
+        with np.errstate(all="ignore"):
+            for number, (part, _) in enumerate(self.pieces):
+                rate = self._modelled(number, log_price[part])
+                np.multiply(self._falls(number, log_price[part], rate), self.cost[part], out=falls[part])
+                np.multiply(rate, self.cost[part], out=used[part])
+        return used, falls
+
+    def total_response(self, log_price: float) -> tuple[float, float]:
+        """Return the bandwidth that all sources take at log λ, and by how much it falls per nat."""
+        used, falls = [], []
+        with np.errstate(all="ignore"):
+            for number, (part, _) in enumerate(self.pieces):
+                rate = self._modelled(number, log_price)
+                used.append(float(np.dot(rate, self.cost[part])))
+                falls.append(float(np.dot(self._falls(number, log_price, rate), self.cost[part])))
+        return exact_sum(used), exact_sum(falls)
+
+    def cap(self, rates: Array) -> None:
+        """Let the models' rates, until the next evaluation, exceed none of these."""
+        np.minimum(self.ceiling, rates, out=self.ceiling)
+        np.minimum(self.floor, rates, out=self.floor)
+
+    def typical_log_price(self) -> float:
+        """Return the median of the log prices at which sources would stay where they are."""
+        some = self._level[:: max(1, len(self._level) // 10_000)]
+        return float(np.median(some[np.isfinite(some)])) if bool(np.any(np.isfinite(some))) else 0.0
+
+    def move(self, rates: Array) -> None:
+        """Take rates for the next evaluation; a source at rate 0 is evaluated where it was."""
+        self._asleep = rates <= 0.0
+        np.copyto(self.rate, rates, where=~self._asleep)
+
+    def _modelled(self, number: int, log_price: float | Array) -> Array:
+        """Return a chunk's rates at log λ."""
+        part = self.pieces[number][0]
+        limited = self._limited[number]
+        if not limited:
+            step = self._level[part] - log_price
+        else:  # log(1/λ − 1/μ₀)
+            worth = np.exp(-log_price) - self._edge[part]
+            step = self._level[part] + np.log(np.maximum(worth, 0.0))
+        step *= self._pace[part]
+        np.maximum(np.minimum(step, REACH, out=step), -REACH, out=step)
+        found: Array = np.exp(step, out=step)
+        found *= self.rate[part]
+        np.maximum(np.minimum(found, self.ceiling[part], out=found), self.floor[part], out=found)
+        if limited:
+            np.copyto(found, self.lower[part], where=worth <= 0.0)
+        return found
+
+    def _falls(self, number: int, log_price: float | Array, found: Array) -> Array:
+        """Return by how much a chunk's modelled rates fall per nat; nothing where they are cut."""
+        part = self.pieces[number][0]
+        fall: Array = found * self._pace[part]
+        if self._limited[number]:
+            inverse = np.exp(-log_price)
+            fall *= inverse / np.maximum(inverse - self._edge[part], 1e-300)
+        fall *= (found > self.floor[part]) & (found < self.ceiling[part])
+        ratio = found / self.rate[part]
+        fall *= (ratio < _MOST) & (ratio > 1.0 / _MOST)
+        return fall
+
+    def _renew(self, number: int, kinds: Kinds, price: Array) -> tuple[float, float]:
+        """Evaluate a chunk and renew its models; return its share of gap and cost."""
+        part = self.pieces[number][0]
+        rate, cost = self.rate[part], self.cost[part]
+        value, marginal, curvature = self._jets(kinds, rate)
+        worth = marginal / cost
+        rising = worth > price
+        if self._ends is not None:
+            self._ends.remember(part, Point(rate, worth, value), price, rising)
+
+        # The line: y and 1/σ.
+        positive = worth > 0.0
+        some_harm = not bool(np.all(positive))
+        usable = np.where(positive, worth, 1.0) if some_harm else worth
+        pace = usable * cost / (rate * curvature)
+        if self._limited[number]:
+            inverse = 1.0 / usable
+            gained = np.maximum(inverse - self._edge[part], 1e-17 * inverse)
+            level = -np.log(gained)
+            pace *= gained * usable
+        else:
+            level = np.log(usable)
+        pace = np.fmin(pace, STEEP)  # nan and inf too: no curvature
+        np.copyto(pace, STEEP, where=pace <= 0.0)
+        self._level[part], self._pace[part], self.marginal[part] = level, pace, worth
+
+        # Where it would go at the last price, and how far it may.
+        floor, ceiling = self.floor[part], self.ceiling[part]
+        floor[:], ceiling[:] = self.lower[part], self.upper[part]
+        target = self._modelled(number, np.log(np.maximum(price, FREE)))
+        if some_harm:  # y does not exist: Newton's step on the marginal itself
+            plain = np.fmax(rate - (price - worth) * cost / curvature, rate / _MOST)
+            plain = np.where(
+                worth == price, rate, np.clip(plain, floor, ceiling)
+            )  # nothing more, nothing less
+            np.copyto(target, plain, where=~positive)
+        lost = np.abs(target - rate) * np.abs(worth - price)
+        if self._ends is not None:
+            self._cut(self._ends, part, price, rising, target, cost / curvature, lost)
+        if some_harm:
+            for bound in (floor, ceiling):
+                np.copyto(bound, target, where=~positive)
+        if self._limited[number]:
+            np.copyto(lost, 0.0, where=self._asleep[part] & (price * self._edge[part] >= 1.0))
+        return float(np.dot(lost, cost)), float(np.sum(value))
+
+    def _cut(
+        self,
+        ends: Ends,
+        part: slice,
+        price: Array,
+        rising: BoolArray,
+        target: Array,
+        softness: Array,
+        lost: Array,
+    ) -> None:
+        """Keep a chunk's targets and bounds within the brackets, and count what may be lost there."""
+        rate, worth, far = self.rate[part], self.marginal[part], ends.far.rate[part]
+        floor, ceiling = self.floor[part], self.ceiling[part]
+        known = (far > NOWHERE) & (worth != price)
+        unpaid = known & rising & (price == 0.0)  # logarithms do not lead to a marginal of 0
+        if bool(np.any(unpaid)):
+            np.copyto(target, np.minimum(rate + worth * softness, ceiling), where=unpaid)
+        beyond = known & np.where(rising, target >= far, target <= far)
+        at = np.flatnonzero(beyond)
+        if len(at):
+            stakes = np.maximum(np.abs(worth - price), np.abs(ends.far.marginal[part] - price))
+            lost[at] = (np.abs(far - rate) * stakes)[at]
+            target[at] = ends.between(part, at, self.cost[part][at], halve=bool(self.evaluations % 2))
+        end = np.where(beyond | unpaid, target, far)
+        np.minimum(ceiling, end, out=ceiling, where=known & rising)
+        np.maximum(floor, end, out=floor, where=known & ~rising)
+
+    @staticmethod
+    def _jets(kinds: Kinds, rate: Array) -> tuple[Array, Array, Array]:
+        """Return cost, marginal and curvature of a chunk, whose sources may be of two kinds."""
+        if len(kinds) == 1:
+            return kinds[0][1].jet(rate)
+        joined = np.empty((3, len(rate)))
+        for where, numerics in kinds:
+            joined[:, where] = numerics.jet(rate[where])
+        return joined[0], joined[1], joined[2]
+
+
+def _by_kind(numerics: Numerics, part: slice) -> Kinds:
+    """Return the numerics of a chunk: one, or one for each kind of its sources and where these are."""
+    taken = numerics.take(part)
+    if not isinstance(taken, MixedNumerics):
+        pairs = [(np.arange(part.stop - part.start), taken)]
+    else:
+        silent, announced = np.flatnonzero(~taken.signalled), np.flatnonzero(taken.signalled)
+        pairs = [
+            (silent, taken.silent_sources.take(silent)),
+            (announced, taken.signalled_sources.take(announced)),
+        ]
+    return [(where, own) for where, own in pairs if isinstance(own, DerivedNumerics)]
