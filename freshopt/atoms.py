@@ -176,12 +176,11 @@ def _power(p: float, x: Array, order: int) -> tuple[Array, ...]:
 
 def _high_power(p: float, x: Array, order: int) -> tuple[Array, ...]:
     """Return x^p by way of x^{p−2}, which is finite at 0 too."""
-    if order == 0:
-        return (np.power(x, p),)
     bend = np.power(x, p - 2.0)
     first = bend * x
-    found = (first * x, p * first)
-    return found if order == 1 else (*found, p * (p - 1.0) * bend)
+    if order < 2:
+        return (first * x, p * first)[: order + 1]
+    return first * x, p * first, p * (p - 1.0) * bend
 
 
 _LOG_EDGE = (-np.inf, np.inf, -np.inf)
