@@ -194,7 +194,7 @@ class _Descent:
         )
         on_top = np.maximum(0.0, self.host_prices - self.price)
         gap = certify(self.problem, rates, self.price, self._named(on_top)).relative_gap
-        if gap < self.gap:
+        if gap <= self.gap:
             self.gap, self.best = gap, rates
             self.best_price, self.best_host_prices = self.price, on_top
         return gap

@@ -81,7 +81,7 @@ def step_cases(draw: st.DrawFn, decades: int, largest: int = 7, hosts: int = 0) 
         return StepCase(rates, gradient, bandwidth, lower, upper, eta)
     host = np.array(draw(st.lists(st.integers(0, hosts), min_size=n, max_size=n)))
     needed = np.array([float(np.sum(lower[host == h])) for h in range(hosts)])
-    limits = needed * draw(st.sampled_from([1.0, 1 + 1e-9])) + np.array([room() for _ in range(hosts)])
+    limits = needed * (1 + 1e-9) + np.array([room() for _ in range(hosts)])
     return StepCase(rates, gradient, bandwidth, lower, upper, eta, host, limits)
 
 
@@ -137,13 +137,14 @@ def require_feasible(case: StepCase, rates: Floats) -> None:
             raise AssertionError(f"{rates} exceed the limit {limit} of {case}")
 
 
-def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats) -> float:
+def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats, bend: Floats | float) -> float:
     """Return by how much, in units of rounding noise, a small feasible change of the rates would be better.
 
     `wish` is how each rate still wants to grow (minus the slope of the step's objective); optimal rates
     leave nothing to gain by lowering one, by raising one where bandwidth and its host's limit leave room, or
     by an exchange of two in which the raised one's host has room or is the host of both. Budgets inside a
-    budget: every feasible change of the rates is a sum of these three.
+    budget: every feasible change of the rates is a sum of these three. Less than an ulp of the larger rate
+    cannot be exchanged, and after that much the wishes differ by it times `bend`, their slopes.
     """
     rise, fall, room = rates < case.max_rate, rates > case.min_rate, np.full(len(rates), True)
     same = np.full((len(rates), len(rates)), False)
@@ -154,7 +155,8 @@ def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats) -
     gains = [(-wish / noise)[fall]]
     if np.sum(rates) < case.bandwidth * (1 - 1e-12):
         gains.append((wish / noise)[rise & room])
-    pairs = (wish[:, None] - wish) / (noise[:, None] + noise)
+    least = np.spacing(np.maximum(rates[:, None], rates)) * np.add.outer(bend, bend)
+    pairs = (wish[:, None] - wish - least) / (noise[:, None] + noise)
     allowed = rise[:, None] & fall & (room[:, None] | same)
     return float(np.max(np.concatenate([*gains, pairs[allowed]]), initial=0.0))
 
