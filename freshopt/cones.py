@@ -69,9 +69,20 @@ def squared_over(y: Expression, u: Array) -> ConeForm:
     if not len(k):
         return lost, [lost == 0.0]
     rest = np.flatnonzero(u < 1.0)
-    base = 1.0 + cp.multiply(1.0 / u[k], y[k])
-    cone = cp.SOC(lost[k] + base, cp.vstack([2.0 * y[k], lost[k] - base]), axis=0)
+    cone = _above_square(lost[k], y[k], 1.0 / u[k])
     return lost, [cone, *([lost[rest] == 0.0] if len(rest) else [])]
+
+
+def bent_square(x: Expression, bend: Array) -> tuple[Expression, Expression]:
+    """Return (s, cone) with s ≥ x²/(1 + bend·x) elementwise, for x of either sign."""
+    s = cp.Variable(len(bend), nonneg=True)
+    return s, _above_square(s, x, bend)
+
+
+def _above_square(s: Expression, x: Expression, bend: Array) -> Expression:
+    """Return the cone of s·(1 + bend·x) ≥ x²."""
+    base = 1.0 + cp.multiply(bend, x)
+    return cp.SOC(s + base, cp.vstack([2.0 * x, s - base]), axis=0)
 
 
 def falling_total(
@@ -104,8 +115,8 @@ def falling_total(
     k = np.flatnonzero(together > RARE)
     if len(k):
         h = np.sum(share * bend * slow, axis=1)[k] / together[k]
-        with np.errstate(divide="ignore"):
-            lost, cones = squared_over(y[k], 1.0 / h)
+        lost, cone = bent_square(y[k], h)
+        cones.append(cone)
         cost = -(slope[k] * together[k] * (1.0 + h) ** 2) @ (y[k] - cp.multiply(h, lost))
     source, node = np.nonzero(~slow & (share > RARE))
     if len(source):

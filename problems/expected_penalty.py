@@ -17,18 +17,25 @@ evaluation costs about a hundred exponentials per source, for any x.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
+from freshopt.cones import RARE, SLOW, bent_square, falling_total
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, list_offenders
 from freshopt.increments import LARGEST, Increments, Penalty, Sums
 from freshopt.kernel import Kernel
-from freshopt.objective import Objective, Refresh
+from freshopt.objective import ConeForm, Objective, Refresh
 from freshopt.sources import Sources
+
+FEW = 5  # nodes of the conditioned forms, for rates within a factor of 2
+STRAIGHT = 1e-3  # refreshes per change below which missed changes decay with the rate itself, off by so much
+BENT = 0.1  # below, log(1+x) and such are taken as rational, off by x²/4 of the slope at twice the rate
+FULL = 0.9  # share of signals followed, beyond which the rest is no scale for its powers
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,6 +129,52 @@ class ExpectedPenalty(Objective):
             cost = cost + weight * t
         return cp.multiply(sources.importance, cost), cones
 
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the total by five exponentials per source, chosen for its typical x; see `falling_total`.
+
+        They decay with ℓ = log((1+xy)/(1+x))·(1+x)/x, near y − 1 where x is small.
+        """
+        x = typical / sources.change_rate
+        m, share = self._increments.slopes(np.minimum(np.log1p(x), LARGEST), FEW)
+        slope = self.kernel(sources).marginal(typical) * typical
+        elasticity = x / (1.0 + x)  # of 1 + x
+        cones: list[Expression] = []
+
+        def path(k: IntArray) -> Expression:
+            order = np.argsort(x[k], kind="stable")
+            straight, bent, far = (k[order[part]] for part in _split(x[k][order], STRAIGHT, BENT))
+            s = y[bent] - 1.0
+            square, cone = bent_square(s, elasticity[bent] / 2.0)
+            cones.append(cone)
+            log = cp.log(1.0 + cp.multiply(elasticity[far], y[far] - 1.0))
+            pieces = [y[straight] - 1.0, s - cp.multiply(elasticity[bent] / 2.0, square)]
+            pieces.append(cp.multiply(1.0 / elasticity[far], log))
+            return cp.hstack(pieces)[np.argsort(order, kind="stable")]
+
+        decay = m * elasticity[:, None]
+        cost, own = falling_total(y, slope, (share, decay, (m + 1.0) * x[:, None] / 2.0), path)
+        return cost, [*own, *cones]
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
+        """Return the total by five powers of 1−p per source, exponentials where p is small."""
+        p = np.minimum(typical / sources.change_rate, FULL)
+        # Per relative rate 1−p falls by `fall` of itself; sources that follow nearly all are seen from FULL.
+        fall, centre = typical / sources.change_rate / (1.0 - p), p * sources.change_rate / typical
+        m, share = self._increments.slopes(-np.log1p(-p), FEW)
+        slope = self.signalled_kernel(sources).marginal(p * sources.change_rate) * typical
+        decay = m * fall[:, None]
+        powers = (p >= STRAIGHT)[:, None] & (decay >= SLOW)
+        mixture = (np.where(powers, 0.0, share), decay, (m - 1.0) * fall[:, None] / 2.0)
+        cost, cones = falling_total(y, slope, mixture, lambda k: y[k] - 1.0)
+        for some in (np.flatnonzero(p < BENT), np.flatnonzero(p >= BENT)):
+            source, node = np.nonzero(powers[some] & (share[some] > RARE))
+            if len(source):
+                high, own = _powers(y[some] - centre[some], fall[some], source, m[some][source, node])
+                each = (slope[some][source] * share[some][source, node]) / decay[some][source, node]
+                cost = cost + each @ high
+                cones = [*cones, *own]
+        return cost, cones
+
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics; refuse a discipline that has no such cell."""
         if self.refresh is not Refresh.POISSON:
@@ -146,6 +199,30 @@ class ExpectedPenalty(Objective):
         increments = self._increments
         nodes, weights = increments.quadrature(increments.octave(theta), number=self.nodes)
         return list(zip((increments.shift + nodes).tolist(), weights.tolist(), strict=True))
+
+
+def _split(values: Array, *bounds: float) -> list[slice]:
+    """Return the slices of ascending values below, between and above ascending bounds."""
+    edges = [0, *np.searchsorted(values, bounds).tolist(), len(values)]
+    return [slice(low, high) for low, high in itertools.pairwise(edges)]
+
+
+def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expression, list[Expression]]:
+    """Return t ≥ max(v, 0)^m for v = (1 − fall·s)[place] and m ≥ 1, and its cones.
+
+    t ≥ v^m is v·log(t/v) ≥ −(m−1)·fall·f for some f ≤ −v·log(v)/fall, which is s − fall/2·s²/(1 − fall·s/3)
+    up to fall³s⁴/36 where the fall is small.
+    """
+    v, t = cp.Variable(len(fall), nonneg=True), cp.Variable(len(m), nonneg=True)
+    cones = [v >= 1.0 - cp.multiply(fall, s)]
+    if float(np.max(fall)) < 2.0 * BENT:
+        square, cone = bent_square(s, -fall / 3.0)
+        f = s - cp.multiply(fall / 2.0, square)
+        cones.append(cone)
+    else:
+        f = cp.Variable(len(fall))
+        cones.append(cp.ExpCone(cp.multiply(fall, f), v, np.ones(len(fall))))
+    return t, [*cones, cp.ExpCone(-cp.multiply((m - 1.0) * fall[place], f[place]), v[place], t)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
