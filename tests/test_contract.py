@@ -192,30 +192,35 @@ def test_marginal_is_the_derivative_and_inverse_its_inverse(objective: str, sign
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_known_optima(case: Case) -> None:
-    problem = as_problem(case.problem)
+    problem, known = case.known.problem, case.known
     for solver in (WaterFilling(), ClosedForm()):
         solution = fo.solve(problem, solver, tolerance=SCALAR, throw=False)
         if solution.status is fo.Status.REFUSED:
             assert isinstance(solver, ClosedForm)
             continue
         assert solution.status is fo.Status.OPTIMAL, solution
-        assert np.all(np.abs(solution.rates - case.rates) <= SCALAR * np.max(case.rates)), case.origin
-        expected = truth.total_cost(case.problem, case.rates)
+        assert np.all(np.abs(solution.rates - known.rates) <= SCALAR * np.max(known.rates)), known.origin
+        expected = truth.total_cost(case.problem, known.rates)
         value = as_cost(case.problem, solution.value)
         assert abs(value - expected) <= EXACT * (expected + float(np.sum(case.problem.importance)))
-        if case.price is not None:
-            assert abs(solution.price - case.price) <= SCALAR * case.price
+        if known.price is not None:
+            assert abs(solution.price - known.price) <= SCALAR * known.price
+        for host, price in known.host_prices.items():
+            assert abs(solution.host_prices[host] - price) <= SCALAR * price
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_known_optima_are_optima_of_the_truth(case: Case) -> None:
     """The cases and the brute force must agree before either judges a solver."""
-    expected = truth.total_cost(case.problem, case.rates)
+    known = case.known
+    expected = truth.total_cost(case.problem, known.rates)
     found = truth.best(case.problem)
     assert abs(found.value - expected) <= EXACT * found.scale
-    if case.price is not None:
-        host = found.host_prices if len(case.problem.limits) else ()
-        assert violations(case.problem, case.rates, case.price, host).worst() <= SCALAR
+    weight = float(np.sum(case.problem.importance)) * (case.problem.curve == "binary")
+    assert abs(as_cost(case.problem, known.value) - expected) <= EXACT * (expected + weight)
+    if known.price is not None:
+        host = [known.host_prices[name] for name in known.problem.host_limits]
+        assert violations(case.problem, known.rates, known.price, host).worst() <= SCALAR
 
 
 def check_against_truth(problem: Instance, solver: Solver, tolerance: float) -> None:

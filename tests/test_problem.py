@@ -145,6 +145,6 @@ def test_the_cvxpy_problem_has_the_known_optimum(case: Case) -> None:
     problem = as_problem(case.problem)
     program = problem.to_cvxpy()
     found = float(program.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9))
-    value = fo.certify(problem, case.rates).value
+    value = fo.certify(problem, case.known.rates).value
     unit = abs(value) + float(np.sum(problem.sources.importance))
     assert abs(found - value) <= 2.0 * CONIC * unit

@@ -168,7 +168,14 @@ def _polls() -> list[KnownOptimum]:
     return [
         _known("polls", polls, Problem(PollingKnapsack("polls"), Sources(a), 1.0), rates, found),
         _known(
-            "freshness weighted by change rate",
+            "freshness weighted by change rate, periodic",
+            f"{polls}; the expected number of news is Σ Δ·freshness",
+            Problem(BinaryFreshness(Refresh.PERIODIC), Sources(a, a), 1.0),
+            rates,
+            found,
+        ),
+        _known(
+            "freshness weighted by change rate, poisson",
             f"{polls}; Poisson refreshes: w·Δ/(Δ+ρ)² with w = Δ depends on ρ/Δ alone",
             Problem(BinaryFreshness(), Sources(a, a), 1.0),
             rates,
