@@ -31,6 +31,7 @@ from freshopt.solvers.brackets import NOWHERE, Ends, Point
 
 SIZE = 8192  # sources a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB
 REACH = 3.0  # nats that a rate may move at once; farther, ill-scaled marginals are not straight
+BLUR = 1e-9  # relative; a step that passes the end of a bracket by less than this passes it by rounding
 FREE = 1e-290  # a price so low that only what is worth nothing is left undone
 _MOST = math.exp(REACH)
 PLAIN = 6  # evaluations without brackets; smooth benign objectives need no more
@@ -253,15 +254,14 @@ class LocalModels:
         unpaid = known & rising & (price == 0.0)  # logarithms do not lead to a marginal of 0
         if bool(np.any(unpaid)):
             np.copyto(target, np.minimum(rate + worth * softness, ceiling), where=unpaid)
-        beyond = known & np.where(rising, target >= far, target <= far)
+        beyond = known & np.where(rising, target > far * (1.0 + BLUR), target < far * (1.0 - BLUR))
         at = np.flatnonzero(beyond)
         if len(at):
             stakes = np.maximum(np.abs(worth - price), np.abs(ends.far.marginal[part] - price))
             lost[at] = (np.abs(far - rate) * stakes)[at]
             target[at] = ends.between(part, at, self.cost[part][at], halve=bool(self.evaluations % 2))
-        end = np.where(beyond | unpaid, target, far)
-        np.minimum(ceiling, end, out=ceiling, where=known & rising)
-        np.maximum(floor, end, out=floor, where=known & ~rising)
+        np.copyto(ceiling, target, where=(beyond | unpaid) & rising)
+        np.copyto(floor, target, where=beyond & ~rising)
 
     @staticmethod
     def _jets(kinds: Kinds, rate: Array) -> tuple[Array, Array, Array]:

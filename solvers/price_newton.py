@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.model import FEW_ULP
 
 Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
@@ -63,7 +64,7 @@ def newton_prices(
             beyond = 1e-3 * step + np.copysign(0.3 * width * np.maximum(1.0, np.abs(x)), step)
             newton = x + step + np.where(np.abs(step) < _NEAR, beyond, 0.0)
         met |= (np.abs(excess) <= tolerance) & (tolerance > 0.0)
-        above = excess > 0.0
+        above = excess > FEW_ULP
         low, high = np.where(met, x, np.where(above, x, low)), np.where(met, x, np.where(above, high, x))
         done = met | (high - low <= width * np.maximum(1.0, np.abs(x)))
         if bool(np.all(done)):

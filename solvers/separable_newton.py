@@ -164,8 +164,11 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     best, since, note = math.inf, 0, ""
     while True:
         gap, cost = market.models.evaluate(market.prices)
-        paid = float(np.dot(market.prices, problem.sources.cost * market.rates))
+        used = problem.sources.cost * market.rates
+        paid = float(np.dot(market.prices, used))
         scale = paid if market.price > 0.0 else abs(cost)
+        if market.price > 0.0:
+            gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
         if gap <= settings.tolerance * scale:
             break
         since = 0 if gap < 0.5 * best else since + 1
@@ -317,5 +320,6 @@ class _Market:
 
 def _prices(logarithms: Array) -> Array:
     """Return prices, 0 where none was low enough."""
-    prices = np.exp(logarithms)
-    return np.where(prices > FREE, prices, 0.0)
+    prices: Array = np.exp(logarithms)
+    prices[prices <= FREE] = 0.0
+    return prices
