@@ -55,7 +55,7 @@ def declare(
         If the result is not an expression of shape (n,), not separable, of the wrong curvature, or holds
         constants that are not finite numbers; names the offending term, and the source where there is one.
     """
-    where = f"{type(objective).__name__}.{method.__name__}"
+    where = name_of(objective, method)
     expression, constraints = _parts(_written(method, rate, sources, where), where)
     _check_shape(expression, len(sources), where)
     _check_separable(expression, len(sources), where, set())
@@ -88,6 +88,12 @@ def declare_total(
     return sum(terms[1:], terms[0]), constraints
 
 
+def name_of(objective: Objective, method: Callable[[Expression, Sources], Expression]) -> str:
+    """Return what messages call one of an objective's two declarations."""
+    kind = "signalled_per_source" if method == objective.signalled_per_source else "per_source"
+    return f"{type(objective).__name__}.{kind}"
+
+
 def _written(
     method: Callable[[Expression, Sources], Any], rate: Expression, sources: Sources, where: str
 ) -> Any:  # noqa: ANN401 - whatever a user's method returns
@@ -100,8 +106,8 @@ def _written(
             raise
         except ValueError as error:  # CVXPY's word on shapes that do not fit
             raise ObjectiveError(
-                f"{where} cannot be built for {len(sources)} sources: {error} Correct the shapes: scalars, "
-                "or one entry per source."
+                f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "
+                "shapes: scalars, or one entry per source."
             ) from error
 
 

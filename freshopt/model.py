@@ -6,7 +6,7 @@ L_host
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from freshopt.arrays import Array, is_scalar, read_only, total
 from freshopt.cvx import Expression, cp
-from freshopt.declaration import declare, declare_total
+from freshopt.declaration import declare, declare_total, name_of
 from freshopt.derived import DerivedNumerics
 from freshopt.domain import require_defined
 from freshopt.elementwise import UnknownAtomError, compile_expression
@@ -195,7 +195,7 @@ class Problem:
             if bool(np.any(chosen)) and (own is None or isinstance(own, DerivedNumerics)):
                 rate = cp.Variable(n, nonneg=True, name="rate")
                 declaration = declare(self.objective, method, rate, self.sources)
-                where = f"{type(self.objective).__name__}.{method.__name__}"
+                where = name_of(self.objective, method)
                 require_defined(declaration, rate, own, chosen, points, self.sources, where)
 
     def _require_room(self) -> None:
@@ -278,17 +278,18 @@ def _numerics(objective: Objective, sources: Sources) -> tuple[Numerics | None, 
     return MixedNumerics(signalled, silent, announced), ""
 
 
-def _trusted(objective: Objective, method: Callable[..., Expression]) -> bool:
+def _trusted(objective: Objective, *, signalled: bool) -> bool:
     """Tell whether a declaration beside a kernel need not be checked: tests did, or there is none."""
+    name = "signalled_per_source" if signalled else "per_source"
     named = type(objective).__module__.startswith("freshopt.problems.")
-    return named or getattr(Objective, method.__name__) is getattr(type(objective), method.__name__)
+    return named or getattr(Objective, name) is getattr(type(objective), name)
 
 
 def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | DerivedNumerics:
     """Return the numerics of one kind of source at full n: the kernel, or derived from the declaration."""
     kernel = (objective.signalled_kernel if signalled else objective.kernel)(sources)
     method = objective.signalled_per_source if signalled else objective.per_source
-    if kernel is not None and _trusted(objective, method):
+    if kernel is not None and _trusted(objective, signalled=signalled):
         return kernel
     rate = cp.Variable(len(sources), nonneg=True, name="rate")
     declaration = declare(objective, method, rate, sources)
@@ -296,8 +297,8 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
         return kernel
     if declaration.constraints:
         raise ObjectiveError(
-            f"{type(objective).__name__}.{method.__name__} returns auxiliary constraints but there is no "
-            f"kernel. Write kernel(sources): value, marginal and inverse marginal."
+            f"{name_of(objective, method)} returns auxiliary constraints but there is no kernel. Write "
+            f"{'signalled_' if signalled else ''}kernel(sources): value, marginal and inverse marginal."
         )
     sign = 1.0 if objective.sense == "minimise" else -1.0
     node = compile_expression(declaration.expression, rate)

@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.elementwise import register
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 
 W = np.array([1.0, 2.0, 3.0])
 Written = Callable[[Any], Any]
@@ -50,6 +52,47 @@ def declared(written: Written, sense: Literal["minimise", "maximise"] = "minimis
         pytest.param(
             lambda r: cp.log(r), ("is concave", "'minimise' needs convex", "log(rate)"), id="concave"
         ),
+        pytest.param(lambda r: cp.floor(r) + r, ("not convex", "DCP", "floor(rate)"), id="floor"),
+        pytest.param(lambda r: -cp.log_normcdf(r), ("not separable", "mixes sources"), id="log_normcdf"),
+        pytest.param(
+            lambda r: cp.multiply(np.array([1.0, np.nan, np.nan]), r),
+            ("no finite number", "source 1: nan, source 2: nan"),
+            id="nan",
+        ),
+        pytest.param(lambda r: r + np.nan, ("no finite number", "nan"), id="nan for all"),
+        pytest.param(
+            lambda r: cp.exp(np.array([-np.inf, 0.0, 0.0]) - cp.log(r)),
+            ("no finite number", "source 0: -inf"),
+            id="infinite",
+        ),
+        pytest.param(
+            lambda r: r / np.array([1.0, 0.0, 2.0]), ("divides by 0", "source 1: 0"), id="division by zero"
+        ),
+        pytest.param(lambda r: 1j * r, ("complex",), id="complex"),
+        pytest.param(
+            lambda r: cp.multiply(cp.Parameter(3, nonneg=True, name="weight"), r),
+            ("'weight', which has no value",),
+            id="parameter",
+        ),
+        pytest.param(
+            lambda r: r + np.ones(4),
+            ("cannot be built for 3 sources", "Correct the shapes"),
+            id="four constants",
+        ),
+        pytest.param(
+            lambda r: cp.reshape(cp.multiply(np.ones((3, 1)), r)[0], (3,), order="C"),
+            ("not separable", "mixes"),
+            id="matrix",
+        ),
+        pytest.param(lambda r: (r, [], 3), ("returned a tuple of 3",), id="tuple"),
+        pytest.param(
+            lambda r: (r, [True]), ("True among its constraints, which is none",), id="no constraint"
+        ),
+        pytest.param(
+            lambda r: (r, [cp.Variable(3, name="t") <= cp.exp(r)]),
+            ("constraint that is not convex by the DCP rules", "exp(rate)"),
+            id="constraint not convex",
+        ),
         pytest.param(lambda _: 7.0, ("returned a float", "shape (3,)"), id="number"),
         pytest.param(lambda _: W, ("returned a ndarray",), id="array"),
         pytest.param(lambda _: None, ("returned a NoneType",), id="nothing"),
@@ -82,6 +125,88 @@ def test_auxiliary_constraints_need_a_kernel() -> None:
         fo.ObjectiveError, match=r"auxiliary constraints but there is no kernel.*Write kernel"
     ):
         declared(written)
+
+
+def test_a_kernel_does_not_excuse_the_declaration() -> None:
+    class Mixed(fo.Objective):
+        def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
+            return cp.inv_pos(rate) + cp.sum(rate)
+
+        def kernel(self, sources: fo.Sources) -> Any:  # noqa: ANN401
+            return AccumulatedDelay().kernel(sources)
+
+    with pytest.raises(fo.ObjectiveError, match=r"Mixed\.per_source is not separable"):
+        fo.Problem(Mixed(), fo.Sources(W), 3.0)
+
+
+class patchy(cp.huber):  # type: ignore[misc]  # noqa: N801 - CVXPY is untyped; atoms are named like functions
+    """An atom of a user's own with a hole: nan at 1."""
+
+    def __init__(self, x: Any) -> None:  # noqa: ANN401
+        super().__init__(x, 1)
+
+    def numeric(self, values: list[Any]) -> Any:  # noqa: ANN401
+        return np.where(values[0] == 1.0, np.nan, values[0] ** 2)
+
+
+def test_atoms_without_curvature_are_refused() -> None:
+    """CVXPY has smooth atoms for other kinds of problems: sin, tanh, the normal distribution."""
+    pending, tried = [cp.atoms.elementwise.elementwise.Elementwise], []
+    while pending:
+        for kind in pending.pop().__subclasses__():
+            pending.append(kind)
+            home = kind.__module__
+            if home.startswith("cvxpy.") and home.rsplit(".", 1)[1] in (
+                "ceil",
+                "hyperbolic",
+                "trig",
+                "normcdf",
+            ):
+                tried.append(kind.__name__)
+                with pytest.raises(
+                    fo.ObjectiveError, match=rf"DCP rules: the term '{kind.__name__}\(rate\)'"
+                ):
+                    declared(kind)
+    assert {"ceil", "floor"} <= set(tried)
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_nan_at_ordinary_rates_is_refused_by_term_and_source(registered: bool) -> None:
+    def derivatives(x: Any) -> Any:  # noqa: ANN401
+        return np.where(x == 1.0, np.nan, x * x), 2.0 * x, 2.0 + 0.0 * x
+
+    kind = type("patchy", (patchy,), {})
+    if registered:
+        register(kind, derivatives)
+    scale = np.array([2.0, 1.0, 2.0])  # three sources share 3.0: the second is at 1
+    with pytest.raises(
+        fo.ObjectiveError,
+        match=r"Mine\.per_source is not a number for source 1 at the rate 1.*the term 'patchy\(.*' is nan",
+    ):
+        declared(lambda r: cp.exp(r) + 2 * kind(cp.multiply(scale, r)))
+
+
+def test_the_domain_is_refused_by_term_and_source() -> None:
+    with pytest.raises(
+        fo.ObjectiveError,
+        match=r"Mine\.per_source is undefined for source 2 at the rate 3.*rate' does not hold.*max_rate",
+    ):
+        declared(lambda r: -cp.log(np.array([9.0, 9.0, 2.0]) - r))
+
+
+def test_each_kind_of_source_has_its_own_domain() -> None:
+    """The logarithm is for signalled sources, whose rates stay below 1."""
+
+    class Two(fo.Objective):
+        def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
+            return cp.inv_pos(rate)
+
+        def signalled_per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
+            return -cp.log(2.0 - rate)
+
+    fo.Problem(Two(), fo.Sources([1.0, 1.0], signalled=[True, False]), 5.0)
+    with pytest.raises(fo.ObjectiveError, match=r"Two\.signalled_per_source is undefined for source 1"):
+        fo.Problem(Two(), fo.Sources([1.0, 3.0], signalled=True), 50.0)
 
 
 def test_an_objective_without_declaration_says_so() -> None:
@@ -119,6 +244,19 @@ def test_signals_beside_periodic_refreshes_are_for_binary_freshness_only() -> No
         pytest.param(lambda r: cp.inv_pos(r + W) - r / 100.0 + W, id="sums"),
         pytest.param(lambda r: cp.exp(-cp.log(r)), id="composition"),
         pytest.param(lambda r: cp.inv_pos(cp.multiply(1 / W, r)), id="affine inside"),
+        pytest.param(
+            lambda r: cp.vec(cp.inv_pos(cp.reshape(r, (3, 1), order="C")), order="C"), id="reshaped"
+        ),
+        pytest.param(
+            lambda r: cp.vec(
+                cp.multiply(sparse.csc_array(W[:, None]), cp.inv_pos(cp.reshape(r, (3, 1), order="C"))),
+                order="C",
+            ),
+            id="sparse",
+        ),
+        pytest.param(
+            lambda r: cp.multiply(cp.Parameter(3, nonneg=True, value=W), cp.inv_pos(r)), id="parameter"
+        ),
     ],
 )
 def test_separable_expressions_pass_and_are_proved(written: Written) -> None:
