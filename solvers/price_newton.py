@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.arrays import Array
-from freshopt.model import FEW_ULP
 
 Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 LOWEST, HIGHEST = -690.0, 690.0  # log of 1e±300: prices beyond are not representable
+ROUNDING = 5e-16  # relative excess of a demand that is the target but for its last bit
 _NEAR = 1e-4  # nats; the error of Newton's step is some 1e-8 then, well below a thousandth of it
 _LOOKS = 400  # halving 1380 nats down to an ulp takes 63
 
@@ -64,7 +64,7 @@ def newton_prices(
             beyond = 1e-3 * step + np.copysign(0.3 * width * np.maximum(1.0, np.abs(x)), step)
             newton = x + step + np.where(np.abs(step) < _NEAR, beyond, 0.0)
         met |= (np.abs(excess) <= tolerance) & (tolerance > 0.0)
-        above = excess > FEW_ULP
+        above = excess > ROUNDING
         low, high = np.where(met, x, np.where(above, x, low)), np.where(met, x, np.where(above, high, x))
         done = met | (high - low <= width * np.maximum(1.0, np.abs(x)))
         if bool(np.all(done)):
