@@ -43,6 +43,9 @@ class Geometry(Protocol):
     def positive(self) -> bool:
         """Whether φ is finite for r > 0 only."""
 
+    def take(self, sources: IntArray, /) -> Geometry:
+        """Return the map of some of the sources."""
+
     def dual(self, rates: Array) -> Array:
         """Return φ'(r), increasing in r, shape (n,)."""
 
@@ -161,7 +164,7 @@ def bregman_step(
         over, members, budgets = hosts.over(wish)
         if len(over):
             capped, own[over] = _meet(
-                geometry,
+                geometry.take(members),
                 at_q[members],
                 gradient[members],
                 learning_rate,
@@ -208,16 +211,17 @@ def _meet(
 
     crossings = Crossings.of(multipliers, budgets)
     split = crossings.split(enough)
-    crowded = crossings.crowded(split, multipliers, BLUR * (np.abs(reach) + np.tile(np.abs(push), 2)))
-    if bool(np.any(crowded)):
-        # Others are as near as rounding: sort again, by what is exact from here.
-        before, after = crossings.around(split)
-        here = np.where(np.abs(edges[before]) <= np.abs(edges[after]), before, after)[crossings.groups]
-        k, ends = here % n, crossings.events % n
-        further = learning_rate * (gradient[k] - gradient[ends])
-        offset = _add(at_q[ends], -edges[crossings.events], edges[here], -at_q[k], further)
-        key = np.where(crowded[crossings.groups], offset, multipliers[crossings.events])
-        crossings = crossings.sorted_by(key)
+    blur = BLUR * (np.abs(reach) + np.tile(np.abs(push), 2))
+    unclear = False
+    for anchors in crossings.around(split):
+        # Events nearer to one another than rounding are sorted again, by what is exact from there.
+        crowd = crossings.near(anchors, multipliers, blur)
+        ends, here = crossings.events[crowd], crossings.finest(crowd, edges)
+        e, k = ends % n, here % n
+        further = learning_rate * (gradient[k] - gradient[e])
+        crossings = crossings.reordered(crowd, _add(at_q[e], -edges[ends], edges[here], -at_q[k], further))
+        unclear |= len(crowd) > 0
+    if unclear:
         split = crossings.split(enough)
     place = crossings.places(multipliers)
     capped, floored = place[:n] >= spread(split), (place[n:] < spread(split)) | (lower == upper)
@@ -235,8 +239,9 @@ def _meet(
         leader[present] = free[leads[np.searchsorted(rest.groups[leads], np.arange(len(rest)))]]
         distance = -_add(at_q, spread(-at_q[leader]), against(leader))[free]
         ahead = np.minimum.reduceat(distance, rest.starts)  # rounding may have put another source ahead
-        shift = geometry.levels(distance - rest.spread(ahead), rest) + ahead
-        answer[free] = np.clip(geometry.primal(rest.spread(shift) - distance), lower[free], upper[free])
+        part = geometry.take(free)
+        shift = part.levels(distance - rest.spread(ahead), rest) + ahead
+        answer[free] = np.clip(part.primal(rest.spread(shift) - distance), lower[free], upper[free])
         found[present] = np.maximum(0.0, unpriced[leader[present]] - shift)
     return answer, found
 

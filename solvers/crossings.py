@@ -7,7 +7,7 @@ of a budget the same rates are free.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,17 +40,12 @@ class Crossings:
         events = np.flatnonzero((multipliers > 0.0) & (multipliers < np.inf))
         if len(budgets) > 1:
             groups = budgets.groups[events % len(budgets.groups)]
-            by_group = np.argsort(groups, kind="stable")
-            events, groups = events[by_group], groups[by_group]
-            counts = np.bincount(groups, minlength=len(budgets))
+            order = np.lexsort((multipliers[events], groups))
+            groups, counts = groups[order], np.bincount(groups, minlength=len(budgets))
         else:
+            order = np.argsort(multipliers[events], kind="stable")
             groups, counts = np.zeros_like(events), np.array([len(events)])
-        return cls(events, groups, np.cumsum(counts) - counts, counts).sorted_by(multipliers[events])
-
-    def sorted_by(self, key: Array) -> Crossings:
-        """Return the same events in the order of a key, shape (E,)."""
-        order = np.argsort(key, kind="stable") if len(self.counts) == 1 else np.lexsort((key, self.groups))
-        return Crossings(self.events[order], self.groups, self.first, self.counts)
+        return cls(events[order], groups, np.cumsum(counts) - counts, counts)
 
     def spread(self, values: Array) -> Array:
         """Give each event its group's value; a single one is left to broadcasting."""
@@ -80,14 +75,29 @@ class Crossings:
         """Return the events before and after a split; the same twice where one side has none, shapes (G,)."""
         return self.at(np.maximum(split - 1, 0)), self.at(np.minimum(split, np.maximum(self.counts - 1, 0)))
 
-    def crowded(self, split: IntArray, multipliers: Array, blur: Array) -> BoolArray:
-        """Tell which groups have other events as near the split as rounding blurs, shape (G,)."""
-        here, width = multipliers[self.events], blur[self.events]
-        before, after = self.around(split)
-        near = np.abs(here - self.spread(multipliers[before])) <= width
-        near |= np.abs(here - self.spread(multipliers[after])) <= width
-        crowd: BoolArray = np.bincount(self.groups[near], minlength=len(split)) > 2 - (before == after)
-        return crowd
+    def near(self, anchors: IntArray, multipliers: Array, blur: Array) -> IntArray:
+        """Return the positions in `events` of those that rounding may have put on the wrong side of anchors.
+
+        `anchors`, shape (G,), is an event of each group; groups where it is alone are left out.
+        """
+        apart = np.abs(multipliers[self.events] - self.spread(multipliers[anchors]))
+        found = np.flatnonzero(apart <= blur[self.events] + self.spread(blur[anchors]))
+        crowd = np.bincount(self.groups[found], minlength=len(self.counts)) > 1
+        return found[crowd[self.groups[found]]]
+
+    def finest(self, positions: IntArray, edges: Array) -> IntArray:
+        """Return for each position the event of its group with the smallest edge, best to measure from."""
+        groups = self.groups[positions]
+        order = np.lexsort((np.abs(edges[self.events[positions]]), groups))
+        first = np.searchsorted(groups, groups)
+        finest: IntArray = self.events[positions[order]][first]
+        return finest
+
+    def reordered(self, positions: IntArray, key: Array) -> Crossings:
+        """Return the same events with those at some positions in the order of a key."""
+        events = self.events.copy()
+        events[positions] = events[positions[np.lexsort((key, self.groups[positions]))]]
+        return replace(self, events=events)
 
     def places(self, multipliers: Array) -> IntArray:
         """Return the position in its group of every event, shape (2n,).

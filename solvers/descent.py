@@ -18,7 +18,8 @@ rates are from optimal: that, not the size of a step, ends the loop.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,6 +43,7 @@ ROUNDING = 4e-16  # relative error of a cost summed over sources, of which a ste
 PROBES = (1 / 16, 1.0, 16.0)  # rates, in equal shares, near whose marginals kinks are looked for
 NEAR, JUMP = 1e-9, 0.1  # a marginal that falls by 5 % within 2e-9 of a rate jumps; a smooth one falls by 1e-8
 SMALL = 0.3  # of an equal share: a source with more is not given up for one price; 1 and 0.1 need more steps
+APART = 1e-4  # relative distance of the marginals whose difference measures curvature; 1e-3, 1e-6 do as well
 WAKING = 0.5  # factor on the spending at which a source comes back, each time that it does
 
 
@@ -92,7 +94,12 @@ class _Point(NamedTuple):
     gradient: Array
 
 
-def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: float, limit: int) -> Answer:
+Fit: TypeAlias = Callable[[Array], DescentMap] | None
+
+
+def descend(
+    problem: Problem, geometry: DescentMap, tolerance: float, enough: float, limit: int, fit: Fit = None
+) -> Answer:
     """Step until the certified relative gap is below `tolerance`.
 
     Parameters
@@ -106,6 +113,8 @@ def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: fl
         Relative gap that is no failure when `limit` is reached.
     limit : int
         Evaluations of the cost of all sources.
+    fit : callable, optional
+        Makes a map from the curvatures of the sources' costs, which is then renewed every few steps.
     """
     numerics, bandwidth = problem.numerics, problem.bandwidth
     if numerics is None:
@@ -115,7 +124,7 @@ def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: fl
             problem, numerics, f"the bandwidth {bandwidth:g}", np.ones(len(problem.sources), dtype=np.bool_)
         )
         return Answer(np.array(problem.lower))
-    path = _Descent(problem, numerics, geometry)
+    path = _Descent(problem, numerics, geometry, fit)
     while path.evaluations < limit:
         moved = path.advance(limit)
         if moved and path.steps % CHECK:
@@ -134,8 +143,8 @@ def descend(problem: Problem, geometry: DescentMap, tolerance: float, enough: fl
 class _Descent:
     """Where a descent stands."""
 
-    def __init__(self, problem: Problem, numerics: Numerics, geometry: DescentMap) -> None:
-        self.problem, self.numerics, self.geometry = problem, numerics, geometry
+    def __init__(self, problem: Problem, numerics: Numerics, geometry: DescentMap, fit: Fit) -> None:
+        self.problem, self.numerics, self.geometry, self.fit = problem, numerics, geometry, fit
         cost = problem.sources.cost
         self.lower, self.upper = cost * problem.lower, cost * problem.upper
         self.entry = numerics.marginal(np.array(problem.lower)) / cost  # the price at which min_rate is left
@@ -157,6 +166,8 @@ class _Descent:
 
     def advance(self, limit: int) -> bool:
         """Take one step, at the longest learning rate that passes the test; tell whether it moved."""
+        if self.fit is not None and self.steps % CHECK == 0:
+            self._renew(self.fit)
         here = self.point
         while self.evaluations < limit and self.eta > 0.0:
             step = self._step(here.spending, here.gradient, self.eta)
@@ -272,6 +283,24 @@ class _Descent:
         cost = self.problem.sources.cost
         slope = -self.numerics.marginal(spending / cost) / cost
         return np.where(self.lower < self.upper, slope, 0.0)  # where a rate is fixed, it may be infinite
+
+    def _renew(self, fit: Callable[[Array], DescentMap]) -> None:
+        """Measure lengths by the curvature a of the costs here; a learning rate of 1 is then Newton's.
+
+        Costs may be linear: a ≥ |g|/B keeps every spending from moving by more than the bandwidth.
+        """
+        spending, gradient = self.point.spending, self.point.gradient
+        apart = APART * np.where(spending > 0.0, spending, self.share)
+        low, high = np.maximum(spending - apart, self.lower), np.minimum(spending + apart, self.upper)
+        change = self._gradient(high) - self._gradient(low)
+        curvature = np.divide(change, high - low, out=np.zeros_like(change), where=high > low)
+        curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+        curvature = np.maximum(curvature, np.abs(gradient) / self.problem.bandwidth)
+        known = curvature > 0.0
+        least = float(np.min(curvature, initial=np.inf, where=known))
+        if least < np.inf:
+            self.geometry = fit(np.where(known, curvature, least))
+            self.eta, self.longest = 1.0, REACH
 
     def _level(self) -> Array:
         """Return equal spending within the bounds: the step, under any map, from the same surplus for all."""

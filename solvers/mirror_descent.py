@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solvers.bregman_step import checked_step
@@ -142,6 +142,10 @@ class LogBarrier:
     """The map φ(r) = −log r, with dual φ'(r) = −1/r."""
 
     positive: bool = True
+
+    def take(self, _: IntArray, /) -> LogBarrier:
+        """Return the same map."""
+        return self
 
     def dual(self, rates: Array) -> Array:
         """Return −1/r."""
