@@ -53,7 +53,11 @@ def _effective_prices(gap: Gap) -> Array:
         return hosts.totals(gap.terms(hosts.spread(price, 1.0))) + price * gap.host_slack
 
     slopes = gap.slope / gap.problem.sources.cost
-    grid = _quantiles(slopes, _usable(gap, slopes), hosts.codes, len(hosts))
+    usable = _usable(gap, slopes)
+    # A host whose sources are all at bounds has no usable slopes: its price is that of one of them.
+    without = hosts.totals(usable.astype(np.float64)) == 0.0
+    usable |= _positive(slopes) & (hosts.spread(without.astype(np.float64)) > 0.0)
+    grid = _quantiles(slopes, usable, hosts.codes, len(hosts))
     found, smallest = _minimise(bound, grid)
     nothing = hosts.totals(gap.terms(np.zeros(len(slopes))))
     return np.where(nothing <= smallest, 0.0, np.exp(found))
@@ -72,7 +76,7 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
     if bool(np.any(free)):
         grid = np.sort(np.concatenate([grid, _quantiles(slopes, free, one, 1)], axis=1), axis=1)
 
-    every = _quantiles(slopes, np.isfinite(slopes) & (slopes > 0.0), one, 1)
+    every = _quantiles(slopes, _positive(slopes), one, 1)
     grid = np.sort(np.concatenate([every[:, :1] - _BELOW, every, grid], axis=1), axis=1)
 
     def bound(log_price: Array) -> Array:
@@ -85,9 +89,14 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
 
 def _usable(gap: Gap, slopes: Array) -> BoolArray:
     """Return which slopes may be prices: positive ones, of sources inside their bounds if there are such."""
-    positive: BoolArray = np.isfinite(slopes) & (slopes > 0.0)
+    positive = _positive(slopes)
     inner: BoolArray = positive & (gap.rates > gap.problem.lower) & (gap.rates < gap.problem.upper)
     return inner if bool(np.any(inner)) else positive
+
+
+def _positive(slopes: Array) -> BoolArray:
+    positive: BoolArray = np.isfinite(slopes) & (slopes > 0.0)
+    return positive
 
 
 def _quantiles(slopes: Array, usable: BoolArray, codes: IntArray, groups: int) -> Array:

@@ -138,12 +138,12 @@ def _plain(objective: Objective, n: int, budget: float, scale: Scale, rng: np.ra
 
 
 def _lower(recipe: Recipe, rng: np.random.Generator) -> Recipe:
-    """Bound a half from below, at a tenth to nine tenths of an even share."""
+    """Bound a half from below, at 0.1 to 3 times an even share, together nine tenths of the bandwidth."""
     n = len(recipe)
-    floor = recipe.bandwidth / n / recipe.cost * rng.uniform(0.1, 0.9, n) * _some(rng, n)
-    return replace(
-        recipe, min_rate=np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
-    )
+    floor = recipe.bandwidth / n / recipe.cost * 10.0 ** rng.uniform(-1.0, 0.5, n) * _some(rng, n)
+    floor *= min(1.0, 0.9 * recipe.bandwidth / max(total(recipe.cost * floor), recipe.bandwidth * ROUNDING))
+    floor = np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
+    return replace(recipe, min_rate=floor)
 
 
 def _upper(recipe: Recipe, rng: np.random.Generator) -> Recipe:
@@ -245,12 +245,12 @@ KINDS: dict[str, Callable[[Recipe, np.random.Generator], Recipe]] = {
     "hosts that leave bandwidth unused": _thin_hosts,
     "signals": _signals,
     "all on signal": lambda recipe, _: replace(recipe, signalled=np.ones(len(recipe), dtype=np.bool_)),
-    "signals, bounds and hosts": lambda recipe, rng: _everything(_signals(recipe, rng), rng),
+    "signals, bounds, costs and hosts": lambda recipe, rng: _everything(_signals(recipe, rng), rng),
     "unequal costs": _costs,
     "ties": _ties,
     "all alike": lambda recipe, _: recipe.take(np.zeros(len(recipe), dtype=np.int64)),
     "zero importances": _zeros,
     "no importance at all": lambda recipe, _: replace(recipe, importance=np.zeros(len(recipe))),
-    "everything but signals": _everything,
+    "bounds, costs and hosts": _everything,
     "one source": lambda recipe, _: recipe.take(np.zeros(1, dtype=np.int64)),
 }
