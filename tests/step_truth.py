@@ -143,8 +143,8 @@ def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats, b
     `wish` is how each rate still wants to grow (minus the slope of the step's objective); optimal rates
     leave nothing to gain by lowering one, by raising one where bandwidth and its host's limit leave room, or
     by an exchange of two in which the raised one's host has room or is the host of both. Budgets inside a
-    budget: every feasible change of the rates is a sum of these three. Less than an ulp of the larger rate
-    cannot be exchanged, and after that much the wishes differ by it times `bend`, their slopes.
+    budget: every feasible change of the rates is a sum of these three. Sums are met to a few ulp of
+    the larger rate; so much less of the smaller one changes its wish by it times `bend`, the wish's slope.
     """
     rise, fall, room = rates < case.max_rate, rates > case.min_rate, np.full(len(rates), True)
     same = np.full((len(rates), len(rates)), False)
@@ -155,7 +155,7 @@ def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats, b
     gains = [(-wish / noise)[fall]]
     if np.sum(rates) < case.bandwidth * (1 - 1e-12):
         gains.append((wish / noise)[rise & room])
-    least = np.spacing(np.maximum(rates[:, None], rates)) * np.add.outer(bend, bend)
+    least = 4 * np.spacing(np.maximum(rates[:, None], rates)) * np.add.outer(bend, bend)
     pairs = (wish[:, None] - wish - least) / (noise[:, None] + noise)
     allowed = rise[:, None] & fall & (room[:, None] | same)
     return float(np.max(np.concatenate([*gains, pairs[allowed]]), initial=0.0))

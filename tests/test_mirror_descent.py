@@ -118,6 +118,16 @@ def test_bounds_too_close_for_their_multipliers_to_be_told_apart(
     assert np.allclose(exact_step(case, relative_map), expected, rtol=SCALAR, atol=0.0)
 
 
+def test_bounds_of_which_one_is_too_coarse_to_tell_the_multipliers_of_another_apart() -> None:
+    # The last source's bounds have multipliers 1e-18 apart; the first one's cap rounds its own to 4e-16.
+    low, high = np.array([0.1, 1.0, 1.0, 1e9]), np.array([1.1, 2.0, 2.0, 1e9 + 1])
+    q, g, eta = np.ones(4), np.array([1.0, -1.0, -1.0, -100.0]), 0.03
+    bandwidth = 1e9 + 3.1
+    wide = step(q, g, bandwidth + 0.003, low, high, eta)
+    rates = step(q, g, bandwidth, low, wide, eta)  # all are at their caps at one multiplier
+    assert abs(np.sum(rates) - bandwidth) <= 1e-6
+
+
 def test_a_rest_that_is_tiny_beside_the_bounds_keeps_its_digits() -> None:
     low = np.array([5.0, 0.0, 0.0])
     rates = step([5.0, 1.0, 1.0], [0.0, -1.0, -1.0], 5.0 + 2.0**-30, low, 10.0, 1.0)

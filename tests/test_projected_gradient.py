@@ -202,3 +202,21 @@ def test_a_cost_of_infinite_slope_at_zero_is_never_asked_for_its_gradient_there(
     solution = fo.solve(fo.Problem(Root(), fo.Sources([1.0, 1.0, 1.0], w), 21.0), ProjectedGradient())
     assert np.allclose(solution.rates, [1.0, 4.0, 16.0], rtol=1e-2)  # r ∝ w²
     assert abs(solution.value - 21.0) <= CONIC * 21.0
+
+
+@pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()])
+def test_the_metric_of_the_curvature_solves_what_the_plain_method_does_not(objective: fo.Objective) -> None:
+    rng = np.random.default_rng(1)
+    d, w = rng.lognormal(0.0, 3.0, 200), rng.lognormal(0.0, 3.0, 200)
+    problem = fo.Problem(objective, fo.Sources(d, w), 80.0)
+    plain = fo.solve(problem, ProjectedGradient(limit=2000, scaled=False), throw=False)
+    assert plain.status is fo.Status.ITERATION_LIMIT
+    scaled = fo.solve(problem, ProjectedGradient(limit=2000))
+    assert scaled.status is fo.Status.OPTIMAL
+    assert fo.cross_check(problem, [WaterFilling(), ProjectedGradient()]).agrees
+
+
+def test_the_plain_method_is_exact_on_benign_data() -> None:
+    rng = np.random.default_rng(3)
+    problem = fo.Problem(BinaryFreshness(), fo.Sources(rng.lognormal(0.0, 1.0, 50)), 20.0)
+    assert fo.solve(problem, ProjectedGradient(scaled=False)).status is fo.Status.OPTIMAL
