@@ -38,6 +38,15 @@ def test_every_instance_exists_and_is_solved(objective: fo.Objective, n: int, sc
         assert math.isfinite(solution.value)
 
 
+@pytest.mark.parametrize("scale", ["benign", "ill"])
+def test_no_seed_yields_an_infeasible_problem(scale: str) -> None:
+    for seed in range(25):
+        for n in (1, 2, 3, 5, 40):
+            for name, problem in instances(DELAY, n, seed, scale):  # type: ignore[arg-type]
+                room = problem.bandwidth * (1 + EXACT) - math.fsum(problem.sources.cost * problem.lower)
+                assert room >= 0.0, name
+
+
 def test_the_constraints_are_there_and_bind() -> None:
     """Without constraints that bind, a family would let through a solver that ignores them."""
     binding: set[str] = set()

@@ -157,7 +157,7 @@ def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     """Bound on both sides; the last source has no choice at all."""
     bounded = _upper(_lower(recipe, rng), rng)
     floor, cap = bounded.min_rate.copy(), bounded.max_rate.copy()
-    floor[-1] = min(recipe.bandwidth / len(recipe) / recipe.cost[-1] / 2.0, recipe.change_rate[-1])
+    floor[-1] = min(0.1 * recipe.bandwidth / len(recipe) / recipe.cost[-1], recipe.change_rate[-1] / 2.0)
     cap[-1] = floor[-1]
     return replace(bounded, min_rate=floor, max_rate=cap)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from freshopt.testing.recipe import Recipe
 from freshopt.verdict import Solver, Terms
 
 Foreign: TypeAlias = Callable[[Problem], Any]  # what it returns is judged, not trusted
+
+T = TypeVar("T")
 
 
 class Verdict(enum.Enum):
@@ -123,27 +125,47 @@ def attempt(solve: Foreign, recipe: Recipe, tolerance: float) -> Outcome:
     """
     problem = recipe.problem()
     begun = time.perf_counter()
-    try:
-        answer = solve(problem)
-        rates = np.asarray(getattr(answer, "rates", answer))
-    except SolverRefusedError as refusal:
-        return Outcome(Verdict.DECLINED, str(refusal), None, time.perf_counter() - begun)
-    except BaseException as error:
-        # The one place where anything may be caught: foreign code may raise anything, and that it did, with
-        # what, is the result of this run and hides nothing. Besides exceptions that means an exit (a solver
-        # must not end its caller) and a panic of a Rust extension, a BaseException of no importable type.
-        # Interrupts, and whatever else is meant for the caller, pass.
-        if not isinstance(error, Exception | SystemExit) and type(error).__name__ != "PanicException":
-            raise
-        seconds, name = time.perf_counter() - begun, type(error).__name__
-        return Outcome(Verdict.RAISED, f"{name}: {error}", None, seconds, name)
+    answer = guarded(lambda: _answer(solve, problem))
     seconds = time.perf_counter() - begun
+    if isinstance(answer, SolverRefusedError):
+        return Outcome(Verdict.DECLINED, str(answer), None, seconds)
+    if isinstance(answer, BaseException):
+        name = type(answer).__name__
+        return Outcome(Verdict.RAISED, f"{name}: {answer}", None, seconds, name)
+    whole, rates = answer
     changed = recipe.changes_in(problem)
-    verdict, detail, proof = _judged(recipe, answer, rates, tolerance)
+    verdict, detail, proof = _judged(recipe, whole, rates, tolerance)
     if changed:
         detail = f"it changed {list_offenders(changed)} of its input. {detail}".strip()
         verdict = Verdict.CHANGED_INPUT
     return Outcome(verdict, detail, proof, seconds)
+
+
+def guarded(call: Callable[[], T]) -> T | BaseException:
+    """Run foreign code; return what it returns, or what it raises.
+
+    The one place where anything may be caught: foreign code may raise anything, and that it did, with what,
+    is a result to report and hides nothing. Besides exceptions that means an exit (a solver must not end its
+    caller) and a panic of a Rust extension, a BaseException of no importable type. Interrupts, and whatever
+    else is meant for the caller, pass.
+
+    Examples
+    --------
+    >>> guarded(lambda: 1), guarded(lambda: 1 / 0)
+    (1, ZeroDivisionError('division by zero'))
+    """
+    try:
+        return call()
+    except BaseException as error:
+        if not isinstance(error, Exception | SystemExit) and type(error).__name__ != "PanicException":
+            raise
+        return error
+
+
+def _answer(solve: Foreign, problem: Problem) -> tuple[object, npt.NDArray[Any]]:
+    """Return what a solver hands back, and the rates in it."""
+    answer = solve(problem)
+    return answer, np.asarray(getattr(answer, "rates", answer))
 
 
 def _judged(
