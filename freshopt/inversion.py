@@ -18,6 +18,7 @@ Compare: TypeAlias = Callable[[Array], tuple[BoolArray, Array]]
 
 _REACH = 345.0  # log of 1e150: rates beyond are taken for infinity, or for zero
 _STEPS = 200  # bisection alone needs 60
+_ULP = 4e-16  # in x: two units in the last place of a rate
 
 
 def falling_root(compare: Compare, start: Array) -> Array:
@@ -40,9 +41,12 @@ def falling_root(compare: Compare, start: Array) -> Array:
         low, high = np.where(above, x, low), np.where(above, high, x)
         middle = 0.5 * (low + high)
         with np.errstate(invalid="ignore"):
-            inside = (x + step > low) & (x + step < high)
-            following = np.where(inside, x + step, middle)
-            wide = high - low > 4e-16 * np.maximum(1.0, np.abs(middle))
+            # Newton steps that all come from one side would leave the other end of the bracket far off. At
+            # the root they are cut to end just inside the bracket, which closes it.
+            target, margin = x + step, 0.5 * _ULP * np.maximum(1.0, np.abs(x))
+            inside = (target > low - margin) & (target < high + margin)
+            following = np.where(inside, np.clip(target, low + margin, high - margin), middle)
+            wide = high - low > _ULP * np.maximum(1.0, np.abs(middle))
             moving = np.isfinite(middle) & wide & (np.abs(following - x) > 1e-16 * np.abs(x))
         if not bool(np.any(moving)):
             break

@@ -92,7 +92,8 @@ class Tape:
             jets.append(step.run(jets, self.constants, order, side))
             for slot in finished:
                 jets[slot] = jets[0]
-        return Jet(*(np.broadcast_to(entry, rate.shape) for entry in jets[-1]))
+        last = jets[-1]
+        return Jet(*(e if e.shape == rate.shape else np.broadcast_to(e, rate.shape) for e in last))
 
     def take(self, index: Index) -> Tape:
         """Return the same expression for some of the sources."""

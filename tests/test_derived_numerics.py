@@ -13,7 +13,7 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.declaration import declare
 from freshopt.derived import PIECE, DerivedNumerics
-from freshopt.elementwise import compile_expression
+from freshopt.elementwise import Jet, Node, compile_expression
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Auto, Conic, WaterFilling
 from tests import discovery
@@ -142,6 +142,30 @@ def test_the_inverse_of_the_derived_marginal_leads_back(name: str) -> None:
     # As far as the price tells rates apart: where the marginal is constant it does not.
     told = curvature * rates > 1e-6 * price
     assert np.all(np.abs(back - rates)[told] <= SCALAR * rates[told])
+
+
+def test_the_inverse_of_a_smooth_marginal_takes_few_evaluations() -> None:
+    """A bracket and a few Newton steps; bisection to the last bit would take sixty."""
+    numerics = derived(HarmonicStaleness(), fo.Sources(D, W), signalled=False)
+    assert numerics is not None
+    counted = Counted(numerics.node)
+    price = numerics.marginal(RATIOS * D)
+    close(DerivedNumerics(counted, 1.0, D).inverse_marginal(price), RATIOS * D, EXACT)
+    assert counted.evaluations <= 20
+
+
+class Counted:
+    """A compiled expression that counts its evaluations."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.evaluations = node, 0
+
+    def evaluate(self, rate: Any, order: int = 2, side: int = 1) -> Jet:  # noqa: ANN401
+        self.evaluations += 1
+        return self.node.evaluate(rate, order, side)
+
+    def take(self, index: Any) -> Node:  # noqa: ANN401
+        return self.node.take(index)
 
 
 def test_pieces_are_the_whole() -> None:
