@@ -7,10 +7,8 @@ evaluation is the demand itself. With σ = −dy/d log ρ the model says that at
 
     ρ·exp((y − y(λ))/σ),   y(λ) = log λ − log(1 − λ/μ₀),   0 where λ ≥ μ₀.
 
-Where it is not to be trusted it is cut. Each source remembers the last evaluated rate on the other side of
-its price; a step that would pass it is replaced by the point where the tangents to the costs at both rates
-meet, which is the kink itself where the cost is piecewise linear, or every other time by the middle, so that
-brackets shrink whatever the cost looks like.
+A rate moves by at most three nats at once. A marginal of 0 or less has no logarithm; there Newton's step is
+taken on the marginal itself.
 
 One evaluation is one pass over the sources in chunks that stay in the cache, and so is one look at all the
 models' demand, which costs an exponential per source and no evaluation.
@@ -23,18 +21,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, IntArray, chunks, exact_sum
+from freshopt.arrays import Array, IntArray, chunks, exact_sum
 from freshopt.derived import DerivedNumerics
 from freshopt.kernel import MixedNumerics, Numerics
 from freshopt.model import Problem
-from freshopt.solvers.brackets import NOWHERE, Ends, Point
 
 SIZE = 8192  # sources a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB
 REACH = 3.0  # nats that a rate may move at once; farther, ill-scaled marginals are not straight
-BLUR = 1e-9  # relative; a step that passes the end of a bracket by less than this passes it by rounding
 FREE = 1e-290  # a price so low that only what is worth nothing is left undone
 _MOST = math.exp(REACH)
-PLAIN = 6  # evaluations without brackets; smooth benign objectives need no more
 STEEP = 1e18  # 1/σ of a marginal that does not fall: any price but its own sends the rate to the end
 
 Kinds: TypeAlias = list[tuple[IntArray, DerivedNumerics]]
@@ -74,22 +69,21 @@ class LocalModels:
         self.marginal = np.full(n, np.nan)
         self._level, self._pace = np.zeros(n), np.full(n, STEEP)
         self._asleep = np.zeros(n, dtype=np.bool_)
-        self._ends: Ends | None = None
         self.pieces = [(part, _by_kind(numerics, part)) for part in chunks(n, SIZE)]
         self.evaluations = 0
         self._edge = np.zeros(n)  # 1/μ₀
         for part, kinds in self.pieces:
             with np.errstate(all="ignore"):
-                _, marginal, _ = self._jets(kinds, np.zeros(part.stop - part.start))
+                _, marginal, _ = jets(kinds, np.zeros(part.stop - part.start))
                 worth = marginal / self.cost[part]
                 self._edge[part] = np.where(np.isnan(worth), 0.0, 1.0 / np.maximum(worth, 0.0))
         self.evaluations += 1
         self._limited = [bool(np.any(self._edge[part])) for part, _ in self.pieces]
 
-    def edge_marginals(self) -> Array:
-        """Return each source's marginal per unit of bandwidth at rate 0."""
+    def lowest(self) -> Array:
+        """Return marginals per unit of bandwidth at the lower bounds, of sources that are evaluated there."""
         with np.errstate(divide="ignore"):
-            return 1.0 / self._edge
+            return np.where(self.lower > 0.0, self.marginal, 1.0 / self._edge)
 
     def evaluate(self, prices: Array) -> tuple[float, float]:
         """Evaluate the expression at `rate` and make the models anew.
@@ -112,9 +106,6 @@ class LocalModels:
                 gaps.append(gap)
                 costs.append(cost)
         self.evaluations += 1
-        if self.evaluations == PLAIN:
-            unknown = np.full(len(self.rate), np.nan)
-            self._ends = Ends.around(Point(np.array(self.rate), np.array(self.marginal), unknown))
         return exact_sum(gaps), exact_sum(costs)
 
     def rates(self, log_price: float | Array) -> Array:
@@ -195,12 +186,8 @@ class LocalModels:
         """Evaluate a chunk and renew its models; return its share of gap and cost."""
         part = self.pieces[number][0]
         rate, cost = self.rate[part], self.cost[part]
-        value, marginal, curvature = self._jets(kinds, rate)
+        value, marginal, curvature = jets(kinds, rate)
         worth = marginal / cost
-        rising = worth > price
-        if self._ends is not None:
-            self._ends.remember(part, Point(rate, worth, value), price, rising)
-
         # The line: y and 1/σ.
         positive = worth > 0.0
         some_harm = not bool(np.all(positive))
@@ -228,8 +215,6 @@ class LocalModels:
             )  # nothing more, nothing less
             np.copyto(target, plain, where=~positive)
         lost = np.abs(target - rate) * np.abs(worth - price)
-        if self._ends is not None:
-            self._cut(self._ends, part, price, rising, target, cost / curvature, lost)
         if some_harm:
             for bound in (floor, ceiling):
                 np.copyto(bound, target, where=~positive)
@@ -237,41 +222,15 @@ class LocalModels:
             np.copyto(lost, 0.0, where=self._asleep[part] & (price * self._edge[part] >= 1.0))
         return float(np.dot(lost, cost)), float(np.sum(value))
 
-    def _cut(
-        self,
-        ends: Ends,
-        part: slice,
-        price: Array,
-        rising: BoolArray,
-        target: Array,
-        softness: Array,
-        lost: Array,
-    ) -> None:
-        """Keep a chunk's targets and bounds within the brackets, and count what may be lost there."""
-        rate, worth, far = self.rate[part], self.marginal[part], ends.far.rate[part]
-        floor, ceiling = self.floor[part], self.ceiling[part]
-        known = (far > NOWHERE) & (worth != price)
-        unpaid = known & rising & (price == 0.0)  # logarithms do not lead to a marginal of 0
-        if bool(np.any(unpaid)):
-            np.copyto(target, np.minimum(rate + worth * softness, ceiling), where=unpaid)
-        beyond = known & np.where(rising, target > far * (1.0 + BLUR), target < far * (1.0 - BLUR))
-        at = np.flatnonzero(beyond)
-        if len(at):
-            stakes = np.maximum(np.abs(worth - price), np.abs(ends.far.marginal[part] - price))
-            lost[at] = (np.abs(far - rate) * stakes)[at]
-            target[at] = ends.between(part, at, self.cost[part][at], halve=bool(self.evaluations % 2))
-        np.copyto(ceiling, target, where=(beyond | unpaid) & rising)
-        np.copyto(floor, target, where=beyond & ~rising)
 
-    @staticmethod
-    def _jets(kinds: Kinds, rate: Array) -> tuple[Array, Array, Array]:
-        """Return cost, marginal and curvature of a chunk, whose sources may be of two kinds."""
-        if len(kinds) == 1:
-            return kinds[0][1].jet(rate)
-        joined = np.empty((3, len(rate)))
-        for where, numerics in kinds:
-            joined[:, where] = numerics.jet(rate[where])
-        return joined[0], joined[1], joined[2]
+def jets(kinds: Kinds, rate: Array) -> tuple[Array, Array, Array]:
+    """Return cost, marginal and curvature of a chunk, whose sources may be of two kinds."""
+    if len(kinds) == 1:
+        return kinds[0][1].jet(rate)
+    joined = np.empty((3, len(rate)))
+    for where, numerics in kinds:
+        joined[:, where] = numerics.jet(rate[where])
+    return joined[0], joined[1], joined[2]
 
 
 def _by_kind(numerics: Numerics, part: slice) -> Kinds:

@@ -8,9 +8,10 @@ at which the models' demand meets the bandwidth follows from a search that evalu
 the models' rates at that price are where to evaluate next. Hosts at their limit have prices of their own,
 which do not depend on the bandwidth's, and are settled first, all at once.
 
-For smooth objectives convergence is quadratic. Kinks and flat stretches are closed in by each source's
-bracket (`brackets`); where demand jumps at the price, rates are the mixture of both sides that uses up the
-bandwidth.
+For smooth objectives convergence is quadratic. Where it is not seen to be (kinks, linear pieces, marginals
+that end at a finite rate), cutting planes take the lines' place (`tangents`), which cannot fail but need an
+evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of both
+sides that uses up the bandwidth.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from freshopt.model import FEW_ULP, Problem
 from freshopt.result import Answer, Solution, Status
 from freshopt.solvers.local_models import FREE, LocalModels
 from freshopt.solvers.price_newton import PriceBracket, newton_prices
+from freshopt.solvers.tangents import Tangents
 from freshopt.verdict import DEFAULT, Terms, conclude
 
 EXACT = 1e-9  # relative difference from a kernel above which a declared expression is an approximation
 _SAMPLE = 32  # sources on which that is tried
 _LOOSE, _TIGHT = 1e-3, 1e-13  # relative excess of demand at the prices of early and late models
 _WIDTH = 4e-15  # relative width of the last brackets of prices, between whose ends rates are mixed
+_FIRST, _STUCK = 8, 3  # evaluations, and of these without halving the loss, until Newton's lines are given up
 _PATIENCE = 8  # evaluations without progress, near the optimum, until rounding is held responsible
 _NEAR = 1e-10  # relative loss that is near
 _SEARCHED = 680.0  # log prices from which the next search starts, within those it may end at
@@ -158,29 +161,38 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     market = _Market(problem, numerics)
     if market.pinned is not None and bool(np.all(market.pinned)):
         return market.at_lower_bounds()
-    log_start = math.log(start) if start is not None and 0.0 < start < math.inf else None
-    market.models.evaluate(np.full(len(problem.sources), np.nan))
+    log_start = market.begin()
+    if start is not None and 0.0 < start < math.inf:
+        log_start = math.log(start)
     market.clear(log_start, _LOOSE)
-    best, since, note = math.inf, 0, ""
+    newton, width, best, since, note = True, _WIDTH, math.inf, 0, ""
     while True:
         gap, cost = market.models.evaluate(market.prices)
         used = problem.sources.cost * market.rates
         paid = float(np.dot(market.prices, used))
         scale = paid if market.price > 0.0 else abs(cost)
-        if market.price > 0.0:
+        if newton and market.price > 0.0:
             gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
-        if gap <= settings.tolerance * scale:
+        if gap <= settings.tolerance * scale and width == _WIDTH:
             break
         since = 0 if gap < 0.5 * best else since + 1
         best = min(best, gap)
-        if since >= _PATIENCE and best <= _NEAR * (paid + abs(cost)):
+        if since >= _PATIENCE and width == _WIDTH and best <= _NEAR * (paid + abs(cost)):
             break
         if market.models.evaluations >= settings.limit:
             note = f"stopped at the limit of {settings.limit} evaluations."
             break
-        loose = min(_LOOSE, max(_TIGHT, 1e-2 * math.sqrt(gap / scale))) if scale > 0.0 else _LOOSE
-        market.clear(None, loose)
-    market.clear(None, 0.0)
+        share = min(1.0, gap / scale) if scale > 0.0 else 1.0
+        if newton and since >= _STUCK and market.models.evaluations >= _FIRST:
+            newton, best, since = False, math.inf, 0
+            market.doubt()
+        if newton:
+            market.clear(None, max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share))))
+        else:
+            width = _WIDTH if share < _NEAR else min(_LOOSE, 1e-2 * share)
+            market.clear(None, 0.0, width)
+    if newton:
+        market.clear(None, 0.0)
     return market.answer(note)
 
 
@@ -197,33 +209,33 @@ class _Market:
         self.pinned = self._used_up()
         share = np.full(n, problem.bandwidth / total(cost))
         share = np.clip(share, problem.lower, np.minimum(problem.upper, most))
-        self.models = LocalModels(
+        models = LocalModels(
             problem, numerics, most, np.where(share > 0.0, share, problem.sources.change_rate)
         )
         if self.pinned is not None:
-            np.copyto(self.models.upper, problem.lower, where=self.pinned)
+            np.copyto(models.upper, problem.lower, where=self.pinned)
+        self.models: LocalModels | Tangents = models
         self.rates = share
         self.price = math.nan
-        self.log_price: float | None = None
-        self.log_host = self.host_prices = np.zeros(len(hosts))
+        self.log_price, self.log_host = 0.0, np.zeros(len(hosts))
+        self.host_prices = np.zeros(len(hosts))
         self.prices = np.full(n, np.nan)
 
-    def clear(self, log_start: float | None, tolerance: float) -> None:
+    def clear(self, log_start: float | None, tolerance: float, width: float = _WIDTH) -> None:
         """Find prices at which the models' demand meets the limits, and take the rates there.
 
-        With tolerance 0 the limits are met to rounding, by mixing rates at neighbouring prices.
+        With tolerance 0 the limits are met to rounding, by mixing rates at prices `width` apart.
         """
         problem, models, hosts = self.problem, self.models, self.problem.hosts
-        if self.log_price is None:
-            self.log_price = models.typical_log_price() if log_start is None else log_start
-            self.log_host = np.full(len(hosts), self.log_price)
+        if log_start is not None:
+            self.log_price, self.log_host = log_start, np.full(len(hosts), log_start)
         if len(hosts):
-            found = newton_prices(self._host_response, hosts.limits, self.log_host, tolerance, _WIDTH)
+            found = newton_prices(self._host_response, hosts.limits, self.log_host, tolerance, width)
             models.cap(self._host_rates(found))
             self.log_host = np.clip(found.high, -_SEARCHED, _SEARCHED)
             self.host_prices = _prices(found.high)
         target = np.array([problem.bandwidth])
-        found = newton_prices(self._response, target, np.array([self.log_price]), tolerance, _WIDTH)
+        found = newton_prices(self._response, target, np.array([self.log_price]), tolerance, width)
         low, high = float(found.low[0]), float(found.high[0])
         self.rates = models.rates(high)
         if low < high:
@@ -234,6 +246,17 @@ class _Market:
         effective = np.maximum(self.price, hosts.spread(self.host_prices, 0.0)) if len(hosts) else self.price
         self.prices = np.broadcast_to(effective, self.rates.shape)
         models.move(self.rates)
+
+    def begin(self) -> float:
+        """Evaluate once, and return a log price to start from."""
+        self.models.evaluate(np.full(len(self.rates), np.nan))
+        return self.models.typical_log_price() if isinstance(self.models, LocalModels) else 0.0
+
+    def doubt(self) -> None:
+        """Take cutting planes in place of Newton's lines, beginning with the latest evaluation."""
+        if isinstance(self.models, LocalModels):
+            self.models = Tangents(self.models)
+            self.models.evaluate(self.prices)
 
     def answer(self, note: str) -> Answer:
         """Return rates and prices as they are now."""
@@ -281,11 +304,12 @@ class _Market:
     def _mixed(self, generous: Array) -> Array:
         """Return the mixture of the current rates and more generous ones that uses the bandwidth."""
         cost = self.problem.sources.cost
-        above, below = total(cost * generous), total(cost * self.rates)
+        frugal: Array = self.rates
+        above, below = total(cost * generous), total(cost * frugal)
         if above <= below:
-            return self.rates
+            return frugal
         share = min(1.0, max(0.0, (self.problem.bandwidth - below) / (above - below)))
-        mixed: Array = self.rates + share * (generous - self.rates)
+        mixed: Array = frugal + share * (generous - frugal)
         return mixed
 
     def _used_up(self) -> BoolArray | None:
@@ -312,10 +336,11 @@ class _Market:
 
     def _edge_prices(self) -> Array:
         """Return the price at which each source would take its min_rate and no more."""
-        problem, models = self.problem, self.models
-        slope = np.where(problem.lower > 0.0, models.marginal, models.edge_marginals())
+        problem = self.problem
+        slope = self.models.lowest()
         open_ = (problem.upper > problem.lower) & np.isfinite(slope)
-        return np.where(open_, np.maximum(slope, 0.0), 0.0)
+        edges: Array = np.where(open_, np.maximum(slope, 0.0), 0.0)
+        return edges
 
 
 def _prices(logarithms: Array) -> Array:
