@@ -42,9 +42,10 @@ class Objective:
 
     Notes
     -----
-    From `per_source` alone freshopt derives the CVXPY problem, value and slope of every source, and hence
-    the certificate of any answer. `kernel` may add hand-written numerics; it is obligatory when
-    `per_source` returns auxiliary constraints.
+    From `per_source` alone freshopt derives the CVXPY problem, value, slope and curvature of every source,
+    and hence solvers for any number of sources and the certificate of any answer. All convex and concave
+    elementwise atoms of CVXPY are known, kinks included; `freshopt.elementwise.register` adds others.
+    `kernel` may add hand-written numerics; it is obligatory when `per_source` returns auxiliary constraints.
 
     Examples
     --------
@@ -56,6 +57,27 @@ class Objective:
     >>> problem = fo.Problem(SquaredDelay(), fo.Sources(change_rate=[1.0, 8.0]), bandwidth=3.0)
     >>> fo.solve(problem).rates.round(9)
     array([1., 2.])
+
+    A cone form with a variable of its own, t ≥ 1/ρ, and the kernel that it asks for: cost, marginal and
+    inverse marginal for unit importance.
+
+    >>> import numpy as np
+    >>> from freshopt.kernel import Kernel
+    >>> class Delay(fo.Objective):
+    ...     def per_source(self, rate, sources):
+    ...         t = cp.Variable(len(sources))
+    ...         return cp.multiply(sources.importance * sources.change_rate, t), [cp.inv_pos(rate) <= t]
+    ...     def kernel(self, sources):
+    ...         return Kernel(
+    ...             sources.importance,
+    ...             (sources.change_rate,),
+    ...             lambda rate, d: d / rate,
+    ...             lambda rate, d: d / rate**2,
+    ...             lambda price, d: np.sqrt(d / price),
+    ...         )
+    >>> problem = fo.Problem(Delay(), fo.Sources(change_rate=[1.0, 4.0]), bandwidth=3.0)
+    >>> fo.solve(problem).rates.round(9), fo.solve(problem, fo.solvers.Conic()).rates.round(3)
+    (array([1., 2.]), array([1., 2.]))
     """
 
     sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"

@@ -230,6 +230,8 @@ def _run(program: Expression, backend: str) -> str:
             program.solve(solver=backend, **SETTINGS[backend])
         except cp.SolverError as error:
             return f"with an error ({error})"
+        except NotImplementedError:  # CVXPY's word on an atom of a user's own that it cannot put into cones
+            return "at an atom that has no cone form,"
     return ""
 
 
