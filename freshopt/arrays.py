@@ -21,6 +21,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+CACHED = 8192  # sources of a chunk in compiled loops: five columns of it are 320 KiB
 CHUNK = 65_536  # 512 KiB of float64: the temporaries of a pass stay in the second-level cache
 
 

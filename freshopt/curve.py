@@ -10,11 +10,12 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.demands import Demand
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Formula, Index, Kernel
 from freshopt.objective import Objective, Refresh
@@ -25,12 +26,14 @@ from freshopt.sources import Sources
 class Cell:
     """Cost, marginal and inverse marginal of a rate under one discipline, for unit importance.
 
-    Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 < price < inf.
+    Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 < price < inf. The demand
+    is the inverse for one source, ``(1/price, *parameters)``, if `freshopt.demands` has it.
     """
 
     cost: Formula
     marginal: Formula
     inverse: Formula
+    demand: Demand | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +54,8 @@ class Curve:
         The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
     poisson, on_signal : Cell or None
         The other disciplines, where they are defined.
+    periodic_demand : callable or None
+        1/V^{-1} for one source, if `freshopt.demands` has it.
     """
 
     parameters: tuple[Array, ...]
@@ -60,6 +65,7 @@ class Curve:
     inverse_index: Formula
     poisson: Cell | None = None
     on_signal: Cell | None = None
+    periodic_demand: Demand | None = None
 
     def cell(self, refresh: Refresh) -> Cell:
         """Return the cell of a discipline.
@@ -70,7 +76,9 @@ class Curve:
             If the curve has none.
         """
         if refresh is Refresh.PERIODIC:
-            return Cell(self._periodic_cost, self._periodic_marginal, self._periodic_inverse)
+            return Cell(
+                self._periodic_cost, self._periodic_marginal, self._periodic_inverse, self.periodic_demand
+            )
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
             named = getattr(refresh, "value", refresh)
@@ -82,7 +90,7 @@ class Curve:
     def kernel(self, importance: Array, refresh: Refresh) -> Kernel:
         """Return the numerics of weighted sources under a discipline."""
         cell = self.cell(refresh)
-        return Kernel(importance, self.parameters, cell.cost, cell.marginal, cell.inverse)
+        return Kernel(importance, self.parameters, cell.cost, cell.marginal, cell.inverse, cell.demand)
 
     def gap_cost(self, gap: Array) -> Array:
         """Return C(τ) = ∫₀^τ c of gaps τ ≥ 0 without a refresh, for unit importance."""
@@ -92,7 +100,7 @@ class Curve:
     def take(self, index: Index) -> Curve:
         """Return the curve of some of the sources."""
         taken = tuple(parameter[index] for parameter in self.parameters)
-        return Curve(taken, self.at, self.mean, self.index, self.inverse_index, self.poisson, self.on_signal)
+        return replace(self, parameters=taken)
 
     def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:
         return self.mean(1.0 / rate, *parameters)

@@ -25,11 +25,17 @@ class HostLimits:
         Bandwidth each may take, per time unit.
     codes : ndarray of int, shape (n,)
         Position in `names`, or H for sources without a limit.
+    order : ndarray of int, shape (m,)
+        The sources of limited hosts, host by host.
+    first : ndarray of int, shape (H+1,)
+        Where each host begins in `order`.
     """
 
     names: tuple[Any, ...]
     limits: Array
     codes: IntArray
+    order: IntArray
+    first: IntArray
 
     @classmethod
     def of(cls, sources: Sources, limits: Mapping[Any, float] | None) -> HostLimits:
@@ -42,7 +48,8 @@ class HostLimits:
         """
         given = dict(limits or {})
         if not given:
-            return cls((), np.empty(0), np.zeros(len(sources), dtype=np.int64))
+            none = np.zeros(0, dtype=np.int64)
+            return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none)
         if sources.host is None:
             raise SourceDataError(
                 "host_limits are given but the sources have no host. Pass Sources(host=...)."
@@ -68,7 +75,9 @@ class HostLimits:
         for code, host in enumerate(given):
             code_of[position[host]] = code
         values = np.array([float(limit) for limit in given.values()])
-        return cls(tuple(given), values, code_of[inverse])
+        codes = code_of[inverse]
+        first = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(given))[: len(given)])))
+        return cls(tuple(given), values, codes, np.argsort(codes, kind="stable")[: first[-1]], first)
 
     def __len__(self) -> int:
         """Return the number of limited hosts."""

@@ -9,13 +9,14 @@ inverse marginal turns a price back into a rate. A maximised objective is its lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray
+from freshopt.demands import Demand
 from freshopt.sources import LARGEST
 
 Formula: TypeAlias = Callable[..., Array]
@@ -55,6 +56,9 @@ class Kernel:
         ``f(rate, *parameters)``: J(ρ), and −J'(ρ).
     unit_inverse : callable
         ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
+    unit_demand : callable, optional
+        ``f(worth, *parameters)`` of `freshopt.demands`: the inverse at price 1/worth for one source, from
+        which loops over many sources are compiled.
     """
 
     importance: Array
@@ -62,6 +66,7 @@ class Kernel:
     unit_cost: Formula
     unit_marginal: Formula
     unit_inverse: Formula
+    unit_demand: Demand | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); a source of no importance costs nothing, even at rate 0."""
@@ -89,9 +94,7 @@ class Kernel:
     def take(self, index: Index) -> Kernel:
         """Return the kernel of some of the sources."""
         parameters = tuple(parameter[index] for parameter in self.parameters)
-        return Kernel(
-            self.importance[index], parameters, self.unit_cost, self.unit_marginal, self.unit_inverse
-        )
+        return replace(self, importance=self.importance[index], parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt import demands
 from freshopt.arrays import Array
 from freshopt.curve import Cell, Curve, CurveObjective
 from freshopt.cvx import Expression, cp
@@ -78,7 +79,16 @@ class AccumulatedDelay(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = Δs."""
-        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+        return Curve(
+            (sources.change_rate,),
+            _at,
+            _mean,
+            _index,
+            _inverse_index,
+            POISSON,
+            ON_SIGNAL,
+            demands.delay_periodic,
+        )
 
     def _factor(self) -> float:
         return 0.5 if self.refresh is Refresh.PERIODIC else 1.0
@@ -116,5 +126,5 @@ def _inverse(price: Array, d: Array) -> Array:
     return np.sqrt(d / price)
 
 
-POISSON = Cell(_poisson_cost, _marginal, _inverse)
-ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse)
+POISSON = Cell(_poisson_cost, _marginal, _inverse, demands.delay)
+ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse, demands.delay)

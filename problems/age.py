@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from freshopt import demands
 from freshopt.arrays import Array, IntArray
 from freshopt.cones import by_size, falling_total
 from freshopt.curve import Cell, Curve, CurveObjective
@@ -101,7 +102,16 @@ class Age(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = s − (1 − e^{−Δs})/Δ."""
-        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+        return Curve(
+            (sources.change_rate,),
+            _at,
+            _mean,
+            _index,
+            _inverse_index,
+            POISSON,
+            ON_SIGNAL,
+            demands.age_periodic,
+        )
 
 
 def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
@@ -213,4 +223,4 @@ def _signal_inverse(price: Array, d: Array) -> Array:
 
 
 POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.reciprocal_root_below)

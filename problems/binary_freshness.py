@@ -20,6 +20,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from freshopt import demands
 from freshopt.arrays import Array, total
 from freshopt.cones import by_size, decayed_time, squared_over, stale_total
 from freshopt.curve import Cell, Curve, CurveObjective
@@ -102,7 +103,9 @@ class BinaryFreshness(CurveObjective):
 
 def binary_curve(change_rate: Array) -> Curve:
     """Return the curve of a copy that costs 1 while it is stale."""
-    return Curve((change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+    return Curve(
+        (change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL, demands.binary_periodic
+    )
 
 
 def _at(age: Array, d: Array) -> Array:
@@ -146,5 +149,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.where(price * d <= 1.0, d, 0.0)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.binary_poisson)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.all_or_nothing)

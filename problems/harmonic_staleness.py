@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt import demands
 from freshopt.arrays import Array, IntArray
 from freshopt.cones import by_size, decayed_time, stale_total
 from freshopt.curve import Cell, Curve, CurveObjective
@@ -112,7 +113,16 @@ class HarmonicStaleness(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = Ein(Δs)."""
-        return Curve((sources.change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL)
+        return Curve(
+            (sources.change_rate,),
+            _at,
+            _mean,
+            _index,
+            _inverse_index,
+            POISSON,
+            ON_SIGNAL,
+            demands.harmonic_periodic,
+        )
 
     def _quadrature(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
         share = cp.multiply(1.0 / sources.change_rate, rate)
@@ -196,5 +206,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / price, d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.harmonic_poisson)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.reciprocal_below)

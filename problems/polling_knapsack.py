@@ -25,6 +25,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from freshopt import demands
 from freshopt.arrays import Array, IntArray, total
 from freshopt.cones import by_size, decayed_time, stale_total
 from freshopt.cvx import Expression, cp
@@ -113,8 +114,17 @@ class PollingKnapsack(Objective):
         """Return the exact numerics of the loss."""
         a = sources.change_rate
         if self.form == "polls":
-            return Kernel(sources.importance, (a,), _polls_cost, _polls_marginal, _polls_inverse)
-        return Kernel(sources.importance, (a,), _materials_cost, _materials_marginal, _materials_inverse)
+            return Kernel(
+                sources.importance, (a,), _polls_cost, _polls_marginal, _polls_inverse, demands.polls
+            )
+        return Kernel(
+            sources.importance,
+            (a,),
+            _materials_cost,
+            _materials_marginal,
+            _materials_inverse,
+            demands.materials,
+        )
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the gain from the loss, which for polls is what finding every update would add."""

@@ -18,8 +18,10 @@ PACKAGE = ROOT / "freshopt"
 LAYERS = (
     ("errors", "cvx"),
     ("arrays",),
-    ("units", "compiled", "special", "inversion", "quadrature"),
-    ("increments",),
+    ("units", "special", "inversion", "quadrature", "tables"),
+    ("increments", "demands"),
+    ("loops",),
+    ("compiled",),
     ("sources",),
     ("kernel", "hosts"),
     ("jets",),
@@ -32,6 +34,7 @@ LAYERS = (
     ("curve", "declaration", "cones"),
     ("domain",),
     ("model",),
+    ("columns",),
     ("gap",),
     ("pricing",),
     ("certificate",),
@@ -94,7 +97,9 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
-            found.add(node.module or "")
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in names if (PACKAGE / f"{name.partition('.')[2]}.py").exists()}
+            found |= modules if node.module == "freshopt" and modules == names else {node.module or ""}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             found |= {a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
     return {name for name in found if name.split(".")[0] == "freshopt"}

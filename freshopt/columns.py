@@ -1,0 +1,34 @@
+"""From a problem's numerics to the columns that compiled passes read."""
+
+from __future__ import annotations
+
+from freshopt.compiled import Columns, column, enabled
+from freshopt.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.model import Problem
+
+
+def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
+    """Return the columns of a problem whose kernels have demands, or None where loops are not compiled."""
+    n = len(problem.sources)
+    signalled = isinstance(numerics, MixedNumerics)
+    silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
+    announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else None
+    if not enabled(n) or not isinstance(silent, Kernel) or silent.unit_demand is None:
+        return None
+    if announced is not None and not (
+        isinstance(announced, Kernel)
+        and announced.unit_demand is not None
+        and all(a is b for a, b in zip(announced.parameters, silent.parameters, strict=True))
+    ):
+        return None
+    return Columns(
+        n,
+        silent.unit_demand,
+        None if announced is None else announced.unit_demand,
+        problem.sources.signalled if signalled else False,
+        column(silent.importance),
+        tuple(column(parameter) for parameter in silent.parameters),
+        column(problem.sources.cost),
+        column(problem.lower),
+        column(problem.upper),
+    )

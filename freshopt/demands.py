@@ -1,0 +1,134 @@
+"""Demands: the rate that one source buys, in scalar arithmetic, for compiled loops.
+
+A source of importance w buys at price λ the rate ρ with −w·J'(ρ) = λ. Each function here takes its worth
+a = w/λ ≥ 0 and its parameters, and returns that ρ: the inverse marginals of `freshopt.problems` once more, in
+the fewest divisions and without temporaries. A `Kernel` names the one that belongs to it; without compilation
+they are not used, and tests hold the two against each other. They are plain Python and can be called.
+
+The forms avoid cancellation, and overflow for the accepted magnitudes 1e-100..1e100.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from freshopt.special import inverse_age_index, inverse_gamma2, inverse_harmonic_index, inverse_log_excess
+from freshopt.tables import SEGMENTS, from_table, octave_place, octave_table, polynomial, ratio_table
+
+Demand: TypeAlias = Callable[..., float]
+
+HARMONIC_TOP = 10.0  # s² / 2 = 50: beyond, e^{−u} is below half an ulp of u
+HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
+AGE_TOP = 14.0  # s³ / 3 = 915, u = 43: beyond, P(2, u) is 1
+AGE = ratio_table(lambda s: inverse_age_index(s * s * s / 3.0), AGE_TOP)
+GAMMA_SHARE = (
+    0.75  # below, P(2, u) is inverted in s = √(2·share), above in 1 − share: u has a singularity at 1
+)
+NEAR = -53  # log₂ of the smallest 1 − share
+# 4s in place of s: the singularity at s = √2 asks for finer segments. Then follow the rows in 1 − share.
+GAMMA = np.concatenate(
+    [
+        0.25 * ratio_table(lambda s: 4.0 * inverse_gamma2(s * s / 32.0), 5.0),
+        octave_table(lambda q: inverse_log_excess(-np.log(q)), NEAR, -2),
+    ]
+)
+FIRST_NEAR = 5 * SEGMENTS
+LAST = 1.0 - 2.0**-53  # the largest share of P(2, u) below 1
+
+
+def gamma2_gap(share: float) -> float:
+    """Return u with P(2, u) = share for share < 1, without a branch, so that loops are vectorised."""
+    s = math.sqrt(32.0 * min(share, GAMMA_SHARE))
+    place = s * SEGMENTS
+    segment = int(place)
+    row, z = octave_place(max(1.0 - share, 2.0**NEAR), NEAR)
+    near = share > GAMMA_SHARE
+    u = polynomial(GAMMA, row + FIRST_NEAR if near else segment, z if near else 2.0 * (place - segment) - 1.0)
+    return u if near else s * u
+
+
+def harmonic_poisson(worth: float, d: float) -> float:
+    """Return the root of ρ² + Δρ = aΔ.
+
+    Examples
+    --------
+    >>> harmonic_poisson(2.0, 1.0)
+    1.0
+    """
+    return 2.0 * worth * d / (d + math.sqrt(d * (d + 4.0 * worth)))
+
+
+def harmonic_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u − 1 + e^{−u} = Δ/a."""
+    y = d / worth
+    s = math.sqrt(2.0 * y)
+    if s < HARMONIC_TOP:
+        return d / from_table(HARMONIC, s)
+    return d / (1.0 + y)
+
+
+def reciprocal_below(worth: float, d: float) -> float:
+    """Return min(a, Δ): harmonic staleness on signals."""
+    return min(worth, d)
+
+
+def binary_poisson(worth: float, d: float) -> float:
+    """Return √(aΔ) − Δ, or 0 if the source is not worth it."""
+    if worth <= d:
+        return 0.0
+    return d * (worth - d) / (d + math.sqrt(worth * d))
+
+
+def binary_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with P(2, u) = Δ/a, or 0 if that is not below 1."""
+    share = d / worth
+    rate = d / gamma2_gap(share)
+    return rate if share < 1.0 else 0.0
+
+
+def all_or_nothing(worth: float, d: float) -> float:
+    """Return Δ where a ≥ Δ, else 0: binary freshness on signals, whose marginal is constant."""
+    return d if d <= worth else 0.0
+
+
+def delay(worth: float, d: float) -> float:
+    """Return √(aΔ)."""
+    return math.sqrt(worth * d)
+
+
+def delay_periodic(worth: float, d: float) -> float:
+    """Return √(aΔ/2)."""
+    return math.sqrt(0.5 * worth * d)
+
+
+def age_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u²/2 − P(2, u) = Δ²/a."""
+    y = d * (d / worth)
+    s = (3.0 * y) ** (1.0 / 3.0)
+    if s < AGE_TOP:
+        return d / from_table(AGE, s)
+    return d / math.sqrt(2.0 * (y + 1.0))
+
+
+def reciprocal_root_below(worth: float, d: float) -> float:
+    """Return min(√a, Δ): age on signals."""
+    return min(math.sqrt(worth), d)
+
+
+def polls(worth: float, a: float) -> float:
+    """Return a/t with P(2, t) = 1/worth, or 0 if that is not below 1."""
+    share = 1.0 / worth
+    rate = a / gamma2_gap(share)
+    return rate if share < 1.0 else 0.0
+
+
+def materials(worth: float, a: float) -> float:
+    """Return a/t with 1 − e^{−t} = 1/worth, or 0 if that is not below 1."""
+    share = 1.0 / worth
+    if share >= 1.0:
+        return 0.0
+    return -a / math.log1p(-min(share, LAST))

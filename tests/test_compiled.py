@@ -1,0 +1,179 @@
+"""Compiled passes against the NumPy path, which is held against the truth elsewhere; bits, threads, edges."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt import demands
+from freshopt.arrays import Array
+from freshopt.columns import columns_of
+from freshopt.compiled import WORTHWHILE
+from freshopt.kernel import Kernel
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryFreshness,
+    HarmonicStaleness,
+    PollingKnapsack,
+)
+from freshopt.solvers import WaterFilling
+from freshopt.solvers.sampled_search import sampled_search
+from tests.tolerances import EXACT
+
+PERIODIC = fo.Refresh.PERIODIC
+OBJECTIVES = [
+    HarmonicStaleness(),
+    HarmonicStaleness(PERIODIC),
+    BinaryFreshness(),
+    BinaryFreshness(PERIODIC),
+    AccumulatedDelay(),
+    AccumulatedDelay(PERIODIC),
+    Age(PERIODIC),
+    PollingKnapsack("polls"),
+    PollingKnapsack("materials"),
+]
+FAMILIES = ("plain", "lower", "upper", "cost", "hosts", "signals")
+N = WORTHWHILE + 1234
+
+
+def problem(objective: fo.Objective, family: str, budget: float, *, ill: bool, n: int = N) -> fo.Problem:
+    rng = np.random.default_rng(n)
+    if ill:
+        d, w = 10 ** rng.uniform(-6, 4, n), 10 ** rng.uniform(-6, 6, n)
+    else:
+        d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
+    share = budget * float(d.sum()) / n
+    hosts = rng.integers(0, n // 10, n)
+    extra = {
+        "plain": {},
+        "lower": {"min_rate": 0.5 * share * rng.random(n)},
+        "upper": {"max_rate": share * 10 ** rng.uniform(-1, 2, n)},
+        "cost": {"cost": 10 ** rng.uniform(-1, 1, n)},
+        "hosts": {"host": hosts},
+        "signals": {"signalled": rng.random(n) < 0.5},
+    }[family]
+    known = np.unique(hosts)[::2]
+    tight = 10.0 * share * 10 ** rng.uniform(-1, 1, len(known))
+    limits = dict(zip(known.tolist(), tight.tolist(), strict=True)) if family == "hosts" else None
+    return fo.Problem(objective, fo.Sources(d, w, **extra), share * n, limits)  # type: ignore[arg-type]
+
+
+def solved(
+    monkeypatch: pytest.MonkeyPatch, task: fo.Problem, compiled: str, threads: str = "1"
+) -> fo.Solution:
+    monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
+    monkeypatch.setenv("FRESHOPT_THREADS", threads)
+    return fo.solve(task, WaterFilling(), certify=False)
+
+
+def apart(task: fo.Problem, a: Array, b: Array) -> float:
+    """Return the share of the bandwidth that two vectors of rates spend differently."""
+    return float(np.sum(task.sources.cost * np.abs(a - b)) / task.bandwidth)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+def test_demands_are_the_inverse_marginals(objective: fo.Objective) -> None:
+    worth = 10 ** np.linspace(-6.0, 6.0, 400)
+    for d in (1e-6, 1.0, 3.7e4):
+        sources = fo.Sources(np.full(len(worth), d))
+        kernels = [
+            objective.kernel(sources),
+            *([] if objective.refuses_signals() else [objective.signalled_kernel(sources)]),
+        ]
+        for kernel in kernels:
+            assert isinstance(kernel, Kernel)
+            assert kernel.unit_demand is not None
+            exact = kernel.unit_inverse(1.0 / worth, *kernel.parameters)
+            found = np.array([kernel.unit_demand(float(a), d) for a in worth])
+            # 1/worth is rounded; near the price at which a source starves that ulp is all there is.
+            steep = kernel.unit_inverse((1.0 - 4e-16) / worth, *kernel.parameters)
+            assert np.all(np.abs(found - exact) <= 4e-15 * exact + 2.0 * np.abs(steep - exact))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness(PERIODIC)], ids=repr)
+def test_both_paths_give_the_same_rates(
+    monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, family: str
+) -> None:
+    for budget, ill in ((1e-3, False), (0.5, True), (20.0, False)):
+        task = problem(objective, family, budget, ill=ill)
+        plain, fast = solved(monkeypatch, task, "0"), solved(monkeypatch, task, "1")
+        if not (family == "signals" and isinstance(objective, BinaryFreshness)):
+            assert apart(task, plain.rates, fast.rates) <= EXACT  # elsewhere equals may be split differently
+        assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
+        assert fast.price == pytest.approx(plain.price, rel=10 * EXACT)
+        assert np.sum(task.sources.cost * fast.rates) <= task.bandwidth * (1 + EXACT)
+        spent = task.hosts.totals(task.sources.cost * fast.rates)
+        assert np.all(spent <= task.hosts.limits * (1 + EXACT))
+
+
+def test_the_compiled_path_is_the_one_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem(HarmonicStaleness(PERIODIC), "plain", 0.5, ill=True)
+    assert task.numerics is not None
+    assert columns_of(task, task.numerics) is not None
+    fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
+    assert columns_of(task, task.numerics) is None
+    assert fast.iterations <= 5 < plain.iterations
+    again = fo.solve(task, WaterFilling())
+    assert again.certificate is not None
+    assert again.certificate.relative_gap < EXACT
+
+
+@pytest.mark.parametrize("family", ["plain", "hosts"])
+def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
+    task = problem(BinaryFreshness(), family, 0.5, ill=True)
+    one, two, four = (solved(monkeypatch, task, "1", threads) for threads in ("1", "2", "4"))
+    assert np.array_equal(one.rates, two.rates)
+    assert np.array_equal(one.rates, four.rates)
+    assert one.price == two.price == four.price
+    assert one.host_prices == two.host_prices == four.host_prices
+
+
+def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem(HarmonicStaleness(), "plain", 0.5, ill=False)
+    before = solved(monkeypatch, task, "1")
+    again = fo.solve(task, WaterFilling(), certify=False, start=before)
+    assert again.iterations <= 2
+    assert apart(task, before.rates, again.rates) <= EXACT
+    more = task.with_bandwidth(1.01 * task.bandwidth)
+    assert fo.solve(more, WaterFilling(), certify=False, start=before).iterations <= before.iterations
+
+
+def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
+    d = np.full(N, 2.0)
+    task = fo.Problem(BinaryFreshness(), fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
+    assert task.numerics is not None
+    columns = columns_of(task, task.numerics)
+    assert columns is not None
+    # Half of the sources follow every signal or none, at one price.
+    assert sampled_search(columns, 0.3 * float(d.sum())) is None
+    solution = fo.solve(task)
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap < EXACT
+
+
+def test_scalar_columns_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = np.random.default_rng(5).lognormal(0.0, 1.0, N)
+    bare = fo.Problem(HarmonicStaleness(), fo.Sources(d), 1000.0)
+    full = fo.Problem(HarmonicStaleness(), fo.Sources(d, np.ones(N), min_rate=np.zeros(N)), 1000.0)
+    a, b = solved(monkeypatch, bare, "1"), solved(monkeypatch, full, "1")
+    assert np.array_equal(a.rates, b.rates)
+
+
+def test_every_demand_belongs_to_a_cell() -> None:
+    used = set()
+    for objective in [*OBJECTIVES, Age()]:
+        sources = fo.Sources([1.0])
+        for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
+            if kernel is not None and kernel.unit_demand is not None:
+                used.add(kernel.unit_demand.__name__)
+    written = {
+        name
+        for name, member in inspect.getmembers(demands, inspect.isfunction)
+        if member.__module__ == demands.__name__ and len(inspect.signature(member).parameters) == 2
+    }
+    assert used == written
