@@ -37,7 +37,8 @@ def require_defined(
     chosen : ndarray of bool, shape (n,)
         The sources that it is the objective of.
     points : dict of ndarray, each of shape (n,)
-        Rates to try, by the name of the bound to change where one is refused.
+        Rates to try, by the name of the bound to change where one is refused: ends "min_rate" and "max_rate",
+        and rates between them, "bounds".
     sources : Sources
     where : str
         The declaring method, for messages.
@@ -51,7 +52,7 @@ def require_defined(
     own = [c for c in expression.domain if {v.id for v in c.variables()} <= {rate.id}]
     for what, at in points.items():
         rate.save_value(np.array(at))
-        for condition in own:
+        for condition in own if what != "bounds" else ():
             with np.errstate(all="ignore"):
                 broken = np.reshape(condition.violation(), -1) > 0.0
             outside = np.flatnonzero(broken & chosen if broken.size == len(chosen) else broken)
