@@ -1,15 +1,21 @@
-"""`cross_check`: several solvers on one problem, side by side, each judged by its own certificate."""
+"""`cross_check`: several solvers on one problem, side by side, each judged by its own certificate.
+
+A certificate is a bound on what any rates can reach, so the solvers also check each other: a value that is
+better than what somebody's certificate calls possible means that one of the two is wrong.
+"""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freshopt.errors import FreshoptError
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
 from freshopt.verdict import Solver, Terms
@@ -17,7 +23,10 @@ from freshopt.verdict import Solver, Terms
 if TYPE_CHECKING:
     import polars
 
-COLUMNS = ("solver", "status", "value", "relative gap", "rate difference", "seconds", "verdict")
+COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
+RESOLVED = 1e-15  # relative differences below are lost in the rounding of a sum of float64
+_GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
+_COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -31,24 +40,59 @@ class Agreement:
         In the order of the solvers.
     tolerance : float
         Relative gap up to which a solution counts as optimal.
+    names : tuple of str
+        What the solvers are called in the table.
     """
 
     problem: Problem
     solutions: tuple[Solution, ...]
     tolerance: float
+    names: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
-        """Whether at least one solver answered and every one that claims the optimum is proved to have it.
+        """Whether a solver answered, all that aim at the optimum are proved to have it, and none contradict.
 
         Refusals and baselines do not count against it; failures do.
         """
-        judged = self._judged()
-        return bool(judged) and all(s.status is Status.OPTIMAL for s in judged)
+        judged = self.judged()
+        optimal = all(self.solutions[k].status is Status.OPTIMAL for k in judged)
+        return bool(judged) and optimal and not self.contradictions()
 
-    def _judged(self) -> list[Solution]:
-        """Return the solutions that aim at the optimum and were not refused."""
-        return [s for s in self.solutions if s.status is not Status.REFUSED and not _is_baseline(s)]
+    @property
+    def proved(self) -> bool:
+        """Whether some solver is proved to have the optimum, and none contradict."""
+        return any(s.status is Status.OPTIMAL for s in self.solutions) and not self.contradictions()
+
+    def judged(self) -> list[int]:
+        """Return the positions of the solvers that aim at the optimum and did not refuse."""
+        return [
+            k for k, s in enumerate(self.solutions) if s.status is not Status.REFUSED and not _is_baseline(s)
+        ]
+
+    def short(self) -> list[int]:
+        """Return the positions of the solvers that aim at the optimum and are not proved to have it."""
+        return [k for k in self.judged() if self.solutions[k].status is not Status.OPTIMAL]
+
+    def contradictions(self) -> list[str]:
+        """Return a sentence for each value that is better than another solver's certificate allows.
+
+        There are none unless a certificate, or the objective behind it, is wrong.
+        """
+        sign = 1.0 if self.problem.objective.sense == "minimise" else -1.0
+        proofs = [(name, s.certificate) for name, s in zip(self.names, self.solutions, strict=True)]
+        found = []
+        for one, proof in proofs:
+            for other, bound in proofs:
+                if proof is None or bound is None or not math.isfinite(bound.bound):
+                    continue
+                scale = abs(proof.value) + abs(bound.bound) + bound.price * self.problem.bandwidth
+                if sign * (bound.bound - proof.value) > self.tolerance * scale:
+                    found.append(
+                        f"{one} has the value {proof.value:.9g}, better than the bound {bound.bound:.9g} "
+                        f"that {other} proves."
+                    )
+        return found
 
     @property
     def best(self) -> Solution | None:
@@ -68,71 +112,105 @@ class Agreement:
         ]
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table with the columns of `COLUMNS`; null where a solver did not answer."""
+        """Return a polars table with the columns of `COLUMNS` and "note"; null where there is no answer."""
         import polars
 
         rows = [
             {
-                "solver": str(solution.solver),
+                "solver": name,
                 "status": solution.status.value,
                 "value": None if math.isnan(solution.value) else solution.value,
-                "relative gap": solution.certificate.relative_gap if solution.certificate else None,
-                "rate difference": None if math.isnan(difference) else difference,
+                "certified gap": solution.certificate.relative_gap if solution.certificate else None,
+                "largest rate difference": None if math.isnan(difference) else difference,
                 "seconds": solution.seconds,
-                "verdict": _verdict(solution),
+                "verdict": verdict(solution),
+                "note": solution.note,
             }
-            for solution, difference in zip(self.solutions, self.rate_differences(), strict=True)
+            for name, solution, difference in zip(
+                self.names, self.solutions, self.rate_differences(), strict=True
+            )
         ]
         kinds = dict.fromkeys(COLUMNS[2:6], polars.Float64)
         return polars.DataFrame(rows, schema_overrides=kinds)
 
+    def closing(self) -> str:
+        """Return the outcome in one line."""
+        judged, short = self.judged(), self.short()
+        if self.contradictions():
+            return f"The solvers CONTRADICT each other: {' '.join(self.contradictions())}"
+        if not judged:
+            return "No solver that aims at the optimum applies."
+        if not short:
+            many = f"{len(judged)} of {len(judged)} prove" if len(judged) > 1 else "one proves"
+            return f"The solvers agree: {many} the optimum to a relative gap of {self.tolerance:g}."
+        names = ", ".join(self.names[k] for k in short)
+        return (
+            f"The solvers do NOT agree: {len(judged) - len(short)} of {len(judged)} prove the optimum to a "
+            f"relative gap of {self.tolerance:g}; not so {names}."
+        )
+
     def _cells(self) -> list[tuple[str, ...]]:
-        """Return the table as text, a row per solver."""
+        """Return the table as text, a row per solver that answered or should have."""
         cells: list[tuple[str, ...]] = []
-        for solution, difference in zip(self.solutions, self.rate_differences(), strict=True):
+        for name, solution, difference in zip(
+            self.names, self.solutions, self.rate_differences(), strict=True
+        ):
+            if solution.status is Status.REFUSED:
+                continue
             proof = solution.certificate
             cells.append(
                 (
-                    str(solution.solver),
+                    name,
                     solution.status.value,
                     "–" if math.isnan(solution.value) else f"{solution.value:.9g}",
-                    f"{proof.relative_gap:.1e}" if proof else "–",
-                    "–" if math.isnan(difference) else f"{difference:.1e}",
+                    "–"
+                    if proof is None
+                    else "negligible"
+                    if _vanishes(solution)
+                    else gap_text(proof.relative_gap),
+                    "–" if math.isnan(difference) else gap_text(difference),
                     f"{solution.seconds:.3f}",
-                    _verdict(solution),
+                    verdict(solution),
                 )
             )
         return cells
 
+    def _refused(self) -> list[tuple[str, str]]:
+        """Return the solvers that do not apply, with their reasons."""
+        pairs = zip(self.names, self.solutions, strict=True)
+        return [(name, s.note) for name, s in pairs if s.status is Status.REFUSED]
+
     def __repr__(self) -> str:
-        """Return the table in aligned columns, with a closing line."""
-        rows = [COLUMNS, *self._cells()]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
-        closing = "The solvers agree." if self.agrees else "The solvers do NOT agree."
-        if not self._judged():
-            closing = "No solver that aims at the optimum applies."
-        return "\n".join([repr(self.problem), *(line.rstrip() for line in lines), closing])
+        """Return the table in aligned columns, then who does not apply, and the outcome."""
+        refused = ", ".join(name for name, _ in self._refused())
+        lines = [repr(self.problem), *aligned([COLUMNS, *self._cells()], numbers=range(2, 6))]
+        return "\n".join([*lines, *([f"not applicable: {refused}"] if refused else []), self.closing()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS)
+        """Return the table with verdicts in colour; why a solver does not apply shows on hovering."""
+        head = "".join(_cell("th", name, k) for k, name in enumerate(COLUMNS))
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
             for row in self._cells()
         )
-        caption = f"<caption>{html.escape(repr(self.problem))}</caption>"
-        return f"<table>{caption}<tr>{head}</tr>{body}</table>"
+        caption = f'<caption style="text-align:left">{html.escape(repr(self.problem))}</caption>'
+        refused = ", ".join(
+            f'<span title="{html.escape(why)}">{html.escape(name)}</span>' for name, why in self._refused()
+        )
+        below = f"<div>not applicable: {refused}</div>" if refused else ""
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div>{table}{below}<div>{html.escape(self.closing())}</div></div>"
 
 
-def cross_check(problem: Problem, solvers: Iterable[Solver], *, tolerance: float = 1e-6) -> Agreement:
+def cross_check(
+    problem: Problem, solvers: Iterable[Solver] | Mapping[str, Solver], *, tolerance: float = 1e-6
+) -> Agreement:
     """Solve a problem with each solver and compare what is proved.
 
     Parameters
     ----------
     problem : Problem
-    solvers : iterable of Solver
+    solvers : iterable of Solver, or mapping of names to solvers
     tolerance : float
         Relative gap up to which an answer counts as optimal.
 
@@ -149,14 +227,39 @@ def cross_check(problem: Problem, solvers: Iterable[Solver], *, tolerance: float
     True
     """
     terms = Terms(tolerance=tolerance)
-    return Agreement(problem, tuple(solver.solve(problem, terms) for solver in solvers), tolerance)
+    pairs = list(solvers.items()) if isinstance(solvers, Mapping) else [(str(s), s) for s in solvers]
+    solutions = tuple(_solve(solver, problem, terms) for _, solver in pairs)
+    return Agreement(problem, solutions, tolerance, tuple(name for name, _ in pairs))
 
 
-def _is_baseline(solution: Solution) -> bool:
-    return bool(getattr(solution.solver, "baseline", False))
+def _solve(solver: Solver, problem: Problem, terms: Terms) -> Solution:
+    """Return the solver's solution; one that ends in an error of freshopt has failed, and the rest go on."""
+    begun = time.perf_counter()
+    try:
+        return solver.solve(problem, terms)
+    except FreshoptError as error:
+        return Solution(
+            problem=problem,
+            status=Status.FAILED,
+            rates=np.full(len(problem.sources), np.nan),
+            value=math.nan,
+            price=math.nan,
+            host_prices=dict.fromkeys(problem.hosts.names, math.nan),
+            certificate=None,
+            iterations=0,
+            seconds=time.perf_counter() - begun,
+            solver=solver,
+            note=str(error),
+        )
 
 
-def _verdict(solution: Solution) -> str:
+def _vanishes(solution: Solution) -> bool:
+    """Tell whether the gap is large beside a cost of 0, and absolutely nothing."""
+    proof = solution.certificate
+    return proof is not None and proof.vanishing and proof.relative_gap > RESOLVED
+
+
+def verdict(solution: Solution) -> str:
     """Return one or two words on a solution."""
     if solution.status is Status.OPTIMAL:
         return "proved optimal"
@@ -165,3 +268,47 @@ def _verdict(solution: Solution) -> str:
     if _is_baseline(solution):
         return "baseline"
     return "NOT optimal" if solution.certificate else "NO ANSWER"
+
+
+def gap_text(relative: float) -> str:
+    """Return a relative gap or difference as people read it, down to what rounding leaves of one.
+
+    Examples
+    --------
+    >>> gap_text(3.04e-8), gap_text(1e-31), gap_text(0.0)
+    ('3.0e-08', '< 1e-15', '0')
+    """
+    if 0.0 < relative < RESOLVED:
+        return f"< {RESOLVED:.0e}"
+    return "0" if relative == 0.0 else f"{relative:.1e}"
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
+    """Return rows as lines of aligned columns, those at the positions `numbers` to the right.
+
+    Examples
+    --------
+    >>> aligned([("solver", "seconds"), ("scs", "0.1")], numbers=[1])
+    ['solver  seconds', 'scs         0.1']
+    """
+    right = set(numbers)
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cell(tag: str, text: str, column: int) -> str:
+    """Return a cell of the HTML table, numbers to the right and verdicts in colour."""
+    style = f"text-align:{'right' if 2 <= column < 6 else 'left'}"
+    if tag == "td" and column == len(COLUMNS) - 1:
+        style += f";color:{_COLOURS.get(text, _GREY)}"
+    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+
+
+def _is_baseline(solution: Solution) -> bool:
+    return bool(getattr(solution.solver, "baseline", False))

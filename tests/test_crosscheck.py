@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.crosscheck import COLUMNS
+from freshopt.errors import ObjectiveError
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.result import Answer
 from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling
@@ -75,17 +77,10 @@ def test_nobody_answering_is_no_agreement() -> None:
 
 def test_the_table_has_a_row_per_solver_and_nulls_without_answers() -> None:
     table = fo.cross_check(HARMONIC, [WaterFilling(), ClosedForm()]).to_frame()
-    assert table.columns == [
-        "solver",
-        "status",
-        "value",
-        "relative gap",
-        "rate difference",
-        "seconds",
-        "verdict",
-    ]
-    assert table["value"].null_count() == table["relative gap"].null_count() == 1
-    assert table["rate difference"].to_list() == [0.0, None]
+    assert table.columns == [*COLUMNS, "note"]
+    assert COLUMNS[:3] == ("solver", "status", "value")
+    assert table["value"].null_count() == table["certified gap"].null_count() == 1
+    assert table["largest rate difference"].to_list() == [0.0, None]
 
 
 def test_rate_differences_are_relative_to_the_best_rates() -> None:
@@ -99,7 +94,7 @@ def test_repr_and_html_show_problem_rows_and_verdict() -> None:
     lines = repr(agreement).splitlines()
     assert lines[0] == repr(HARMONIC)
     assert len(lines) == 5
-    assert lines[-1] == "The solvers agree."
+    assert lines[-1] == "The solvers agree: one proves the optimum to a relative gap of 1e-06."
     markup = agreement._repr_html_()
     assert markup.count("<tr>") == 3
     assert "proved optimal" in markup
@@ -114,3 +109,79 @@ def test_html_is_escaped() -> None:
     markup = fo.cross_check(HARMONIC, [Tag(None)])._repr_html_()
     assert "<b>" not in markup
     assert "&lt;b&gt;" in markup
+
+
+@dataclass(frozen=True)
+class Wrong(Fixed):
+    """Claims a bound that is off by a share, as a wrong certificate would."""
+
+    share: float = 0.0
+
+    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
+        solution = Fixed.solve(self, problem, terms)
+        assert solution.certificate is not None
+        claimed = replace(solution.certificate, bound=solution.value * (1.0 + self.share))
+        return replace(solution, certificate=claimed)
+
+
+@pytest.mark.parametrize("maximised", [False, True])
+def test_a_value_beyond_anothers_bound_is_a_contradiction(maximised: bool) -> None:
+    """At (0.5, 2.5) delay is 3.6 and at (1, 2) 3; a bound of 3.6·0.95 = 3.42 says that 3 cannot be."""
+    sources = fo.Sources([1.0, 4.0])
+    problem = fo.Problem(fo.problems.BinaryFreshness(), sources, 3.0) if maximised else DELAY
+    low = Wrong((0.5, 2.5), share=0.01 if maximised else -0.05)
+    both: dict[str, Solver] = {"exact": WaterFilling(), "wrong": low}
+    agreement = fo.cross_check(problem, both)
+    assert not agreement.agrees
+    assert not agreement.proved
+    (text,) = agreement.contradictions()
+    assert text.startswith("exact has the value ")
+    assert text.endswith("that wrong proves.")
+    assert agreement.closing().startswith("The solvers CONTRADICT each other: exact has")
+    both = {"exact": WaterFilling(), "poor": Fixed((0.5, 2.5))}
+    honest = fo.cross_check(problem, both)
+    assert honest.contradictions() == []
+    assert honest.proved
+    assert not honest.agrees
+
+
+def test_a_solver_that_raises_has_failed_and_the_others_go_on() -> None:
+    @dataclass(frozen=True)
+    class Raising(Fixed):
+        def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:  # noqa: ARG002
+            raise ObjectiveError("the penalty cannot be summed at rate 0. Raise min_rate.")
+
+    agreement = fo.cross_check(DELAY, [Raising(None), WaterFilling()])
+    assert [s.status for s in agreement.solutions] == [fo.Status.FAILED, fo.Status.OPTIMAL]
+    assert agreement.to_frame()["note"][0].startswith("the penalty cannot be summed")
+    assert agreement.short() == [0]
+
+
+def test_names_refusals_and_numbers_read_well() -> None:
+    named: dict[str, Solver] = {
+        "dual": WaterFilling(),
+        "closed": ClosedForm(),
+        "cone": Conic("ECOS"),
+        "even": Uniform(),
+    }
+    agreement = fo.cross_check(HARMONIC, named)
+    lines = repr(agreement).splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["dual", "cone", "even"]
+    assert lines[5] == "not applicable: closed"
+    assert len({line.rindex("  ") for line in lines[1:5]}) == 1  # columns are aligned
+    assert agreement.closing() == "The solvers agree: 2 of 2 prove the optimum to a relative gap of 1e-06."
+    markup = agreement._repr_html_()
+    assert 'title="ClosedForm does not apply: ' in markup
+    assert markup.count("color:#1a7f37") == 2
+
+
+def test_a_cost_that_vanishes_has_a_negligible_gap() -> None:
+    """All changes are announced and there is bandwidth for all: the optimal cost is 0."""
+    sources = fo.Sources([1.0, 2.0], signalled=True)
+    problem = fo.Problem(HarmonicStaleness(), sources, 5.0)
+    agreement = fo.cross_check(problem, {"near": Fixed((1.0 - 1e-14, 2.0))})
+    proof = agreement.solutions[0].certificate
+    assert proof is not None
+    assert proof.vanishing
+    assert agreement.agrees
+    assert "negligible" in repr(agreement)
