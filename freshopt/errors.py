@@ -49,6 +49,17 @@ class CertificateError(FreshoptError):
         self.solution = solution
 
 
+def empty_cells(number: int) -> str:
+    """Return a number of empty cells in words.
+
+    Examples
+    --------
+    >>> empty_cells(1), empty_cells(7)
+    ('1 empty cell', '7 empty cells')
+    """
+    return f"{number} empty cell{'' if number == 1 else 's'}"
+
+
 def list_offenders(offenders: Iterable[str]) -> str:
     """Join offenders for a message: at most five, then how many more.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, as_vector, chunks, is_scalar, read_only
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, empty_cells, list_offenders
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ class Sources:
         for key, value in numbers.items():
             store(key, as_vector(value, n, key))
         _require_unique(labels)
-        self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "a change rate is > 0")
-        self._require("cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "the cost of a refresh is > 0")
+        self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        self._require("cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         for key in ("importance", "min_rate"):
-            self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), f"{key} is ≥ 0")
+            self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
         self._require(
             "max_rate",
             lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
-            "max_rate is ≥ 0",
+            "must be 0 or more",
         )
         crossed = [
             f"{self.label(k)}: {self.min_rate[k]:g} > {self.max_rate[k]:g}"
@@ -190,7 +190,7 @@ class Sources:
             nulls = int(table[column].null_count())
             if nulls:
                 raise SourceDataError(
-                    f"column '{column}' has {nulls} empty cells. Fill them or drop the rows."
+                    f"column '{column}' has {empty_cells(nulls)}. Fill them or drop the rows."
                 )
         return cls(**{key: table[column].to_numpy() for key, column in columns.items()}, time_unit=time_unit)
 
@@ -219,7 +219,7 @@ class Sources:
         if bad:
             where = list_offenders(f"{self.label(k)}: {column[k]:g}" for k in bad)
             raise SourceDataError(
-                f"{key} out of range for {where}. Here {rule}, within {SMALLEST:g}..{LARGEST:g}. "
+                f"{key} out of range for {where}. It {rule}, within {SMALLEST:g}..{LARGEST:g}. "
                 "Correct or drop these sources."
             )
 

@@ -138,7 +138,7 @@ def test_sources_of_rate_zero_are_absent(method: Method) -> None:
 def test_single_source() -> None:
     plan = schedule({"only": 2.0}, 3.0, Periodic())
     assert len(plan) == 6
-    assert repr(plan) == "Schedule(6 refreshes of 1 sources in 3 days, Periodic())"
+    assert repr(plan) == "Schedule(6 refreshes of 1 source in 3 days, Periodic())"
 
 
 def test_no_refresh_falls_on_the_horizon() -> None:
@@ -255,7 +255,7 @@ def test_tables_that_cannot_be_read_are_refused() -> None:
         schedule(pl.DataFrame({"source": ["a"], "speed": [1.0]}), 1.0, method)
     with pytest.raises(SourceDataError, match="more than one rate for 'a'"):
         schedule(pl.DataFrame({"source": ["a", "b", "a"], "rate": [1.0, 1.0, 1.0]}), 1.0, method)
-    with pytest.raises(SourceDataError, match="column 'rate' has 1 empty cells"):
+    with pytest.raises(SourceDataError, match="column 'rate' has 1 empty cell\\."):
         schedule(pl.DataFrame({"source": ["a", "b"], "rate": [1.0, None]}), 1.0, method)
     with pytest.raises(SourceDataError, match="rates are a ndarray"):
         schedule(np.ones(3), 1.0, method)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import polars
 
+UNIT = "time_unit"  # a column that says of what the rates of a table are per
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
@@ -111,6 +112,20 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
         raise SourceDataError(
             f"{path} cannot be written: {_reason(error)}. Choose another place, or mend its permissions."
         ) from error
+
+
+def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
+    """Add the column `UNIT` to a table of rates, unless they are per day, as rates are by default.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> with_unit(pl.DataFrame({"source": ["a"], "rate": [0.5]}), "hour").row(0)
+    ('a', 0.5, 'hour')
+    """
+    import polars
+
+    return frame if time_unit == "day" else frame.with_columns(polars.lit(time_unit).alias(UNIT))
 
 
 def table_ending(path: Path) -> str:

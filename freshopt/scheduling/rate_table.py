@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, as_vector
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, empty_cells, list_offenders
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
     for column in wanted:
         nulls = int(table[column].null_count())
         if nulls:
-            raise SourceDataError(f"column {column!r} has {nulls} empty cells. Fill them or drop the rows.")
+            raise SourceDataError(f"column {column!r} has {empty_cells(nulls)}. Fill them or drop the rows.")
     twice = table["source"].filter(table["source"].is_duplicated()).unique(maintain_order=True).to_list()
     if twice:
         raise SourceDataError(

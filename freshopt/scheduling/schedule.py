@@ -119,9 +119,9 @@ class Schedule:
 
     def __repr__(self) -> str:
         """Return the size, the horizon and the method, never the arrays."""
-        plural = "" if self.horizon == 1 else "s"
-        span = f"{self.horizon:g} {self.time_unit}{plural}"
-        parts = [f"{len(self)} refreshes of {len(self.rates)} sources in {span}"]
+        span = f"{self.horizon:g} {self.time_unit}{'' if self.horizon == 1 else 's'}"
+        many = f"{len(self)} refresh{'' if len(self) == 1 else 'es'}"
+        parts = [f"{many} of {len(self.rates)} source{'' if len(self.rates) == 1 else 's'} in {span}"]
         if self.crawl_probability is not None:
             parts.append(f"{np.count_nonzero(~np.isnan(self.crawl_probability))} crawled on signal")
         return f"Schedule({', '.join([*parts, *filter(None, [self.method])])})"
