@@ -7,10 +7,11 @@ inspected before `write_plan` puts it into a folder, complete or not at all.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import version
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.arrays import Array, total
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.folder import complete_folder
-from freshopt.io.tables import write_table
+from freshopt.io.tables import with_unit, write_table
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.model import Problem
@@ -64,6 +66,10 @@ class Wishes:
         Maps the log's sources (an array of names) to weights; None weighs all alike.
     min_rate, max_rate : float
         Bounds on each source's refresh rate.
+    hosts : callable or None
+        Maps the log's sources (an array of names) to the hosts that they are on.
+    host_limits : mapping of host to float, or None
+        Bandwidth that a host may take.
     smoothing : float
         Imaginary observation of the estimator, in days.
     confidence : float
@@ -78,6 +84,8 @@ class Wishes:
     importance: Callable[[Any], Array] | None = None
     min_rate: float = 0.0
     max_rate: float = np.inf
+    hosts: Callable[[Any], npt.NDArray[Any]] | None = None
+    host_limits: Mapping[Any, float] | None = None
     smoothing: float = 0.5
     confidence: float = 0.95
     seed: int = 0
@@ -163,12 +171,13 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
         estimate.change_rate_,
         importance,
         name=log.sources_,
+        host=None if wishes.hosts is None else wishes.hosts(log.sources_),
         min_rate=wishes.min_rate,
         max_rate=wishes.max_rate,
         time_unit=log.time_unit,
     )
     step("refresh rates")
-    problem = Problem(wishes.objective, sources, wishes.bandwidth)
+    problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
     step("baselines")
     baselines = {
@@ -213,8 +222,8 @@ def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     if origin is not None:
         origin = origin + timedelta(seconds=plan.log.end * SECONDS[plan.log.time_unit])
     return {
-        "change_rates": change_rates,
-        "rates": plan.solution.to_frame(),
+        "change_rates": with_unit(change_rates, plan.log.time_unit),
+        "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
         "schedule": plan.schedule.to_frame(origin),
     }
 
@@ -237,7 +246,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "value": solution.value,
         "bound": proof.bound if proof else None,
         "gap": proof.gap if proof else None,
-        "relative_gap": proof.relative_gap if proof else None,
+        "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
         "price": solution.price,
         "schedule_value": plan.schedule_value,
         "baselines": plan.baselines,

@@ -1,11 +1,8 @@
-"""`make_plan` and `write_plan`: every number of the summary recomputed from the tables that were written."""
+"""`make_plan`: every number of the summary recomputed from the tables that were written."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,77 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
-from scipy.stats import poisson
 
 import freshopt as fo
 from freshopt import planning
 from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError
-from freshopt.planning import Plan, Wishes, make_plan, write_plan
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.planning import make_plan, write_plan
+from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from tests.plans import OBJECTIVES, POISSON, Floats, cell, crawls, read, wishes
 from tests.tolerances import EXACT, SCALAR
-
-Floats = npt.NDArray[np.float64]
-PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
-OBJECTIVES: list[fo.Objective] = [
-    kind(refresh)
-    for kind in (HarmonicStaleness, BinaryFreshness, AccumulatedDelay)
-    for refresh in (PERIODIC, POISSON)
-]
-BEGIN = datetime(2024, 2, 27, 6, tzinfo=UTC)
-
-
-def crawls(seed: int = 5, n: int = 12) -> dict[str, Any]:
-    """Crawls at random times of sources with change rates from 0.05 to 3 per day, over about 40 days."""
-    rng = np.random.default_rng(seed)
-    source, time, changed = [], [], []
-    for k, rate in enumerate(np.geomspace(0.05, 3.0, n)):
-        at = np.sort(rng.uniform(0.0, 40.0 - k, 60))
-        source += [f"s{k:02d}"] * len(at)
-        time += at.tolist()
-        changed += [False, *(rng.random(len(at) - 1) < -np.expm1(-rate * np.diff(at))).tolist()]
-    return {"source": np.array(source), "time": np.array(time), "changed": np.array(changed)}
-
-
-def dated(columns: dict[str, Any]) -> dict[str, Any]:
-    """The same crawls with moments instead of numbers."""
-    offset = np.rint(columns["time"] * 86400e6).astype("timedelta64[us]")
-    return {**columns, "time": np.datetime64(BEGIN.replace(tzinfo=None), "us") + offset}
-
-
-def wishes(objective: fo.Objective | None = None, **changes: object) -> Wishes:
-    settings: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, **changes}
-    return Wishes(objective or HarmonicStaleness(PERIODIC), **settings)
 
 
 @pytest.fixture(scope="module")
 def log() -> fo.CrawlLog:
     return fo.CrawlLog(**crawls())
-
-
-def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """What was written: the summary, then the tables in the order of `planning.TABLES`."""
-    facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    ending = "csv" if (folder / "rates.csv").exists() else "parquet"
-    reader: Callable[[Path], pl.DataFrame] = pl.read_csv if ending == "csv" else pl.read_parquet
-    change_rates, rates, schedule = (reader(folder / f"{name}.{ending}") for name in planning.TABLES)
-    return facts, change_rates, rates, schedule
-
-
-def cell(objective: fo.Objective, change_rate: Floats, rate: Floats) -> Floats:
-    """J(ρ) of the table of cost curves, sources of rate 0 apart; freshness where that is the objective."""
-    x, u = rate / change_rate, change_rate / rate
-    periodic = objective.refresh is PERIODIC
-    if isinstance(objective, AccumulatedDelay):
-        return u / 2.0 if periodic else u
-    if isinstance(objective, BinaryFreshness):
-        return -np.expm1(-u) / u if periodic else x / (1.0 + x)
-    if not periodic:
-        return np.log1p(u)
-    nodes, weights = np.polynomial.legendre.leggauss(60)
-    ages = np.outer(u, (nodes + 1.0) / 2.0)
-    counts = np.arange(1, 400)  # E H(N) = Σ P(N ≥ m)/m; u stays below 100 here
-    tail = poisson.sf(counts[:, None, None] - 1, ages[None]) / counts[:, None, None]
-    return np.asarray(tail.sum(axis=0) @ (weights / 2.0))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
@@ -217,106 +156,12 @@ def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) 
     assert np.all(rough.estimate.change_rate_ != plain.estimate.change_rate_)
 
 
-def test_a_log_with_dates_gives_moments_counted_from_its_end(tmp_path: Path) -> None:
-    columns = crawls()
-    write_plan(make_plan(fo.CrawlLog(**dated(columns)), wishes()), tmp_path / "dated")
-    write_plan(make_plan(fo.CrawlLog(**columns), wishes()), tmp_path / "numbers")
-    _, _, rates, schedule = read(tmp_path / "dated")
-    _, _, same_rates, same_schedule = read(tmp_path / "numbers")
-    assert same_schedule.columns == ["source", "time"]
-    assert schedule.schema == {
-        "source": pl.String(),
-        "time": pl.Float64(),
-        "timestamp": pl.Datetime("us", "UTC"),
-    }
-    np.testing.assert_allclose(rates["rate"].to_numpy(), same_rates["rate"].to_numpy(), rtol=1e-6)
-    end = BEGIN + timedelta(days=float(np.max(columns["time"])))
-    for time, moment in schedule.select("time", "timestamp").iter_rows():
-        assert abs(moment - (end + timedelta(days=time))) <= timedelta(microseconds=2)
-
-
-def test_in_hours_everything_is_the_same_but_the_unit() -> None:
-    days, hours = (fo.CrawlLog(**dated(crawls()), time_unit=unit) for unit in ("day", "hour"))
-    one = make_plan(days, wishes())
-    other = make_plan(hours, wishes(bandwidth=9.0 / 24.0, horizon=14.0 * 24.0))
-    np.testing.assert_allclose(other.solution.rates * 24.0, one.solution.rates, rtol=SCALAR)
-    np.testing.assert_allclose(other.schedule.time / 24.0, one.schedule.time, rtol=SCALAR)
-    assert other.solution.value == pytest.approx(one.solution.value, rel=SCALAR)
-    assert other.schedule_value == pytest.approx(one.schedule_value, rel=SCALAR)
-    frames = [planning.tables(plan)["schedule"]["timestamp"].to_list() for plan in (one, other)]
-    assert all(abs(a - b) <= timedelta(microseconds=2) for a, b in zip(*frames, strict=True))
-
-
-@pytest.mark.parametrize("csv", [False, True])
-def test_the_order_of_the_rows_does_not_show(csv: bool, tmp_path: Path) -> None:
-    columns = dated(crawls())
-    shuffled = np.random.default_rng(0).permutation(len(columns["time"]))
-    for name, order in (("one", np.arange(len(shuffled))), ("two", shuffled)):
-        log = fo.CrawlLog(**{key: value[order] for key, value in columns.items()})
-        write_plan(make_plan(log, wishes()), tmp_path / name, csv=csv)
-    for path in sorted((tmp_path / "one").iterdir()):
-        one, two = path.read_bytes(), (tmp_path / "two" / path.name).read_bytes()
-        if path.name == "summary.json":
-            facts, others = json.loads(one), json.loads(two)
-            assert facts.pop("seconds").keys() == others.pop("seconds").keys()
-            assert facts == others
-        else:
-            assert one == two, path.name
-
-
-def test_integers_stay_integers(tmp_path: Path) -> None:
-    columns = crawls()
-    columns["source"] = np.array([int(name[1:]) * 10 for name in columns["source"]])
-    write_plan(make_plan(fo.CrawlLog(**columns), wishes()), tmp_path / "plan")
-    for frame in read(tmp_path / "plan")[1:]:
-        assert frame["source"].dtype.is_integer()
-        assert set(frame["source"].to_list()) <= set(range(0, 120, 10))
-
-
 def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
     steps: list[str] = []
     made = make_plan(log, wishes(), steps.append)
     assert steps == ["change rates", "refresh rates", "baselines", "schedule", "done"]
     assert list(made.seconds) == steps[:-1]
     assert all(seconds >= 0.0 for seconds in made.seconds.values())
-
-
-def write_bytes(made: Plan, folder: Path) -> dict[str, bytes]:
-    write_plan(made, folder, overwrite=True)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_a_plan_replaces_an_earlier_one_only_when_told_and_then_as_a_whole(
-    log: fo.CrawlLog, tmp_path: Path
-) -> None:
-    folder = tmp_path / "plan"
-    made = make_plan(log, wishes())
-    before = write_bytes(made, folder)
-    with pytest.raises(SourceDataError, match="already holds a result"):
-        write_plan(made, folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert sorted(write_plan(made, folder, csv=True, overwrite=True)) == sorted(
-        path.name for path in folder.iterdir()
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
-
-
-def test_nothing_appears_and_nothing_is_lost_if_writing_fails(
-    log: fo.CrawlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "plan"
-    made = make_plan(log, wishes())
-    before = write_bytes(made, folder)
-
-    def fail(plan: Plan) -> dict[str, Any]:
-        raise OSError(28, f"No space left on device, {len(plan.log)} rows")
-
-    monkeypatch.setattr(planning, "summary", fail)  # the tables are there by then
-    for target in (folder, tmp_path / "new"):
-        with pytest.raises(OSError, match="No space left"):
-            write_plan(made, target, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -351,12 +196,3 @@ def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
     message = r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Use smoothing"
     with pytest.raises(SourceDataError, match=message):
         make_plan(log, wishes(smoothing=0.0))
-
-
-def test_sources_that_are_never_refreshed_have_no_interval(log: fo.CrawlLog, tmp_path: Path) -> None:
-    write_plan(make_plan(log, wishes(BinaryFreshness(PERIODIC), bandwidth=0.3)), tmp_path / "plan")
-    facts, _, rates, schedule = read(tmp_path / "plan")
-    never = rates.filter(pl.col("rate") == 0.0)
-    assert facts["counts"]["never_refreshed"] == len(never) > 0
-    assert never["interval"].null_count() == len(never)
-    assert not set(never["source"].to_list()) & set(schedule["source"].to_list())
