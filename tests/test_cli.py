@@ -1,4 +1,4 @@
-"""The commands: what they print, what they write, and that the parts chained are the whole."""
+"""The main job: what it prints, what it writes, and that the parts chained are the whole."""
 
 from __future__ import annotations
 
@@ -9,64 +9,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeAlias
 
 import click
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
-import freshopt as fo
-from freshopt.cli import main
-from freshopt.cli.options import OBJECTIVES, SOLVERS
-from freshopt.examples.histories import load_example
+from freshopt.cli import COMMANDS, main
+from freshopt.cli.objectives import OBJECTIVES, PLANNED
+from tests.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
 from tests.tolerances import EXACT, SCALAR
-
-Run: TypeAlias = Callable[..., Result]
-EXAMPLE = ("--example", "debian-uploads", "--bandwidth", "4/day", "--horizon", "90d")
-MAIN_JOB = ("--bandwidth", "6/day", "--horizon", "7d")
-BEGIN = datetime(2024, 3, 30, tzinfo=UTC)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Return a runner of command lines in an empty folder, which end well unless said otherwise."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, arguments)
-        assert result.exit_code == code, result.output
-        return result
-
-    return call
-
-
-def crawl_log(n: int = 8, crawls: int = 40) -> pl.DataFrame:
-    """A log of dates: sources with change rates from 0.1 to 3 per day, crawled about twice a day."""
-    rng = np.random.default_rng(2)
-    rows = []
-    for k, rate in enumerate(np.geomspace(0.1, 3.0, n)):
-        gaps = rng.uniform(0.1, 0.9, crawls)
-        for day, gap in zip(np.cumsum(gaps).round(4), gaps, strict=True):
-            changed = bool(rng.random() < -math.expm1(-rate * gap))
-            rows.append((f"page/{k}", BEGIN + timedelta(days=float(day)), changed))
-    return pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row")
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    crawl_log().write_parquet(tmp_path / "log.parquet")
-    return Path("log.parquet")
-
-
-def fields(output: str) -> dict[str, str]:
-    """Return the labelled rows that a command printed."""
-    return dict(re.split(r"  +", line, maxsplit=1) for line in output.splitlines() if "  " in line)
 
 
 def test_the_main_job_on_the_example(run: Run) -> None:
@@ -145,12 +100,21 @@ def test_numbers_as_times_count_in_the_unit_and_have_no_timestamp(run: Run) -> N
     assert math.fsum(pl.read_csv("plan/rates.csv")["rate"]) == pytest.approx(1.0, rel=EXACT)
 
 
-@pytest.mark.parametrize("refresh", ["periodic", "poisson"])
-@pytest.mark.parametrize("objective", OBJECTIVES)
+CELLS = [(name, refresh.value) for name in PLANNED for refresh in OBJECTIVES[name].refreshes]
+KINDS = {
+    "harmonic": "HarmonicStaleness",
+    "binary": "BinaryFreshness",
+    "delay": "AccumulatedDelay",
+    "age": "Age",
+}
+
+
+@pytest.mark.parametrize(("objective", "refresh"), CELLS)
 def test_the_parts_in_a_row_do_what_the_main_job_does(
     objective: str, refresh: str, run: Run, log: Path
 ) -> None:
-    how = ("--objective", objective, "--refresh", refresh)
+    own = {"power": ("--exponent", "0.3"), "deadline": ("--deadline", "12h")}
+    how = ("--objective", objective, "--refresh", refresh, *own.get(objective, ()))
     run("plan", str(log), *how, *MAIN_JOB, "--seed", "5", "--out", "plan")
     run("estimate", str(log), "--out", "change_rates.csv")
     run("solve", "change_rates.csv", *how, "--bandwidth", "6/day", "--out", "rates.csv")
@@ -159,13 +123,8 @@ def test_the_parts_in_a_row_do_what_the_main_job_does(
     parts = ("--refresh", refresh, "--seed", "5", "--horizon", "1w", "--start", end.isoformat())
     run("schedule", "rates.csv", *parts, "--out", "schedule.parquet")
     facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
-    kinds = {
-        "harmonic": "HarmonicStaleness",
-        "binary": "BinaryFreshness",
-        "delay": "AccumulatedDelay",
-        "age": "Age",
-    }
-    assert (facts["objective"], facts["discipline"]) == (kinds[objective], refresh)
+    kind = KINDS.get(objective, "SynchronizationCost")
+    assert (facts["objective"], facts["discipline"]) == (kind, refresh)
     change_rates, rates = pl.read_csv("change_rates.csv"), pl.read_csv("rates.csv")
     assert change_rates.equals(pl.read_parquet("plan/change_rates.parquet"))
     whole = pl.read_parquet("plan/rates.parquet")
@@ -229,112 +188,18 @@ def test_one_of_anything_is_singular(run: Run) -> None:
     assert shown["schedule"].startswith("1 refresh in 1 day, Periodic()")
 
 
-def test_estimate_says_how_many_sources_are_of_which_kind(run: Run) -> None:
-    Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\nb,0,0\nc,0,0\nc,1,1\n")
-    shown = fields(run("estimate", "log.csv", "--out", "rates.csv", "--smoothing", "0").output)
-    assert shown["log"] == "log.csv: 6 crawls of 3 sources, 2 found a change"
-    assert shown["change rates"] == "median 0.6931 per day; 1 always changed, 1 baseline only, 1 ok"
-    frame = pl.read_csv("rates.csv")
-    assert frame.columns == ["source", "change_rate", "lower", "upper", "flag"]
-    np.testing.assert_allclose(frame["change_rate"].to_numpy(), [math.log(2), np.nan, np.inf], rtol=SCALAR)
-
-
-def test_solve_takes_bounds_and_weights_and_any_solver(run: Run) -> None:
-    Path("sources.csv").write_text(
-        "source,change_rate,importance,min_rate,max_rate\n"
-        "a,1,1,0.5,inf\nb,2,3,0,0.7\nc,4,0,0,9\nd,0.2,1,0,1e9\n"
-    )
-    rates = {}
-    for solver in ("auto", "water-filling", "clarabel", "ecos", "scs"):
-        how = ("--objective", "delay", "--bandwidth", "2", "--solver", solver, "--out", f"{solver}.csv")
-        output = run("solve", "sources.csv", *how).output
-        assert "solution: optimal, by " in output
-        assert f"wrote: {solver}.csv" in output
-        rates[solver] = pl.read_csv(f"{solver}.csv")["rate"].to_numpy()
-        np.testing.assert_allclose(rates[solver], rates["auto"], atol=1e-3)
-    # b is held at 0.7 and c has no weight; a and d share the rest by the square roots of 1 and 0.2.
-    share = 1.3 / (1.0 + math.sqrt(0.2))
-    np.testing.assert_allclose(rates["auto"], [share, 0.7, 0.0, 1.3 - share], rtol=SCALAR)
-
-
-def test_schedule_reads_a_table_of_rates_from_anywhere(run: Run) -> None:
-    Path("rates.csv").write_text("source,rate,comment\n10,2,often\n3,0,never\n4,0.5,seldom\n")
-    moment = "2024-02-28T22:00:00+02:00"
-    run("schedule", "rates.csv", "--horizon", "4d", "--start", moment, "--out", "schedule.parquet")
-    frame = pl.read_parquet("schedule.parquet")
-    assert dict(frame["source"].value_counts().iter_rows()) == {10: 8, 4: 2}
-    begin = datetime(2024, 2, 28, 20, tzinfo=UTC)
-    for time, stamp in frame.select("time", "timestamp").iter_rows():
-        assert abs(stamp - begin - timedelta(days=time)) < timedelta(microseconds=2)
-    run("schedule", "rates.csv", "--horizon", "4d", "--out", "plain.csv")
-    assert pl.read_csv("plain.csv").columns == ["source", "time"]
-
-
-def test_signalled_sources_are_read_as_such(run: Run) -> None:
-    Path("sources.csv").write_text("source,change_rate,signalled\na,1,TRUE\nb,1,false\n")
-    how = ("--refresh", "poisson", "--bandwidth", "1", "--out", "rates.csv")
-    run("solve", "sources.csv", *how)
-    rates = pl.read_csv("rates.csv")["rate"].to_list()
-    problem = fo.Problem(
-        fo.problems.HarmonicStaleness(), fo.Sources([1.0, 1.0], signalled=[True, False]), bandwidth=1.0
-    )
-    np.testing.assert_allclose(rates, fo.solve(problem).rates, rtol=SCALAR)
-    assert rates[0] != pytest.approx(rates[1], rel=0.01)
-
-
-def test_check_proves_that_the_solvers_agree(run: Run) -> None:
-    output = run("check", "--refresh", "poisson").output
-    assert output.count("The solvers agree.") == 2 * len(OBJECTIVES)
-    assert "NOT" not in output
-    for name in ("WaterFilling(", "Conic(backend='CLARABEL'", "Conic(backend='ECOS'", "Conic(backend='SCS'"):
-        line = rf"^{re.escape(name)}.* optimal .* proved optimal$"
-        assert len(re.findall(line, output, re.MULTILINE)) == 2 * len(OBJECTIVES)
-    assert len(re.findall(r"^Uniform\(\) +inaccurate .* baseline$", output, re.MULTILINE)) == 2 * len(
-        OBJECTIVES
-    )
-
-
-def test_check_of_own_sources_fails_when_a_solver_falls_short(run: Run) -> None:
-    Path("sources.csv").write_text("source,change_rate\na,1\nb,2\nc,10\n")
-    own = ("check", "sources.csv", "--objective", "delay", "--bandwidth", "48/h", "--time-unit", "hour")
-    output = run(*own, "--solvers", "water-filling, closed-form").output
-    assert "n=3, bandwidth=48 per hour" in output
-    assert output.count("proved optimal") == 2
-    output = run(*own, "--solvers", "scs", "--tolerance", "1e-300", code=1).output
-    assert "NOT optimal" in output
-    assert "The solvers do NOT agree." in output
-    # Of all objectives the closed form applies to delay only.
-    output = run(*own[:2], "--solvers", "closed-form", code=1).output
-    assert output.count("does not apply") == len(OBJECTIVES) - 1
-    assert output.count("The solvers agree.") == 1
-
-
-def test_examples_are_listed_and_written_with_their_dates(run: Run) -> None:
-    listed = run("examples").output
-    assert re.fullmatch(r"debian-uploads  upload days of 344 Debian source packages, .*\n", listed)
-    assert "434205 crawls of 344 sources" in run("examples", "debian-uploads").output
-    run("examples", "debian-uploads", "--out", "log.parquet")
-    frame, log = pl.read_parquet("log.parquet"), load_example("debian-uploads")
-    assert frame.columns == ["source", "time", "changed"]
-    assert frame["time"].dtype == pl.Datetime("us")
-    assert frame["changed"].to_list() == log.changed.astype(int).tolist()
-    run("plan", "log.parquet", *EXAMPLE[2:], "--out", "own")
-    run("plan", *EXAMPLE, "--out", "bundled")
-    for name in ("change_rates", "rates", "schedule"):
-        assert Path("own", f"{name}.parquet").read_bytes() == Path("bundled", f"{name}.parquet").read_bytes()
-
-
 def test_version_and_help(run: Run) -> None:
     assert run("--version").output == f"freshopt, version {version('freshopt')}\n"
     assert run("-h").output == run("--help").output
-    for name in main.commands:
+    for name in COMMANDS:
         assert re.search(rf"^  {name} +\S", run("--help").output, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_of_a_command_explains_every_option(name: str, run: Run) -> None:
     text = run(name, "--help").output
-    command = main.commands[name]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
     for parameter in command.params:
         if isinstance(parameter, click.Argument):
             assert parameter.name is not None
@@ -347,16 +212,6 @@ def test_the_help_of_a_command_explains_every_option(name: str, run: Run) -> Non
     assert command.help
 
 
-def test_every_name_in_the_help_is_accepted(run: Run) -> None:
-    Path("sources.csv").write_text("source,change_rate\na,1\nb,2\n")
-    suited = {"lambda-crawl": "harmonic", "lambda-crawl-approx": "harmonic", "binary-lambda-crawl": "binary"}
-    for solver in SOLVERS:
-        cell = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
-        how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
-        run("solve", "sources.csv", *how)
-        assert math.fsum(pl.read_csv(f"{solver}.csv")["rate"]) == pytest.approx(1.0, rel=SCALAR)
-
-
 def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("freshopt")
     done = subprocess.run(
@@ -366,3 +221,31 @@ def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) 
     assert "\x1b" not in done.stdout
     assert done.stdout.splitlines()[0].startswith("log           debian-uploads: 434,205 crawls")
     assert (tmp_path / "plan" / "summary.json").exists()
+
+
+def test_a_cost_that_vanishes_is_no_gap(run: Run, log: Path) -> None:
+    easy = ("--objective", "deadline", "--deadline", "30d")
+    shown = fields(run("plan", str(log), *MAIN_JOB, *easy, "--out", "plan").output)
+    assert shown["value"].startswith("0 in the long run")
+    assert re.match(r"optimal: (the cost vanishes, gap|relative gap below)", shown["proof"])
+    facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
+    assert facts["value"] == 0.0
+    assert facts["relative_gap"] in (None, 0.0)
+
+
+def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
+    hosts = ["even.org" if k % 2 == 0 else "odd.org" for k in range(8)]
+    table = pl.DataFrame({"source": [f"page/{k}" for k in range(8)], "host": hosts})
+    table.write_csv("hosts.csv")
+    Path("limits.csv").write_text("host,limit\nodd.org,0.75\n")
+    run("plan", str(log), *MAIN_JOB, "--out", "free")
+    limits = ("--hosts", "hosts.csv", "--host-limits", "limits.csv")
+    run("plan", str(log), *MAIN_JOB, *limits, "--out", "limited")
+    tables = (pl.read_parquet(f"{name}/rates.parquet") for name in ("free", "limited"))
+    free, limited = (rates.join(table, on="source") for rates in tables)
+    sums = dict(limited.group_by("host").agg(pl.col("rate").sum()).iter_rows())
+    assert sums["odd.org"] == pytest.approx(0.75, rel=EXACT)
+    assert sums["even.org"] == pytest.approx(5.25, rel=EXACT)
+    assert free.filter(host="odd.org")["rate"].sum() > 0.75
+    values = [json.loads(Path(name, "summary.json").read_text())["value"] for name in ("free", "limited")]
+    assert values[0] < values[1]

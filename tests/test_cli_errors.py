@@ -2,68 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
-from freshopt.cli import main
-
-COMMAND = Path(sys.executable).with_name("freshopt")
-LOG = "source,time,changed\na,0,0\na,1,1\na,2,0\nb,0,0\nb,1,0\nb,2,0\nc,0,0\n"
-FILES = {
-    "log.csv": LOG,
-    "log.txt": LOG,
-    "sources.csv": "source,change_rate\na,1\nb,2\n",
-    "capped.csv": "source,change_rate,max_rate\na,1,0.1\nb,2,9\n",
-    "floors.csv": "source,change_rate,min_rate\na,1,5\nb,2,6\n",
-    "rates.csv": "source,rate\na,1\nb,2\n",
-}
-LONG = "x" * 300
-PLAN = ("--bandwidth", "1/day", "--horizon", "7d", "--out", "out")
-ESTIMATE, SOLVE = ("--out", "out.csv"), ("--bandwidth", "2", "--out", "out.csv")
-SCHEDULE = ("--horizon", "7d", "--out", "out.csv")
-
-
-def content(folder: Path) -> dict[str, bytes | None]:
-    """All there is in a folder, hidden files too."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
-
-
-def refuse(folder: Path, arguments: Sequence[str], words: Sequence[str]) -> None:
-    """Check that a command line ends in one line with these words, and changes nothing."""
-    before = content(folder)
-    result = CliRunner().invoke(main, arguments)
-    assert isinstance(result.exception, SystemExit), repr(result.exception)
-    assert result.exit_code == 2
-    lines = result.output.splitlines()
-    assert len(lines) == 1, result.output
-    assert lines[0].startswith("Error: ")
-    for word in words:
-        assert word in lines[0]
-    assert lines[0].endswith((".", "?", ")"))
-    assert ".partial." not in lines[0].split(" (")[0]
-    assert content(folder) == before
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name, text in FILES.items():
-        Path(name).write_text(text)
-    return tmp_path
-
+from tests.command_lines import ESTIMATE, LONG, PLAN, SCHEDULE, SOLVE, refuse
 
 # The content of log.csv, and what is said of it.
 LOGS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
@@ -160,84 +104,6 @@ def test_options_of_plan(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ("source,importance\na,1\nb,1\n", ("weights.csv has no importance for 'c'", "Add a row")),
-        ("source,importance\na,1\nb,-2\nc,1\n", ("weights.csv", "'b': -2", "Correct")),
-        ("source,importance\na,1\nb,nan\nc,1\n", ("weights.csv", "'b': nan", "Correct")),
-        ("source,importance\na,1\nb,inf\nc,1\n", ("importance out of range for 'b': inf", "Correct")),
-        ("source,importance\na,1\nb,1\nc,1\nb,2\n", ("weights.csv names 'b' more than once", "Keep one")),
-        (
-            "source,importance\na,1\nb,high\nc,1\n",
-            ("importance in weights.csv is 'high'", "line 3", "a number"),
-        ),
-        ("source,importance\na,1\nb,\nc,1\n", ("'importance' of weights.csv has empty cells", "Fill")),
-        ("source,importance\na,1\n,1\nc,1\n", ("'source' of weights.csv has empty cells", "Fill")),
-        ("source,weight\na,1\n", ("weights.csv has no column 'importance'", "source, weight", "Rename")),
-        ("", ("weights.csv is empty", "column names")),
-    ],
-    ids=["lacking", "negative", "nan", "inf", "twice", "word", "empty", "no name", "no column", "no table"],
-)
-def test_importances(table: str, words: tuple[str, ...], folder: Path) -> None:
-    Path("weights.csv").write_text(table)
-    refuse(folder, ["plan", "log.csv", *PLAN, "--importance", "weights.csv"], words)
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ("source,change_rate\na,1\nb,-1\n", ("bad.csv", "'b': -1", "Correct")),
-        ("source,change_rate\na,1\nb,0\n", ("bad.csv", "'b': 0", "a change rate is > 0")),
-        ("source,change_rate\na,1\nb,nan\n", ("bad.csv", "'b': nan", "Correct")),
-        ("source,change_rate\na,1\nb,fast\n", ("bad.csv", "'fast' in row 2, line 3", "Write a number")),
-        ("source,change_rate\na,1\nb,\n", ("bad.csv", "'change_rate' has 1 empty", "Fill")),
-        ("source,change_rate\na,1\na,2\n", ("bad.csv", "'a'", "unique")),
-        ("source,change_rate,min_rate,max_rate\na,1,2,1\n", ("bad.csv", "exceeds max_rate for 'a'", "widen")),
-        (
-            "source,change_rate,importance\na,1,-1\n",
-            ("bad.csv", "importance out of range for 'a'", "Correct"),
-        ),
-        (
-            "source,change_rate,signalled\na,1,maybe\n",
-            ("bad.csv", "'maybe' in row 1, line 2", "true or false"),
-        ),
-        ("source,change_rate,signalled\na,1,1\n", ("'a' is signalled", "signalled=False")),
-        ("source,rate\na,1\n", ("bad.csv", "no column 'change_rate'", "Add it")),
-        ("source,change_rate\n", ("bad.csv", "no sources", "Pass at least one")),
-    ],
-    ids=[
-        *("negative", "zero", "nan", "word", "empty", "twice", "bounds"),
-        *("importance", "flag", "signalled", "no column", "no rows"),
-    ],
-)
-@pytest.mark.parametrize("command", ["solve", "check"])
-def test_sources(command: str, table: str, words: tuple[str, ...], folder: Path) -> None:
-    Path("bad.csv").write_text(table)
-    options = SOLVE if command == "solve" else ("--bandwidth", "2", "--objective", "harmonic")
-    refuse(folder, [command, "bad.csv", *options], words)
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ("source,rate\na,1\nb,-1\n", ("'b': -1", "Correct")),
-        ("source,rate\na,1\nb,inf\n", ("'b': inf", "Correct")),
-        ("source,rate\na,1\nb,often\n", ("rate in bad.csv is 'often' in row 2, line 3", "Write a number")),
-        ("source,rate\na,1\nb,\n", ("'rate' has 1 empty", "Fill")),
-        ("source,rate\na,1\n,2\n", ("'source' has 1 empty", "Fill")),
-        ("source,rate\na,1\na,1\n", ("more than one rate for 'a'", "one row per source")),
-        ("source,change_rate\na,1\n", ("no column 'rate'", "Add or rename")),
-        ("source,rate\n", ("there are no rates", "Pass at least one")),
-        ("source,rate\na,1e9\n", ("1e+09 refreshes per day", "16 GiB", "at most 0.358 days")),
-    ],
-    ids=["negative", "inf", "word", "empty", "no name", "twice", "no column", "no rows", "too many"],
-)
-def test_rates(table: str, words: tuple[str, ...], folder: Path) -> None:
-    Path("bad.csv").write_text(table)
-    refuse(folder, ["schedule", "bad.csv", *SCHEDULE], words)
-
-
-@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["plan", *PLAN], ("LOG or --example", "freshopt plan --help")),
@@ -287,74 +153,3 @@ def test_rates(table: str, words: tuple[str, ...], folder: Path) -> None:
 )
 def test_command_lines(arguments: list[str], words: tuple[str, ...], folder: Path) -> None:
     refuse(folder, arguments, words)
-
-
-def test_an_earlier_plan_is_kept(folder: Path) -> None:
-    assert CliRunner().invoke(main, ["plan", "log.csv", *PLAN]).exit_code == 0
-    refuse(folder, ["plan", "log.csv", *PLAN], ("already holds a result", "--overwrite"))
-    # Told to overwrite it, a plan that fails has not touched it.
-    wrong = ["plan", "log.csv", *PLAN, "--overwrite", "--min-rate", "1"]
-    refuse(folder, wrong, ("need 3 refreshes/day",))
-
-
-def test_foreign_files_are_never_replaced(folder: Path) -> None:
-    Path("out").mkdir()
-    Path("out", "thesis.tex").write_text("years of work")
-    arguments = ["plan", "log.csv", *PLAN, "--overwrite"]
-    refuse(folder, arguments, ("holds files that are not of an earlier result: thesis.tex", "Choose"))
-    Path("out", "summary.json").write_text("{}")
-    refuse(folder, arguments, ("thesis.tex", "Choose"))
-
-
-def test_an_earlier_table_is_kept(folder: Path) -> None:
-    Path("out.csv").write_text("kept")
-    refuse(folder, ["solve", "sources.csv", *SOLVE], ("out.csv already exists", "--overwrite"))
-    refuse(folder, ["solve", "floors.csv", *SOLVE, "--overwrite"], ("short by 9",))
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-
-
-def test_the_installed_command_ends_in_one_line_on_standard_error(folder: Path) -> None:
-    for arguments in (["plan", "no.csv", *PLAN], ["plan", *PLAN], ["solve", "floors.csv", *SOLVE]):
-        done = run(folder, *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("Error: ")
-        assert done.stderr.count("\n") == 1
-
-
-def test_a_reader_that_goes_away_is_no_error_to_report(folder: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "wb") as closed:
-        command: list[str | Path] = [COMMAND, "plan", "log.csv", *PLAN]
-        done = subprocess.run(
-            command, cwd=folder, stdout=closed, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == 1
-    assert done.stderr == ""
-    assert Path("out", "summary.json").exists()
-
-
-def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
-    n, rng = 1_500_000, np.random.default_rng(0)
-    rows = {"source": rng.integers(0, 5000, n), "time": rng.random(n), "changed": rng.integers(0, 2, n)}
-    pl.DataFrame(rows).write_csv("large.csv")
-    before = content(folder).keys()
-    command: list[str | Path] = [COMMAND, "plan", "large.csv", *PLAN]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as job:
-        deadline = time.monotonic() + 60.0
-        while not list(folder.glob(".*.partial.out")):
-            assert job.poll() is None, job.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        time.sleep(0.05)
-        job.send_signal(signal.SIGINT)
-        output, error = job.communicate(timeout=60.0)
-    assert job.returncode == 1
-    assert output == ""
-    assert error.split() == ["Aborted!"]
-    assert content(folder).keys() == before

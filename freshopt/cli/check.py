@@ -3,73 +3,202 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
 
-from freshopt.cli import inputs, options
+from freshopt.cli import foreign, inputs, options, tables
+from freshopt.cli.cases import LEFT_OUT, Case, built_in, takes_long
+from freshopt.cli.console import count
+from freshopt.cli.digest import Checked, Digest, Skipped
+from freshopt.cli.objectives import OBJECTIVES, Parameters, objective_of
+from freshopt.cli.page import page
 from freshopt.crosscheck import cross_check
-from freshopt.errors import SourceDataError
+from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
+from freshopt.io.folder import complete_file
 from freshopt.model import Problem
-from freshopt.sources import Sources
+
+
+class Task(NamedTuple):
+    """A problem to be built: an objective in a discipline on a case."""
+
+    objective: str
+    refresh: str
+    case: Case
+    parameters: Parameters
 
 
 @click.command()
 @click.argument("sources", required=False, type=click.Path(path_type=Path))
+@options.objective_option(OBJECTIVES, default=None)
+@options.exponent_option
+@options.deadline_option
 @click.option(
-    "--objective",
-    type=click.Choice(list(options.OBJECTIVES)),
-    help="Only this objective; all of them by default.",
+    "--refresh",
+    type=click.Choice(["periodic", "poisson"]),
+    help="Only this discipline; by default every one that the objective has.",
 )
-@options.refresh_option
 @click.option("--bandwidth", metavar="RATE", help="Total refreshes; half of all changes by default.")
-@click.option("--solvers", metavar="NAMES", help=f"Comma-separated, of {', '.join(options.SOLVERS)}.")
+@options.host_limits_option
+@click.option(
+    "--solvers", metavar="NAMES", help=f"Comma-separated, of {', '.join(options.SOLVERS)}; all by default."
+)
 @click.option(
     "--tolerance", type=float, default=1e-6, show_default=True, help="Relative gap that counts as optimal."
 )
-@options.time_unit_option
+@foreign.solver_option
+@foreign.seed_option
+@click.option("--details", is_flag=True, help="A table per problem also for the built-in instances.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it all to a web page.")
+@options.table_unit_option
+@options.overwrite_option
 @click.pass_context
 def check(
     context: click.Context,
     sources: Path | None,
     objective: str | None,
-    refresh: str,
+    exponent: float | None,
+    deadline: str | None,
+    refresh: str | None,
     bandwidth: str | None,
+    host_limits: Path | None,
     solvers: str | None,
     tolerance: float,
-    time_unit: str,
+    solver: str | None,
+    seed: int,
+    details: bool,
+    html: Path | None,
+    time_unit: str | None,
+    overwrite: bool,
 ) -> None:
     """Solve with several solvers and compare what is proved.
 
-    SOURCES is a table with columns source, change_rate, importance, ...; without it, built-in instances of 10
-    and 1000 sources are used. The exit code is 1 if a solver is not proved optimal, or none applies.
+    SOURCES is a table with columns source, change_rate, importance, ...; without it, small built-in instances
+    are solved, in a minute or so. Every answer is judged by its own certificate, and no answer may be better
+    than what another's certificate calls possible.
+
+    The exit code is 1 if the optimum of a problem is proved by no solver, or if a solver asked for by name
+    with --solvers does not prove every problem that it applies to. With --solver a solver of your own is
+    run instead, through families of problems that solvers were seen to fail on or through SOURCES, and the
+    exit code is 1 if it falls short anywhere; the smallest problem for each kind of failure is printed.
     """
     if not 0.0 < tolerance < math.inf:
         raise SourceDataError(f"--tolerance: {tolerance} is not > 0. Pass a relative gap such as 1e-6.")
-    chosen = [options.SOLVERS[name] for name in _names(solvers)]
-    instances = [inputs.sources_of(sources, time_unit)] if sources else [_instance(10), _instance(1000)]
-    agreed = True
-    for known in instances:
-        for name in [objective] if objective else options.OBJECTIVES:
-            limit = (
-                inputs.rate_of("--bandwidth", bandwidth, time_unit)
-                if bandwidth
-                else 0.5 * float(np.sum(known.change_rate))
-            )
-            problem = Problem(options.objective_of(name, refresh), known, limit)
-            agreement = cross_check(problem, chosen, tolerance=tolerance)
-            click.echo(f"{agreement!r}\n")
-            agreed &= agreement.agrees
-    context.exit(0 if agreed else 1)
+    if host_limits is not None and sources is None:
+        raise click.UsageError(
+            "--host-limits is for SOURCES; the built-in instances have limits of their own."
+        )
+    named = _names(solvers)
+    cases = [_own(sources, bandwidth, host_limits, time_unit)] if sources else _built_in(bandwidth, time_unit)
+    given = [(case, _parameters(case, sources is None, objective, exponent, deadline)) for case in cases]
+    tasks = [
+        Task(name, discipline, case, parameters)
+        for name in ([objective] if objective else OBJECTIVES)
+        for discipline in _disciplines(name, refresh, alone=objective is not None)
+        for case, parameters in given
+    ]
+    if solver is not None:
+        if named or details or html is not None:
+            raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
+        passed = foreign.check_solver(solver, foreign.made(tasks, own=sources is not None), seed, tolerance)
+        context.exit(0 if passed else 1)
+    digest = Digest(named)
+    with complete_file(html, overwrite) if html else nullcontext() as staging:
+        about = _about(sources, cases, named, tolerance)
+        for checked in _run(tasks, digest, tolerance, built=sources is None):
+            if len(digest.checked) == 1:  # not before it is known that there is anything to check
+                click.echo("\n".join([*about, ""]))
+            if sources or details:
+                click.echo(f"{checked.label}\n{_coloured(repr(checked.agreement))}\n")
+            else:
+                click.echo(_row(checked))
+        _conclude(digest, idle=sources is None)
+        if staging is not None:
+            staging.write_text(page(digest, about=about), encoding="utf-8")
+    if html is not None:
+        click.echo(f"wrote {html}")
+    context.exit(0 if digest.passed() else 1)
 
 
-def _names(given: str | None) -> list[str]:
-    names = (
-        [k for k in options.SOLVERS if k != "auto"]
-        if given is None
-        else [name.strip() for name in given.split(",")]
+def _run(tasks: list[Task], digest: Digest, tolerance: float, *, built: bool) -> Iterator[Checked]:
+    """Yield each problem checked; what does not exist is skipped, and the error if nothing is left."""
+    first: FreshoptError | None = None
+    for name, refresh, case, parameters in tasks:
+        chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
+        if built and not digest.named:
+            chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
+        if not chosen:
+            continue
+        try:
+            made = objective_of(name, refresh, parameters)
+            problem = Problem(made, case.sources, case.bandwidth, case.host_limits)
+        except (ObjectiveError, InfeasibleProblemError) as error:
+            first = first or error
+            digest.skipped.append(Skipped(name, refresh, case.name, str(error)))
+            continue
+        solvers = {solver: options.SOLVERS[solver] for solver in chosen}
+        digest.checked.append(
+            Checked(name, refresh, case.name, cross_check(problem, solvers, tolerance=tolerance))
+        )
+        yield digest.checked[-1]
+    if first is not None and not digest.checked:
+        raise first
+
+
+def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit: str | None) -> Case:
+    """Return a user's sources as a case."""
+    known, parameters = tables.sources_of(path, time_unit)
+    unit = known.time_unit
+    limit = (
+        inputs.rate_of("--bandwidth", bandwidth, unit)
+        if bandwidth is not None
+        else 0.5 * float(np.sum(known.change_rate))
     )
+    return Case(str(path), known, limit, tables.host_limits_of(host_limits, unit), parameters)
+
+
+def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
+    """Return the built-in instances, which count in days, at a bandwidth of their own or at the given one."""
+    if time_unit not in (None, "day"):
+        raise click.UsageError("--time-unit is for SOURCES; the built-in instances count in days.")
+    if bandwidth is None:
+        return built_in()
+    limit = inputs.rate_of("--bandwidth", bandwidth, "day")
+    return [case._replace(bandwidth=limit) for case in built_in()]
+
+
+def _parameters(
+    case: Case, built: bool, objective: str | None, exponent: float | None, deadline: str | None
+) -> Parameters:
+    """Return a case's parameters; what an option gives takes the place of a built-in instance's own."""
+    own = case.parameters
+    if built:
+        own = replace(
+            own,
+            exponent=own.exponent if exponent is None else None,
+            deadline=own.deadline if deadline is None else None,
+        )
+    return inputs.parameters_of(own, objective, exponent, deadline, case.sources.time_unit)
+
+
+def _disciplines(name: str, refresh: str | None, *, alone: bool) -> list[str]:
+    """Return the disciplines in which to check an objective, of those that it has unless it is alone."""
+    known = [each.value for each in OBJECTIVES[name].refreshes]
+    if refresh is None:
+        return known
+    return [refresh] if alone or refresh in known else []
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    """Return the solvers asked for by name."""
+    if given is None:
+        return ()
+    names = tuple(name.strip() for name in given.split(","))
     unknown = [name for name in names if name not in options.SOLVERS]
     if unknown:
         raise click.BadParameter(
@@ -78,7 +207,50 @@ def _names(given: str | None) -> list[str]:
     return names
 
 
-def _instance(n: int) -> Sources:
-    """Return n seeded sources with lognormal change rates and importances, as real ones are."""
-    rng = np.random.default_rng(n)
-    return Sources(rng.lognormal(-1.0, 1.5, n), rng.lognormal(0.0, 1.0, n))
+def _about(sources: Path | None, cases: list[Case], named: tuple[str, ...], tolerance: float) -> list[str]:
+    """Return what is about to be run."""
+    if sources is not None:
+        case = cases[0]
+        many, unit = count(len(case.sources), "source"), case.sources.time_unit
+        what = f"{sources}: {many}, bandwidth {case.bandwidth:g} per {unit}"
+        return [f"{what}. An answer counts as optimal if its certified gap is at most {tolerance:g}."]
+    shown = ", ".join(f"{case.name} ({len(case.sources)})" for case in cases)
+    lines = [
+        f"Built-in instances (and their sources): {shown}. They are seeded: every run solves the same.",
+        f"An answer counts as optimal if its certified relative gap is at most {tolerance:g}.",
+    ]
+    if not named:
+        lines.append(
+            f"Left out because they take long, but not if named in --solvers: {'; '.join(LEFT_OUT)}."
+        )
+    return lines
+
+
+def _row(checked: Checked) -> str:
+    """Return a problem's line, in columns that do not depend on the others."""
+    objective, refresh, case, n, text = checked.cells()
+    width = max(map(len, OBJECTIVES))
+    line = f"{objective:<{width}}  {refresh:<8}  {case:<13}  {n:>4}  "
+    good = not checked.agreement.short()
+    return line + click.style(text, fg="green" if good else "yellow" if checked.agreement.proved else "red")
+
+
+def _coloured(table: str) -> str:
+    """Return a table with its verdicts in colour, where colour is understood."""
+    for words, colour in (("proved optimal", "green"), ("NOT optimal", "red"), ("NO ANSWER", "red")):
+        table = table.replace(words, click.style(words, fg=colour))
+    return table
+
+
+def _conclude(digest: Digest, *, idle: bool) -> None:
+    """Print what came of it, with the solvers that were of no use unless tables have told already."""
+    if len(digest.checked) > 1 and digest.summary():
+        click.echo("\n" + "\n".join(digest.summary()))
+    useless = [name for name in digest.idle() if name not in digest.named]
+    if idle and useless:
+        click.echo(f"\nnot applicable to any of these problems: {', '.join(useless)}")
+    if digest.skipped:
+        click.echo(f"\nskipped, because there is no such problem ({count(len(digest.skipped), 'case')}):")
+        for line in digest.skips():
+            click.echo(f"  {line}")
+    click.echo(f"\n{digest.outcome()}")

@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import click
+import numpy as np
 
+from freshopt.cli.cases import Case
 from freshopt.cli.console import progress
+from freshopt.cli.objectives import NAMES, Parameters, objective_of
 from freshopt.cli.options import Decorator
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.model import Problem
 from freshopt.objective import Objective
 from freshopt.testing.families import SCALES
 from freshopt.testing.foreign import guarded
-from freshopt.testing.report import Report
 from freshopt.testing.validation import validate, validate_on
 
 WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
@@ -35,12 +38,62 @@ seed_option: Decorator = click.option(
 )
 
 
+class Task(Protocol):
+    """An objective in a discipline on a case, as `freshopt check` lists them."""
+
+    @property
+    def objective(self) -> str:
+        """Its name."""
+
+    @property
+    def refresh(self) -> str:
+        """The discipline."""
+
+    @property
+    def case(self) -> Case:
+        """Sources and constraints."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What some objectives need besides sources."""
+
+
+def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
+    """Return what the tasks come to: a user's own problems, or each objective once, for its families.
+
+    Raises
+    ------
+    FreshoptError
+        If one of a user's own problems does not exist.
+    """
+    if not own:
+        once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
+        return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
+    return [
+        (
+            f"{task.objective}, {task.refresh}",
+            Problem(
+                objective_of(task.objective, task.refresh, task.parameters),
+                task.case.sources,
+                task.case.bandwidth,
+                task.case.host_limits,
+            ),
+        )
+        for task in tasks
+    ]
+
+
+def _alike(given: Parameters) -> Parameters:
+    """Return one number for all sources: families have other sources than the case that it comes from."""
+    middle = {
+        name: None if (value := getattr(given, name)) is None else float(f"{np.median(value):.1g}")
+        for name in NAMES
+    }
+    return Parameters(**middle)
+
+
 def check_solver(
-    path: str,
-    objectives: Sequence[Objective],
-    given: Iterable[tuple[str, Problem]],
-    seed: int,
-    tolerance: float,
+    path: str, work: list[Objective] | list[tuple[str, Problem]], seed: int, tolerance: float
 ) -> bool:
     """Run a solver through problems, print the report, and tell whether it fell short nowhere.
 
@@ -48,10 +101,8 @@ def check_solver(
     ----------
     path : str
         ``module:function``; a class or a solver instance serves too.
-    objectives : sequence of Objective
-        Whose families are run if there are no problems given.
-    given : iterable of (str, Problem)
-        A user's own problems.
+    work : list
+        Objectives, whose families are run, or named problems.
     seed : int
     tolerance : float
 
@@ -60,13 +111,15 @@ def check_solver(
     SourceDataError
         If there is no such module or function, or importing it fails.
     """
-    solver, problems = load(path), list(given)
-    with progress(len(problems) or len(objectives) * len(SCALES)) as announce:
-        report: Report
-        if problems:
-            report = validate_on(solver, problems, tolerance=tolerance, announce=announce)
-        else:
-            report = validate(solver, objectives, seed=seed, tolerance=tolerance, announce=announce)
+    solver = load(path)
+    objectives = [each for each in work if isinstance(each, Objective)]
+    problems = [each for each in work if isinstance(each, tuple)]
+    with progress(len(problems) + len(objectives) * len(SCALES)) as announce:
+        report = (
+            validate_on(solver, problems, tolerance=tolerance, announce=announce)
+            if problems
+            else validate(solver, objectives, seed=seed, tolerance=tolerance, announce=announce)
+        )
     click.echo(repr(report))
     return report.passed
 

@@ -1,16 +1,15 @@
-"""What the command line understands: its options, and the names of objectives and solvers."""
+"""What the command line understands: the options that several commands share, and the names of solvers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from freshopt.cli.objectives import EXPONENT, OBJECTIVES, PLANNED
 from freshopt.examples.histories import EXAMPLES
-from freshopt.objective import Objective, Refresh
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import (
     Auto,
     BinaryLambdaCrawl,
@@ -21,25 +20,22 @@ from freshopt.solvers import (
     MirrorDescent,
     ProjectedGradient,
     Proportional,
+    SeparableNewton,
     Uniform,
     WaterFilling,
 )
 from freshopt.units import SECONDS
 from freshopt.verdict import Solver
 
-OBJECTIVES: dict[str, Callable[[Refresh], Objective]] = {
-    "harmonic": lambda refresh: HarmonicStaleness(refresh),
-    "binary": lambda refresh: BinaryFreshness(refresh),
-    "delay": lambda refresh: AccumulatedDelay(refresh),
-    "age": lambda refresh: Age(refresh),
-}
 SOLVERS: dict[str, Solver] = {
     "auto": Auto(),
     "water-filling": WaterFilling(),
+    "separable-newton": SeparableNewton(),
     "closed-form": ClosedForm(),
     "clarabel": Conic("CLARABEL"),
     "ecos": Conic("ECOS"),
     "scs": Conic("SCS"),
+    "highs": Conic("HIGHS"),
     "lambda-crawl": LambdaCrawl(),
     "lambda-crawl-approx": LambdaCrawlApprox(),
     "binary-lambda-crawl": BinaryLambdaCrawl(),
@@ -51,19 +47,43 @@ SOLVERS: dict[str, Solver] = {
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-objective_option: Decorator = click.option(
-    "--objective",
-    type=click.Choice(list(OBJECTIVES)),
-    default="harmonic",
-    show_default=True,
-    help="What to optimise: harmonic staleness, binary freshness, accumulated delay, or age.",
+
+def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
+    """Return the option that names an objective, explained; without a default all of them are meant."""
+    explained = "; ".join(f"{name}: {OBJECTIVES[name].words}" for name in names)
+    begin = "What to optimise; all of them by default. " if default is None else "What to optimise. "
+    return click.option(
+        "--objective",
+        type=click.Choice(list(names)),
+        metavar="NAME",
+        default=default,
+        show_default=default is not None,
+        help=f"{begin}{explained}.",
+    )
+
+
+solve_objective_option: Decorator = objective_option(OBJECTIVES)
+plan_objective_option: Decorator = objective_option(PLANNED)
+exponent_option: Decorator = click.option(
+    "--exponent",
+    type=float,
+    metavar="E",
+    help=f"Of --objective power, > 0; {EXPONENT:g} by default.",
+)
+deadline_option: Decorator = click.option(
+    "--deadline", metavar="TIME", help="Of --objective deadline, such as 2d or 12h."
+)
+host_limits_option: Decorator = click.option(
+    "--host-limits",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns host, limit: bandwidth that a host may take, per time unit.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",
     type=click.Choice(["periodic", "poisson"]),
-    default="periodic",
-    show_default=True,
-    help="How rates become times: equal gaps, or exponential ones (the papers' cell).",
+    help="How rates become times: periodic (equal gaps; the default wherever the objective has it) or "
+    "poisson (exponential gaps, the papers' cell).",
 )
 bandwidth_option: Decorator = click.option(
     "--bandwidth", required=True, metavar="RATE", help="Total refreshes, such as 200/day or 4/h."
@@ -77,6 +97,11 @@ time_unit_option: Decorator = click.option(
     default="day",
     show_default=True,
     help="Unit of numeric times, of rates and of the results.",
+)
+table_unit_option: Decorator = click.option(
+    "--time-unit",
+    type=click.Choice(list(SECONDS)),
+    help="Unit of the table's rates and of the results; the one that the table names, or day.",
 )
 overwrite_option: Decorator = click.option("--overwrite", is_flag=True, help="Replace an earlier result.")
 log_argument: Decorator = click.argument("log", required=False, type=click.Path(path_type=Path))
@@ -100,8 +125,3 @@ smoothing_option: Decorator = click.option(
 confidence_option: Decorator = click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of the change rates' intervals."
 )
-
-
-def objective_of(name: str, refresh: str) -> Objective:
-    """Return the named objective under the named discipline."""
-    return OBJECTIVES[name](Refresh(refresh))

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.cli import inputs, options
+from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
+from freshopt.cli.objectives import objective_of
 from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
-from freshopt.io.tables import table_ending, write_table
+from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.model import Problem
 from freshopt.scheduling.periodic import Periodic
@@ -50,7 +51,8 @@ def estimate(
         model = MaximumLikelihood(smoothing).fit(crawls)
         lower, upper = model.interval(confidence)
         columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
-        write_table(polars.DataFrame({**columns, "upper": upper, "flag": model.flag_}), staging)
+        frame = polars.DataFrame({**columns, "upper": upper, "flag": model.flag_})
+        write_table(with_unit(frame, crawls.time_unit), staging)
     flags, counts = np.unique(model.flag_, return_counts=True)
     kinds = ", ".join(
         f"{number_of:,} {flag}" for flag, number_of in zip(flags.tolist(), counts.tolist(), strict=True)
@@ -70,9 +72,12 @@ def estimate(
 
 @click.command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@options.objective_option
+@options.solve_objective_option
+@options.exponent_option
+@options.deadline_option
 @options.refresh_option
 @options.bandwidth_option
+@options.host_limits_option
 @click.option(
     "--solver",
     type=click.Choice(list(options.SOLVERS)),
@@ -81,36 +86,49 @@ def estimate(
     help="The algorithm; auto picks one, and says why.",
 )
 @out_option
-@options.time_unit_option
+@options.table_unit_option
 @options.overwrite_option
 def solve(
     sources: Path,
     objective: str,
-    refresh: str,
+    exponent: float | None,
+    deadline: str | None,
+    refresh: str | None,
     bandwidth: str,
+    host_limits: Path | None,
     solver: str,
     out: Path,
-    time_unit: str,
+    time_unit: str | None,
     overwrite: bool,
 ) -> None:
     """Find certified refresh rates for a table of SOURCES (source, change_rate, importance, ...)."""
     table_ending(out)
     with complete_file(out, overwrite) as staging:
-        known = inputs.sources_of(sources, time_unit)
+        known, columns = tables.sources_of(sources, time_unit)
+        unit = known.time_unit
         problem = Problem(
-            options.objective_of(objective, refresh),
+            objective_of(
+                objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
+            ),
             known,
-            inputs.rate_of("--bandwidth", bandwidth, time_unit),
+            inputs.rate_of("--bandwidth", bandwidth, unit),
+            tables.host_limits_of(host_limits, unit),
         )
         solution = solve_problem(problem, options.SOLVERS[solver])
-        write_table(solution.to_frame(), staging)
+        write_table(with_unit(solution.to_frame(), unit), staging)
     click.echo(repr(solution))
     click.echo(f"   wrote: {out}")
 
 
 @click.command()
 @click.argument("rates", type=click.Path(path_type=Path))
-@options.refresh_option
+@click.option(
+    "--refresh",
+    type=click.Choice(["periodic", "poisson"]),
+    default="periodic",
+    show_default=True,
+    help="The gaps between the refreshes of a source: equal ones, or exponential ones.",
+)
 @options.horizon_option
 @options.seed_option
 @click.option(
@@ -119,7 +137,7 @@ def solve(
     help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps.",
 )
 @out_option
-@options.time_unit_option
+@options.table_unit_option
 @options.overwrite_option
 def schedule(
     rates: Path,
@@ -128,19 +146,15 @@ def schedule(
     seed: int,
     start: str | None,
     out: Path,
-    time_unit: str,
+    time_unit: str | None,
     overwrite: bool,
 ) -> None:
     """Write refresh times for a table of RATES (source, rate)."""
     table_ending(out)
     with complete_file(out, overwrite) as staging:
         method = Periodic() if refresh == "periodic" else PoissonArrivals(seed)
-        made = make_schedule(
-            inputs.rates_of(rates),
-            inputs.duration_of("--horizon", horizon, time_unit),
-            method,
-            time_unit=time_unit,
-        )
+        frame, unit = tables.rates_of(rates, time_unit)
+        made = make_schedule(frame, inputs.duration_of("--horizon", horizon, unit), method, time_unit=unit)
         write_table(made.to_frame(inputs.moment_of("--start", start)), staging)
     show([("schedule", repr(made)), ("wrote", str(out))])
 

@@ -9,8 +9,10 @@ import click
 import numpy as np
 
 from freshopt.arrays import Array
-from freshopt.cli import inputs, options
+from freshopt.certificate import Certificate
+from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, progress, show
+from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
 from freshopt.units import SECONDS
@@ -21,12 +23,23 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @click.command()
 @options.log_argument
 @options.example_option
-@options.objective_option
+@options.plan_objective_option
+@options.exponent_option
+@options.deadline_option
 @options.refresh_option
 @options.bandwidth_option
 @options.horizon_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
-@click.option("--importance", type=click.Path(path_type=Path), help="Table with columns source, importance.")
+@click.option(
+    "--importance",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns source, importance.",
+)
+@click.option(
+    "--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Table with columns source, host."
+)
+@options.host_limits_option
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
 @options.smoothing_option
@@ -39,11 +52,15 @@ def plan(
     log: Path | None,
     example: str | None,
     objective: str,
-    refresh: str,
+    exponent: float | None,
+    deadline: str | None,
+    refresh: str | None,
     bandwidth: str,
     horizon: str,
     out: Path,
     importance: Path | None,
+    hosts: Path | None,
+    host_limits: Path | None,
     min_rate: str,
     max_rate: str | None,
     smoothing: float,
@@ -58,11 +75,16 @@ def plan(
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
     each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json.
     """
+    if (hosts is None) != (host_limits is None):
+        raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
+    parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
     wishes = Wishes(
-        objective=options.objective_of(objective, refresh),
+        objective=objective_of(objective, refresh, parameters),
         bandwidth=inputs.rate_of("--bandwidth", bandwidth, time_unit),
         horizon=inputs.duration_of("--horizon", horizon, time_unit),
-        importance=inputs.importance_of(importance),
+        importance=tables.importance_of(importance),
+        hosts=tables.hosts_of(hosts),
+        host_limits=tables.host_limits_of(host_limits, time_unit),
         min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
         max_rate=np.inf if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
         smoothing=smoothing,
@@ -110,7 +132,7 @@ def _rows(made: Plan, name: str) -> list[tuple[str, str]]:
             f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}, "
             f"value over that time {number(facts['schedule_value'])}{_ages(made)}",
         ),
-        ("proof", f"{facts['status']}: relative gap {_gap(proof.relative_gap)}" if proof else "none"),
+        ("proof", f"{facts['status']}: {_gap(proof)}" if proof else "none"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
 
@@ -137,9 +159,12 @@ def _ages(made: Plan) -> str:
     return f" ({count(old, 'source')} last crawled longer than that before it, at most {oldest})"
 
 
-def _gap(relative: float) -> str:
-    """Return a relative gap, down to what float64 can tell of the value itself."""
-    return f"{relative:.1e}" if relative > _RESOLVED else f"below {_RESOLVED:.0e}"
+def _gap(proof: Certificate) -> str:
+    """Return the relative gap, down to what float64 can tell of the value itself."""
+    relative = proof.relative_gap
+    if proof.vanishing and relative > _RESOLVED:
+        return f"the cost vanishes, gap {proof.gap:.1e}"
+    return f"relative gap {f'{relative:.1e}' if relative > _RESOLVED else f'below {_RESOLVED:.0e}'}"
 
 
 def _span(made: Plan) -> str:

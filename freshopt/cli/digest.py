@@ -1,0 +1,171 @@
+"""What `freshopt check` found, in words: a line per problem, a row per solver, an outcome."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from freshopt.cli.console import count
+from freshopt.crosscheck import Agreement, aligned, gap_text
+
+HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")
+
+
+class Checked(NamedTuple):
+    """A problem and what the solvers made of it."""
+
+    objective: str
+    refresh: str
+    case: str
+    agreement: Agreement
+
+    @property
+    def label(self) -> str:
+        """The problem in a few words."""
+        return f"{self.objective} {self.refresh}, {self.case}"
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the problem, how many solvers prove its optimum, and who falls short by how much."""
+        agreement = self.agreement
+        judged, short = agreement.judged(), agreement.short()
+        text = f"{len(judged) - len(short)} of {len(judged)} proved"
+        if short:
+            text += "; " + ", ".join(f"{agreement.names[k]} {shortfall(agreement, k)}" for k in short)
+        if agreement.contradictions():
+            text += "; CONTRADICTION"
+        sources = str(len(agreement.problem.sources))
+        return self.objective, self.refresh, self.case, sources, text
+
+
+class Skipped(NamedTuple):
+    """A problem that does not exist, and why."""
+
+    objective: str
+    refresh: str
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """All that a run found.
+
+    Attributes
+    ----------
+    named : tuple of str
+        The solvers that the user asked for by name; each of them must prove what it applies to.
+    checked : list of Checked
+    skipped : list of Skipped
+    """
+
+    named: tuple[str, ...]
+    checked: list[Checked] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def passed(self) -> bool:
+        """Tell whether every optimum is proved, without contradiction, and by all solvers asked for."""
+        if self.named:
+            judged = any(checked.agreement.judged() for checked in self.checked)
+            useless = [name for name in self.named if name in self.idle()] or not judged
+            short = any(checked.agreement.short() for checked in self.checked)
+            contradictory = any(checked.agreement.contradictions() for checked in self.checked)
+            return not (useless or short or contradictory)
+        return all(checked.agreement.proved for checked in self.checked)
+
+    def solvers(self) -> list[tuple[str, ...]]:
+        """Return a row per solver that aims at the optimum and applied at all."""
+        names = dict.fromkeys(name for checked in self.checked for name in checked.agreement.names)
+        rows: list[tuple[str, ...]] = []
+        for name in names:
+            runs = self._runs(name)
+            if not runs:
+                continue
+            short = [(checked, k) for checked, k in runs if k in checked.agreement.short()]
+            worst = max(short, key=lambda run: _gap(run[0].agreement, run[1]), default=None)
+            gaps = [_gap(checked.agreement, k) for checked, k in runs]
+            seconds = sum(checked.agreement.solutions[k].seconds for checked, k in runs)
+            rows.append(
+                (
+                    name,
+                    str(len(runs)),
+                    str(len(runs) - len(short)),
+                    str(len(short)),
+                    "–" if max(gaps) == math.inf else gap_text(max(gaps)),
+                    f"{seconds:.1f}",
+                    worst[0].label if worst else "",
+                )
+            )
+        return rows
+
+    def summary(self) -> list[str]:
+        """Return the rows per solver as aligned lines."""
+        rows = self.solvers()
+        return aligned([HEAD, *rows], numbers=range(1, 6)) if rows else []
+
+    def idle(self) -> list[str]:
+        """Return the solvers that did not apply to any problem."""
+        names = dict.fromkeys(name for checked in self.checked for name in checked.agreement.names)
+        return [name for name in names if not self._runs(name) and not self._is_baseline(name)]
+
+    def skips(self) -> list[str]:
+        """Return what does not exist, in one line per reason."""
+        reasons: dict[str, list[str]] = {}
+        for objective, refresh, case, reason in self.skipped:
+            reasons.setdefault(reason, []).append(f"{objective} {refresh}, {case}")
+        return [f"{'; '.join(labels)}: {reason}" for reason, labels in reasons.items()]
+
+    def outcome(self) -> str:
+        """Return the outcome in two or three sentences."""
+        problems = count(len(self.checked), "problem")
+        contradictions = [text for checked in self.checked for text in checked.agreement.contradictions()]
+        if contradictions:
+            return f"The solvers CONTRADICT each other on {problems}: {contradictions[0]}"
+        open_ones = [checked.label for checked in self.checked if not checked.agreement.proved]
+        proved = len(self.checked) - len(open_ones)
+        short = sum(len(checked.agreement.short()) for checked in self.checked)
+        every = f"all {problems}" if proved > 1 else "the problem"
+        text = f"The optimum of {f'{proved:,} of {problems}' if open_ones else every} is proved"
+        if open_ones:
+            text += f", but not of {open_ones[0]}"
+            text += f" and {len(open_ones) - 1} more" if len(open_ones) > 1 else ""
+        else:
+            text += ", and no solver contradicts another"
+        if short and not self.named:
+            text += f". {count(short, 'answer')} fell short of it, and said so by a certified gap"
+        elif short:
+            text += f". {count(short, 'answer')} fell short of it"
+        missing = [name for name in self.named if name in self.idle()]
+        if missing:
+            text += f". Not applicable to any of them: {', '.join(missing)}"
+        return f"{text}."
+
+    def _runs(self, name: str) -> list[tuple[Checked, int]]:
+        """Return the problems that a solver answered or should have, and its position there."""
+        return [
+            (checked, k)
+            for checked in self.checked
+            for k in checked.agreement.judged()
+            if checked.agreement.names[k] == name
+        ]
+
+    def _is_baseline(self, name: str) -> bool:
+        for checked in self.checked:
+            for k, solution in enumerate(checked.agreement.solutions):
+                if checked.agreement.names[k] == name:
+                    return bool(getattr(solution.solver, "baseline", False))
+        return False
+
+
+def shortfall(agreement: Agreement, k: int) -> str:
+    """Return by how much a solver fell short."""
+    proof = agreement.solutions[k].certificate
+    return gap_text(proof.relative_gap) if proof else agreement.solutions[k].status.value
+
+
+def _gap(agreement: Agreement, k: int) -> float:
+    proof = agreement.solutions[k].certificate
+    if proof is None:
+        return math.inf
+    # A gap can be infinite beside a cost that vanishes, and yet no more than rounding.
+    return 0.0 if proof.vanishing else proof.relative_gap

@@ -1,0 +1,197 @@
+"""The tables that a command is given: sources, rates, importances, hosts and their limits.
+
+A CSV file is read as text and converted here, so that a source called 007 keeps its name and a cell that is
+no number is named by its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.cli.objectives import NAMES, Parameters
+from freshopt.errors import SourceDataError, empty_cells, list_offenders
+from freshopt.io.tables import UNIT, read_table, table_ending
+from freshopt.sources import Sources
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
+
+_NUMBERS = ("change_rate", "importance", "min_rate", "max_rate", "cost", "rate", "limit", *NAMES)
+_TEXTS = ("host", UNIT)
+_FLAGS = {"true": True, "false": False, "1": True, "0": False}
+
+
+class SourceTable(NamedTuple):
+    """A table of sources, and the columns of it that are parameters of objectives."""
+
+    sources: Sources
+    parameters: Parameters
+
+
+def sources_of(path: Path, time_unit: str | None) -> SourceTable:
+    """Return the sources in a table: source, change_rate, and whatever else it says of them."""
+    frame = _table(path)
+    unit = _unit(frame, path, time_unit)
+    try:
+        sources = Sources.from_frame(frame, unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
+    return SourceTable(sources, Parameters(**{name: _parameter(frame, name, path) for name in NAMES}))
+
+
+def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
+    """Return a table of rates (source, rate), and their unit."""
+    frame = _table(path)
+    return frame, _unit(frame, path, time_unit)
+
+
+def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
+    """Return how a log's sources are weighted: by a table with columns source and importance."""
+    if path is None:
+        return None
+    weights = _column_by_source(path, "importance")
+    wrong = [f"'{key}': {weight:g}" for key, weight in weights.items() if not weight >= 0.0]
+    if wrong:
+        raise SourceDataError(
+            f"importance in {path} is not a number >= 0 for {list_offenders(wrong)}. Correct these rows."
+        )
+    return lambda names: np.array(_look_up(weights, names.tolist(), "importance", path), dtype=np.float64)
+
+
+def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
+    """Return on which host each of a log's sources is: by a table with columns source and host."""
+    if path is None:
+        return None
+    hosts = _column_by_source(path, "host")
+    return lambda names: np.array(_look_up(hosts, names.tolist(), "host", path))
+
+
+def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None:
+    """Return the limits in a table with columns host and limit, per `time_unit`."""
+    if path is None:
+        return None
+    frame = _table(path)
+    _unit(frame, path, time_unit)
+    _require_columns(frame, ("host", "limit"), path)
+    twice = frame["host"].filter(frame["host"].is_duplicated()).unique(maintain_order=True).to_list()
+    if twice:
+        offenders = list_offenders(f"'{name}'" for name in twice)
+        raise SourceDataError(f"{path} names host {offenders} more than once. Keep one row each.")
+    if len(frame) == 0:
+        raise SourceDataError(f"{path} has no rows. Add a host with its limit, or leave --host-limits out.")
+    return dict(zip(frame["host"].to_list(), frame["limit"].to_list(), strict=True))
+
+
+def _column_by_source(path: Path, column: str) -> dict[str, Any]:
+    """Return a column of a table that has one row per source."""
+    frame = _table(path)
+    _require_columns(frame, ("source", column), path)
+    keys = [str(name) for name in frame["source"].to_list()]
+    given = dict(zip(keys, frame[column].to_list(), strict=True))
+    if len(given) < len(keys):
+        twice = frame["source"].filter(frame["source"].is_duplicated()).unique(maintain_order=True).to_list()
+        offenders = list_offenders(f"'{name}'" for name in twice)
+        raise SourceDataError(f"{path} names {offenders} more than once. Keep one row each.")
+    return given
+
+
+def _look_up(given: dict[str, Any], names: Iterable[object], what: str, path: Path) -> list[Any]:
+    """Return each name's value."""
+    keys = [str(name) for name in names]
+    missing = [f"'{key}'" for key in keys if key not in given]
+    if missing:
+        raise SourceDataError(f"{path} has no {what} for {list_offenders(missing)}. Add a row for each.")
+    return [given[key] for key in keys]
+
+
+def _require_columns(frame: polars.DataFrame, columns: Iterable[str], path: Path) -> None:
+    """Refuse a table that lacks a column or has empty cells in it."""
+    for column in columns:
+        if column not in frame.columns:
+            raise SourceDataError(
+                f"{path} has no column '{column}', it has {list_offenders(frame.columns)}. Rename or add it."
+            )
+        nulls = frame[column].null_count()
+        if nulls:
+            raise SourceDataError(
+                f"column '{column}' of {path} has {empty_cells(nulls)}. Fill them or drop the rows."
+            )
+
+
+def _parameter(frame: polars.DataFrame, name: str, path: Path) -> Array | None:
+    """Return a parameter of each source, or None; a source with an empty cell has no cap."""
+    if name not in frame.columns:
+        return None
+    column = frame[name].fill_null(np.inf) if name == "cap" else frame[name]
+    if column.null_count():
+        raise SourceDataError(
+            f"column '{name}' of {path} has {empty_cells(column.null_count())}. Fill them or drop the rows."
+        )
+    return column.to_numpy()
+
+
+def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
+    """Return the time unit of a table: what its column `UNIT` says, else what was asked for, else day."""
+    if UNIT not in frame.columns or len(frame) == 0:
+        return asked or "day"
+    named = frame[UNIT].unique(maintain_order=True).to_list()
+    if len(named) > 1 or named[0] is None:
+        raise SourceDataError(
+            f"column '{UNIT}' of {path} does not say one unit for all rows. Write the same in each."
+        )
+    unit = check_time_unit(named[0])
+    if asked not in (None, unit):
+        raise SourceDataError(f"{path} is per {unit}, and not per {asked}. Leave --time-unit {asked} out.")
+    return unit
+
+
+def _table(path: Path) -> polars.DataFrame:
+    """Read a table, its known columns as what they should be."""
+    import polars
+
+    frame = read_table(path, as_text=table_ending(path) != ".parquet")
+    for name in frame.columns:
+        column = frame[name]
+        if name in _NUMBERS:
+            frame = frame.with_columns(_numbers(column, path))
+        elif name in _TEXTS:
+            frame = frame.with_columns(column.cast(polars.String))
+        elif name in ("source", "name") and column.dtype == polars.String:
+            numbers = column.cast(polars.Int64, strict=False)
+            # Only what prints the same is a number: 007 and +7 are names.
+            if (numbers.cast(polars.String) == column).fill_null(False).all():
+                frame = frame.with_columns(numbers)
+        elif name == "signalled" and column.dtype == polars.String:
+            text = column.str.strip_chars().str.to_lowercase()
+            words = text.replace_strict(_FLAGS, default=None, return_dtype=polars.Boolean)
+            _require(column, words, path, "Write true or false.")
+            frame = frame.with_columns(words)
+    return frame
+
+
+def _numbers(column: polars.Series, path: Path) -> polars.Series:
+    """Return a column as numbers, its empty cells as they are."""
+    import polars
+
+    if column.dtype == polars.String:
+        numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
+        _require(column, numbers, path, "Write a number.")
+        return numbers
+    if not column.dtype.is_numeric():
+        raise SourceDataError(f"column '{column.name}' of {path} holds {column.dtype}. Make it numbers.")
+    return column.cast(polars.Float64)
+
+
+def _require(column: polars.Series, read: polars.Series, path: Path, remedy: str) -> None:
+    """Refuse cells that are there and could not be read."""
+    rows = (read.is_null() & column.is_not_null()).arg_true().to_list()
+    if rows:
+        where = list_offenders(f"{column[row]!r} in row {row + 1}, line {row + 2}" for row in rows)
+        raise SourceDataError(f"{column.name} in {path} is {where}. {remedy}")

@@ -1,0 +1,38 @@
+"""Fixtures of the tests of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from freshopt.cli import main
+from tests.command_lines import FILES, Run, crawl_log
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Return a runner of command lines in an empty folder, which end well unless said otherwise."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    crawl_log().write_parquet(tmp_path / "log.parquet")
+    return Path("log.parquet")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    return tmp_path
