@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from freshopt.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.model import Problem
 from freshopt.result import Solution
+from freshopt.solvers.separable_newton import SeparableNewton
 from freshopt.solvers.water_filling import WaterFilling
 from freshopt.verdict import DEFAULT, Solver, Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Water-filling wherever marginals are known, which is exact; a conic solver otherwise.
+    """Water-filling with hand-written kernels, Newton's method with derived ones; a conic solver otherwise.
 
     Examples
     --------
@@ -35,8 +37,19 @@ class Auto:
 
     def choice(self, problem: Problem) -> tuple[Solver, str]:
         """Return the solver and the reason."""
+        newton = SeparableNewton()
+        derived = problem.numerics is not None and not _kernels(problem.numerics)
+        if derived and newton.supports(problem) is None:
+            return newton, "the marginals are derived from the declaration"
         if problem.numerics is not None:
             return WaterFilling(), "the marginals are known, so the one-price dual is exact"
         from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
 
         return Conic(), "the objective has an atom without derivative rules"
+
+
+def _kernels(numerics: Numerics) -> bool:
+    """Tell whether numerics are hand-written throughout, so that their inverse marginals cost one look."""
+    if isinstance(numerics, MixedNumerics):
+        return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
+    return isinstance(numerics, Kernel)

@@ -28,6 +28,7 @@ from freshopt.model import Problem
 
 SIZE = 8192  # sources a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB
 REACH = 3.0  # nats that a rate may move at once; farther, ill-scaled marginals are not straight
+MOVED = 1e-14  # relative; less is rounding
 FREE = 1e-290  # a price so low that only what is worth nothing is left undone
 _MOST = math.exp(REACH)
 STEEP = 1e18  # 1/σ of a marginal that does not fall: any price but its own sends the rate to the end
@@ -55,6 +56,8 @@ class LocalModels:
         The latest evaluation: where, and the decrease of cost per unit of bandwidth.
     floor, ceiling : ndarray, shape (n,)
         Between what the next rates may lie.
+    misfit : float
+        The largest |marginal/price − 1| of a source that would move, at the latest evaluation.
     evaluations : int
     """
 
@@ -68,6 +71,7 @@ class LocalModels:
         self.rate, self.floor, self.ceiling = np.array(rates), np.array(self.lower), np.array(self.upper)
         self.marginal = np.full(n, np.nan)
         self._level, self._pace = np.zeros(n), np.full(n, STEEP)
+        self.misfit = math.inf
         self._asleep = np.zeros(n, dtype=np.bool_)
         self.pieces = [(part, _by_kind(numerics, part)) for part in chunks(n, SIZE)]
         self.evaluations = 0
@@ -99,7 +103,7 @@ class LocalModels:
             An estimate of what the rates lose, Σ |change of rate to come|·|marginal − price|, and the
             sources' costs.
         """
-        gaps, costs = [], []
+        gaps, costs, self.misfit = [], [], 0.0
         with np.errstate(all="ignore"):
             for number, (part, kinds) in enumerate(self.pieces):
                 gap, cost = self._renew(number, kinds, prices[part])
@@ -220,6 +224,9 @@ class LocalModels:
                 np.copyto(bound, target, where=~positive)
         if self._limited[number]:
             np.copyto(lost, 0.0, where=self._asleep[part] & (price * self._edge[part] >= 1.0))
+        moving = (np.abs(target - rate) > MOVED * rate) & (price > 0.0) & (lost > 0.0)
+        misfit = np.max(np.abs(worth - price) / price, where=moving, initial=0.0)
+        self.misfit = max(self.misfit, float(misfit))
         return float(np.dot(lost, cost)), float(np.sum(value))
 
 

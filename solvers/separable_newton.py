@@ -42,6 +42,8 @@ _WIDTH = 4e-15  # relative width of the last brackets of prices, between whose e
 _FIRST, _STUCK = 8, 3  # evaluations, and of these without halving the loss, until Newton's lines are given up
 _PATIENCE = 8  # evaluations without progress, near the optimum, until rounding is held responsible
 _NEAR = 1e-10  # relative loss that is near
+_MISFIT = 1e-6  # of any source's marginal, relative to its price, before the last step, which squares it
+_POLISH = 4  # evaluations for that
 _SEARCHED = 680.0  # log prices from which the next search starts, within those it may end at
 
 
@@ -165,7 +167,7 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     if start is not None and 0.0 < start < math.inf:
         log_start = math.log(start)
     market.clear(log_start, _LOOSE)
-    newton, width, best, since, note = True, _WIDTH, math.inf, 0, ""
+    newton, width, best, since, polished, note = True, _WIDTH, math.inf, 0, 0, ""
     while True:
         gap, cost = market.models.evaluate(market.prices)
         used = problem.sources.cost * market.rates
@@ -174,16 +176,18 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
         if newton and market.price > 0.0:
             gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
         if gap <= settings.tolerance * scale and width == _WIDTH:
-            break
+            polished += 1  # next, the sources of which the sum knows nothing
+            if market.models.misfit <= _MISFIT or polished > _POLISH:
+                break
         since = 0 if gap < 0.5 * best else since + 1
         best = min(best, gap)
-        if since >= _PATIENCE and width == _WIDTH and best <= _NEAR * (paid + abs(cost)):
+        if since >= _PATIENCE and not polished and width == _WIDTH and best <= _NEAR * (paid + abs(cost)):
             break
         if market.models.evaluations >= settings.limit:
             note = f"stopped at the limit of {settings.limit} evaluations."
             break
         share = min(1.0, gap / scale) if scale > 0.0 else 1.0
-        if newton and since >= _STUCK and market.models.evaluations >= _FIRST:
+        if newton and since >= _STUCK and not polished and market.models.evaluations >= _FIRST:
             newton, best, since = False, math.inf, 0
             market.doubt()
         if newton:

@@ -39,6 +39,7 @@ class Tangents:
         self.cost, self.lower, self.upper = models.cost, models.lower, models.upper
         self.pieces, self.rate = models.pieces, np.array(models.rate)
         self.evaluations = models.evaluations
+        self.misfit = 0.0  # not asked of kinks
         self._cap = np.full(n, np.inf)
         shape = (KEPT + 2, n)
         self._rates, self._marginals, self._values = np.empty(shape), np.empty(shape), np.empty(shape)
