@@ -249,3 +249,8 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
     assert free.filter(host="odd.org")["rate"].sum() > 0.75
     values = [json.loads(Path(name, "summary.json").read_text())["value"] for name in ("free", "limited")]
     assert values[0] < values[1]
+
+
+def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
+    output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
+    assert fields(output)["objective"] == "SynchronizationCost, power (lower is better), periodic refreshes"

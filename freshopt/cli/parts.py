@@ -83,7 +83,8 @@ def estimate(
     type=click.Choice(list(options.SOLVERS)),
     default="auto",
     show_default=True,
-    help="The algorithm; auto picks one, and says why.",
+    metavar="NAME",
+    help=f"The algorithm, one of {', '.join(options.SOLVERS)}; auto picks one, and says why.",
 )
 @out_option
 @options.table_unit_option
@@ -101,7 +102,13 @@ def solve(
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
-    """Find certified refresh rates for a table of SOURCES (source, change_rate, importance, ...)."""
+    """Find certified refresh rates for a table of SOURCES.
+
+    SOURCES is a CSV or Parquet file with the column change_rate, and where they are wanted source (a name),
+    importance, min_rate, max_rate, cost (bandwidth of one refresh), host, and signalled (true if the source
+    announces its changes). --objective power reads scale, exponent and cap, --objective deadline reads
+    deadline.
+    """
     table_ending(out)
     with complete_file(out, overwrite) as staging:
         known, columns = tables.sources_of(sources, time_unit)
