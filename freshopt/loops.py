@@ -24,7 +24,11 @@ from freshopt.demands import Demand
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # nothing that assumes away infinities or NaN
 ROUNDS = 200  # of a host's search; bisection of 1400 nats to an ulp takes 60
 FREE = -667.0  # logarithm of a price so low that only what is worth nothing is left undone
-WIDTH, ULP = 1e-13, 4e-16  # relative width of a price's bracket; error that counts as rounding
+WIDTH, CLOSE, ULP = (
+    1e-13,
+    1e-13,
+    4e-16,
+)  # relative: a price's bracket, error of a limit left to be spread, rounding
 
 Data: TypeAlias = Any  # a column, a number, or a tuple of them: numba tells by type
 
@@ -60,6 +64,30 @@ def parts(columns: Data, begin: int, end: int) -> Data:
 def entries(columns: Data, k: int) -> Data:
     """Return `at` of each column."""
     return tuple(at(column, k) for column in columns)
+
+
+def gathered(column: Data, members: IntArray) -> Data:
+    """Return a column's entries of some sources, or the number."""
+    return column[members]
+
+
+def all_gathered(columns: Data, members: IntArray) -> Data:
+    """Return `gathered` of each column."""
+    return tuple(gathered(column, members) for column in columns)
+
+
+@overload(gathered, strict=False)
+def _gathered(column: Data, members: IntArray) -> Data:
+    if isinstance(column, types.Array):
+        return lambda column, members: column[members]
+    return lambda column, members: column
+
+
+@overload(all_gathered, strict=False)
+def _all_gathered(columns: Data, members: IntArray) -> Data:
+    if len(columns) == 1:
+        return lambda columns, members: (gathered(columns[0], members),)
+    return lambda columns, members: (gathered(columns[0], members), gathered(columns[1], members))
 
 
 @overload(part, strict=False)
@@ -160,12 +188,25 @@ def build(
             sums[chunk] = total
 
     @register_jitable
-    def spend(x: float, members: IntArray, columns: Data, rates: Array) -> float:
+    def host_of(columns: Data, members: IntArray) -> Data:
+        """Return copies of a host's columns, which stay in the first-level cache."""
+        signalled, importance, parameters, cost, lower, upper = columns
+        return (
+            gathered(signalled, members),
+            gathered(importance, members),
+            all_gathered(parameters, members),
+            gathered(cost, members),
+            gathered(lower, members),
+            gathered(upper, members),
+        )
+
+    @register_jitable
+    def spend(x: float, here: Data, rates: Array) -> float:
         """Write the rates of a host's sources at log price x; return what they cost."""
-        cost, inverse, used = columns[3], math.exp(-x), 0.0
-        for j in range(len(members)):
-            rates[j] = bought(columns, members[j], inverse)
-            used += at(cost, members[j]) * rates[j]
+        cost, inverse, used = here[3], math.exp(-x), 0.0
+        for j in range(len(rates)):
+            rates[j] = bought(here, j, inverse)
+            used += at(cost, j) * rates[j]
         return used
 
     @njit(**options)  # type: ignore[untyped-decorator]
@@ -182,46 +223,59 @@ def build(
         prices: Array,
     ) -> None:
         _ = edition
-        cost = columns[3]
-        trial, generous, frugal = np.empty(size), np.empty(size), np.empty(size)
+        buffers = np.empty((3, size))
         for host in range(begin, end):
-            here = order[first[host] : first[host + 1]]
-            m, limit = len(here), limits[host]
+            members = order[first[host] : first[host + 1]]
+            here, limit = host_of(columns, members), limits[host]
+            trial, generous, frugal = (
+                buffers[0, : len(members)],
+                buffers[1, : len(members)],
+                buffers[2, : len(members)],
+            )
             prices[host] = 0.0
-            if spend(FREE, here, columns, trial) <= limit * (1.0 + ULP):
-                continue
-            x, stride, low, high, above, below, side = guess, 0.5, -np.inf, np.inf, 0.0, 0.0, 0
-            for _turn in range(ROUNDS):
-                f = math.log(spend(x, here, columns, trial) / limit)
-                if abs(f) <= ULP:
-                    low, high = x, x
-                    generous[:m], frugal[:m] = trial[:m], trial[:m]
-                    break
-                if f > 0.0:
-                    below *= 0.5 if side == 1 else 1.0  # Illinois: an end that stays counts for less
-                    low, above, side = x, f, 1
-                    generous[:m] = trial[:m]
-                else:
-                    above *= 0.5 if side == -1 else 1.0
-                    high, below, side = x, f, -1
-                    frugal[:m] = trial[:m]
-                if high == np.inf:
-                    x, stride = x + max(stride, f), 4.0 * stride
-                elif low == -np.inf:
-                    x, stride = x - max(stride, min(-f, 4.0 * stride)), 4.0 * stride
-                elif high - low <= WIDTH + ULP * abs(low):
-                    break
-                else:
-                    x = low + (high - low) * above / (above - below)
-                    if not low < x < high:
+            low, high, x, f, reach, steepness = -np.inf, np.inf, guess, np.nan, 1.0, 1.0
+            for turn in range(ROUNDS):
+                before, value = x, f
+                if turn > 0:
+                    step = f / steepness if abs(f) < np.inf else math.copysign(reach, f)
+                    reach = 4.0 * min(reach, abs(step))
+                    x += min(reach, max(-reach, step))
+                    if not low < x < high and high - low < np.inf:
                         x = 0.5 * (low + high)
-            rich, poor = 0.0, 0.0
-            for j in range(m):
-                rich += at(cost, here[j]) * generous[j]
-                poor += at(cost, here[j]) * frugal[j]
-            share = min(1.0, max(0.0, (limit - poor) / (rich - poor))) if rich > poor else 0.0
-            for j in range(m):
-                out[here[j]] = frugal[j] + share * (generous[j] - frugal[j])
-            prices[host] = math.exp(high + share * (low - high))
+                used = spend(x, here, trial)
+                f = math.log(used / limit)
+                if turn == 0 and f <= 0.0 and spend(FREE, here, frugal) <= limit * (1.0 + ULP):
+                    break  # the limit cannot bind
+                if f > 0.0:
+                    low = x
+                    generous[:] = trial
+                else:
+                    high = x
+                    frugal[:] = trial
+                if abs(f) <= CLOSE or high - low <= WIDTH + ULP * abs(x):
+                    break
+                secant = (value - f) / (x - before)
+                steepness = secant if 0.0 < secant < np.inf else steepness
+            if low == -np.inf and high == np.inf:
+                continue
+            prices[host] = math.exp(x)
+            if abs(f) <= CLOSE:  # what rounding leaves goes to those between their bounds
+                room = 0.0
+                for j in range(len(members)):
+                    if at(here[4], j) < trial[j] < at(here[5], j):
+                        room += at(here[3], j) * trial[j]
+                more = 1.0 + (limit - used) / room if room > 0.0 else 1.0
+                for j in range(len(members)):
+                    inside = at(here[4], j) < trial[j] < at(here[5], j)
+                    out[members[j]] = trial[j] * more if inside else trial[j]
+            else:  # the demand jumps
+                rich, poor = 0.0, 0.0
+                for j in range(len(members)):
+                    rich += at(here[3], j) * generous[j]
+                    poor += at(here[3], j) * frugal[j]
+                share = min(1.0, max(0.0, (limit - poor) / (rich - poor))) if rich > poor else 0.0
+                for j in range(len(members)):
+                    out[members[j]] = frugal[j] + share * (generous[j] - frugal[j])
+                prices[host] = math.exp(high + share * (low - high))
 
     return demand, fill, hosts
