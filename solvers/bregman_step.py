@@ -14,9 +14,11 @@ that would exceed their limits are met first, all at once, and their rates are c
 λ itself is never used to compute a rate: where gradients are large, λ and ηg agree in most of their digits.
 Duals are taken relative to one of the sources, gradients and duals apart and with the rounding of their sum
 carried along, so that a common part of all gradients, which a binding budget makes irrelevant, cancels before
-anything is rounded. In 8·10⁵ random steps with data over twenty decades, most of them degenerate, the
-optimality conditions hold to 3e-16 of their terms. A step costs one sort and about log₂ 2n + 5 passes, and
-as much again over the sources of hosts that exceed their limits, where n is then the largest host.
+anything is rounded. Multipliers nearer to one another than their rounding, as those at which a host's sources
+leave their caps, are sorted by their differences. In 63 000 random steps, data over up to twenty decades,
+three quarters of them with hosts, the optimality conditions hold to 1.6e-15 of their terms. A step costs one
+sort and about log₂ 2n + 5 passes, and as much again over the sources of hosts that exceed their limits,
+where n is then the largest host.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from freshopt.solvers.budgets import Budgets, HostBudgets
 from freshopt.solvers.crossings import Crossings
 
 BLUR = 4 * float(np.finfo(float).eps)  # multipliers nearer than this, relatively, may be out of order
+ROUNDS = 4  # of sorting anew, each around the split that the one before led to
+MET = 4 * float(np.finfo(float).eps)  # relative excess that is the rounding of hosts which fill the bandwidth
 
 
 class Geometry(Protocol):
@@ -159,7 +163,7 @@ def bregman_step(
     # Letters: q the rates before, η the learning rate, g the gradient, λ the multiplier of the budget.
     at_q = geometry.dual(rates)
     wish = np.clip(geometry.primal(at_q - learning_rate * gradient), lower, upper)
-    own = np.zeros(0 if hosts is None else len(hosts.budgets))
+    own, most = np.zeros(0 if hosts is None else len(hosts.budgets)), bandwidth
     if hosts is not None:
         over, members, budgets = hosts.over(wish)
         if len(over):
@@ -174,7 +178,8 @@ def bregman_step(
             )
             upper, wish = np.array(upper), np.array(wish)
             upper[members] = wish[members] = capped
-    if total(wish) <= bandwidth:
+            most *= 1.0 + MET
+    if total(wish) <= most:
         return Step(wish, 0.0, own)
     everyone = Budgets.single(bandwidth, len(rates))
     answer, multipliers = _meet(geometry, at_q, gradient, learning_rate, lower, upper, everyone)
@@ -212,17 +217,17 @@ def _meet(
     crossings = Crossings.of(multipliers, budgets)
     split = crossings.split(enough)
     blur = BLUR * (np.abs(reach) + np.tile(np.abs(push), 2))
-    unclear = False
-    for anchors in crossings.around(split):
+    for _ in range(ROUNDS):
         # Events nearer to one another than rounding are sorted again, by what is exact from there.
-        crowd = crossings.near(anchors, multipliers, blur)
-        ends, here = crossings.events[crowd], crossings.finest(crowd, edges)
+        unclear, crowds = crossings.crowds(split, multipliers, blur)
+        ends, here = crossings.events[unclear], crossings.finest(unclear, crowds, edges)
         e, k = ends % n, here % n
         further = learning_rate * (gradient[k] - gradient[e])
-        crossings = crossings.reordered(crowd, _add(at_q[e], -edges[ends], edges[here], -at_q[k], further))
-        unclear |= len(crowd) > 0
-    if unclear:
-        split = crossings.split(enough)
+        offset = _add(at_q[e], -edges[ends], edges[here], -at_q[k], further)
+        sorted_again = crossings.reordered(unclear, crowds, offset)
+        if np.array_equal(sorted_again.events, crossings.events):
+            break
+        crossings, split = sorted_again, sorted_again.split(enough)
     place = crossings.places(multipliers)
     capped, floored = place[:n] >= spread(split), (place[n:] < spread(split)) | (lower == upper)
     free = np.flatnonzero(~capped & ~floored)

@@ -75,28 +75,39 @@ class Crossings:
         """Return the events before and after a split; the same twice where one side has none, shapes (G,)."""
         return self.at(np.maximum(split - 1, 0)), self.at(np.minimum(split, np.maximum(self.counts - 1, 0)))
 
-    def near(self, anchors: IntArray, multipliers: Array, blur: Array) -> IntArray:
-        """Return the positions in `events` of those that rounding may have put on the wrong side of anchors.
+    def crowds(self, split: IntArray, multipliers: Array, blur: Array) -> tuple[IntArray, IntArray]:
+        """Return the positions in `events` of those whose order beside a split is unclear, and their crowds.
 
-        `anchors`, shape (G,), is an event of each group; groups where it is alone are left out.
+        The events nearer than rounding to the one before the split, or to the one after it, and all between
+        them; one crowd if the two overlap. Numbers of crowds ascend with positions.
         """
-        apart = np.abs(multipliers[self.events] - self.spread(multipliers[anchors]))
-        found = np.flatnonzero(apart <= blur[self.events] + self.spread(blur[anchors]))
-        crowd = np.bincount(self.groups[found], minlength=len(self.counts)) > 1
-        return found[crowd[self.groups[found]]]
+        here, width, place = multipliers[self.events], blur[self.events], np.arange(len(self.events))
+        reach = []
+        for anchors in self.around(split):
+            apart = np.abs(here - self.spread(multipliers[anchors]))
+            near = np.flatnonzero(apart <= width + self.spread(blur[anchors]))
+            low, high = np.full(len(split), len(place)), np.full(len(split), -1)
+            np.minimum.at(low, self.groups[near], near)
+            np.maximum.at(high, self.groups[near], near)
+            reach.append((low, high))
+        (low, middle), (start, high) = reach
+        apart_at = np.where(middle < start, start, high + 1)  # where the second crowd begins
+        low, middle = np.minimum(low, start), np.where(middle < start, middle, np.maximum(middle, high))
+        first = (place >= low[self.groups]) & (place <= middle[self.groups])
+        second = (place >= apart_at[self.groups]) & (place <= high[self.groups])
+        positions = np.flatnonzero(first | second)
+        return positions, 2 * self.groups[positions] + second[positions]
 
-    def finest(self, positions: IntArray, edges: Array) -> IntArray:
-        """Return for each position the event of its group with the smallest edge, best to measure from."""
-        groups = self.groups[positions]
-        order = np.lexsort((np.abs(edges[self.events[positions]]), groups))
-        first = np.searchsorted(groups, groups)
-        finest: IntArray = self.events[positions[order]][first]
+    def finest(self, positions: IntArray, crowds: IntArray, edges: Array) -> IntArray:
+        """Return for each position the event of its crowd with the smallest edge, best to measure from."""
+        order = np.lexsort((np.abs(edges[self.events[positions]]), crowds))
+        finest: IntArray = self.events[positions[order]][np.searchsorted(crowds, crowds)]
         return finest
 
-    def reordered(self, positions: IntArray, key: Array) -> Crossings:
-        """Return the same events with those at some positions in the order of a key."""
+    def reordered(self, positions: IntArray, crowds: IntArray, key: Array) -> Crossings:
+        """Return the same events, each crowd in the order of a key."""
         events = self.events.copy()
-        events[positions] = events[positions[np.lexsort((key, self.groups[positions]))]]
+        events[positions] = events[positions[np.lexsort((key, crowds))]]
         return replace(self, events=events)
 
     def places(self, multipliers: Array) -> IntArray:

@@ -43,7 +43,7 @@ ROUNDING = 4e-16  # relative error of a cost summed over sources, of which a ste
 PROBES = (1 / 16, 1.0, 16.0)  # rates, in equal shares, near whose marginals kinks are looked for
 NEAR, JUMP = 1e-9, 0.1  # a marginal that falls by 5 % within 2e-9 of a rate jumps; a smooth one falls by 1e-8
 SMALL = 0.3  # of an equal share: a source with more is not given up for one price; 1 and 0.1 need more steps
-APART = 1e-4  # relative distance of the marginals whose difference measures curvature; 1e-3, 1e-6 do as well
+APART = 1e-4  # relative distance of the marginals that measure curvature; 1e-3 does as well, 1e-6 needs 2×
 WAKING = 0.5  # factor on the spending at which a source comes back, each time that it does
 
 

@@ -137,14 +137,13 @@ def require_feasible(case: StepCase, rates: Floats) -> None:
             raise AssertionError(f"{rates} exceed the limit {limit} of {case}")
 
 
-def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats, bend: Floats | float) -> float:
+def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats) -> float:
     """Return by how much, in units of rounding noise, a small feasible change of the rates would be better.
 
     `wish` is how each rate still wants to grow (minus the slope of the step's objective); optimal rates
     leave nothing to gain by lowering one, by raising one where bandwidth and its host's limit leave room, or
     by an exchange of two in which the raised one's host has room or is the host of both. Budgets inside a
-    budget: every feasible change of the rates is a sum of these three. Sums are met to a few ulp of
-    the larger rate; so much less of the smaller one changes its wish by it times `bend`, the wish's slope.
+    budget: every feasible change of the rates is a sum of these three.
     """
     rise, fall, room = rates < case.max_rate, rates > case.min_rate, np.full(len(rates), True)
     same = np.full((len(rates), len(rates)), False)
@@ -155,8 +154,7 @@ def worst_exchange(case: StepCase, rates: Floats, wish: Floats, noise: Floats, b
     gains = [(-wish / noise)[fall]]
     if np.sum(rates) < case.bandwidth * (1 - 1e-12):
         gains.append((wish / noise)[rise & room])
-    least = 4 * np.spacing(np.maximum(rates[:, None], rates)) * np.add.outer(bend, bend)
-    pairs = (wish[:, None] - wish - least) / (noise[:, None] + noise)
+    pairs = (wish[:, None] - wish) / (noise[:, None] + noise)
     allowed = rise[:, None] & fall & (room[:, None] | same)
     return float(np.max(np.concatenate([*gains, pairs[allowed]]), initial=0.0))
 

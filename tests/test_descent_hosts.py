@@ -15,6 +15,7 @@ from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
 from tests import truth
 from tests.cases import as_cost, as_problem
+from tests.step_truth import StepCase, exact_step, mp
 from tests.strategies import sample
 from tests.tolerances import CONIC, EXACT, SCALAR
 
@@ -58,6 +59,28 @@ def test_hosts_of_a_step_by_hand(descent: Descent) -> None:
     assert np.allclose(rates, 0.5, rtol=EXACT)  # at the multiplier of the budget no limit is reached
     rates = descent.step(np.ones(4), np.zeros(4), 2.0, 0.0, 9.0, 1.0, [1, 0, 1, 2], [1.5, 0.5])
     assert np.allclose(rates, [0.25, 0.75, 0.25, 0.75], rtol=EXACT)  # in any order; the last has no limit
+
+
+def test_bounds_of_which_one_is_too_coarse_to_tell_the_multipliers_of_another_apart() -> None:
+    # The last source's bounds have multipliers 1e-18 apart; the first one's cap rounds its own to 4e-16.
+    low, high = np.array([0.1, 1.0, 1.0, 1e9]), np.array([1.1, 2.0, 2.0, 1e9 + 1])
+    q, g, eta = np.ones(4), np.array([1.0, -1.0, -1.0, -100.0]), 0.03
+    bandwidth = 1e9 + 3.1
+    wide = MirrorDescent.step(q, g, bandwidth + 0.003, low, high, eta)
+    rates = MirrorDescent.step(q, g, bandwidth, low, wide, eta)  # all are at their caps at one multiplier
+    assert abs(np.sum(rates) - bandwidth) <= EXACT * 1e-3 * bandwidth
+
+
+def test_an_event_too_coarse_to_lie_on_either_side_of_two_others() -> None:
+    # The last source's bounds have multipliers 2e-17 apart; the cap from its host blurs another's by 1e-14.
+    q, g = np.append(np.ones(7), 1000.0), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 100.0, 1.0, -0.01])
+    low = np.array([0.1, 1.0, 0.1, 1.0, 1.0, 0.0, 1.0, 1.7e7])
+    high = np.array([1.1, 2.0, 0.1, 2.0, 2.0, 1.0, 2.0, 1.7e7 + 1])
+    limits = np.array([17000004.117001005, 0.10000100010000001])
+    case = StepCase(q, g, 17000004.217001002, low, high, 1.0, np.array([1, 0, 0, 0, 0, 0, 0, 0]), limits)
+    rates = MirrorDescent.step(*case.arguments())
+    expected = exact_step(case, lambda q, slope: 1 / (1 / q + slope) if 1 / q + slope > 0 else mp.inf)
+    assert np.allclose(rates, expected, rtol=CONIC, atol=0.0)  # an ulp of the sum is 4e-7 of the sixth rate
 
 
 @pytest.mark.parametrize("descent", DESCENTS)

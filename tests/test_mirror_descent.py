@@ -48,7 +48,7 @@ def require_conditions(case: StepCase) -> None:
     require_feasible(case, rates)
     push = case.learning_rate * case.gradient
     wish, noise = 1 / rates - 1 / case.rates - push, 1 / rates + 1 / case.rates + np.abs(push)
-    assert worst_exchange(case, rates, wish, noise, bend=1 / rates**2) <= EXACT
+    assert worst_exchange(case, rates, wish, noise) <= EXACT
 
 
 @given(step_cases(decades=2))
@@ -116,16 +116,6 @@ def test_bounds_too_close_for_their_multipliers_to_be_told_apart(
     assert np.allclose(rates, expected, rtol=SCALAR, atol=0.0)
     case = StepCase(np.array(q), np.full(len(q), g), bandwidth, np.array(low), np.array(high), 1.0)
     assert np.allclose(exact_step(case, relative_map), expected, rtol=SCALAR, atol=0.0)
-
-
-def test_bounds_of_which_one_is_too_coarse_to_tell_the_multipliers_of_another_apart() -> None:
-    # The last source's bounds have multipliers 1e-18 apart; the first one's cap rounds its own to 4e-16.
-    low, high = np.array([0.1, 1.0, 1.0, 1e9]), np.array([1.1, 2.0, 2.0, 1e9 + 1])
-    q, g, eta = np.ones(4), np.array([1.0, -1.0, -1.0, -100.0]), 0.03
-    bandwidth = 1e9 + 3.1
-    wide = step(q, g, bandwidth + 0.003, low, high, eta)
-    rates = step(q, g, bandwidth, low, wide, eta)  # all are at their caps at one multiplier
-    assert abs(np.sum(rates) - bandwidth) <= 1e-6
 
 
 def test_a_rest_that_is_tiny_beside_the_bounds_keeps_its_digits() -> None:

@@ -44,7 +44,7 @@ def require_conditions(case: StepCase) -> None:
     require_feasible(case, rates)
     push = case.learning_rate * case.gradient
     noise = case.rates + np.abs(push) + rates + case.bandwidth
-    assert worst_exchange(case, rates, case.rates - push - rates, noise, bend=1.0) <= EXACT
+    assert worst_exchange(case, rates, case.rates - push - rates, noise) <= EXACT
 
 
 @given(step_cases(decades=2))
