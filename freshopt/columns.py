@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from freshopt.arrays import Array
 from freshopt.compiled import Columns, column, enabled
 from freshopt.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.model import Problem
@@ -15,10 +16,11 @@ def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
     announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else None
     if not enabled(n) or not isinstance(silent, Kernel) or silent.unit_demand is None:
         return None
+    parameters = _parameters(silent)
     if announced is not None and not (
         isinstance(announced, Kernel)
         and announced.unit_demand is not None
-        and all(a is b for a, b in zip(announced.parameters, silent.parameters, strict=True))
+        and all(a is b for a, b in zip(_parameters(announced), parameters, strict=True))
     ):
         return None
     return Columns(
@@ -26,9 +28,13 @@ def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
         silent.unit_demand,
         None if announced is None else announced.unit_demand,
         problem.sources.signalled if signalled else False,
-        column(silent.importance),
-        tuple(column(parameter) for parameter in silent.parameters),
+        column(silent.importance) if silent.demand_parameters is None else 1.0,
+        tuple(column(parameter) for parameter in parameters),
         column(problem.sources.cost),
         column(problem.lower),
         column(problem.upper),
     )
+
+
+def _parameters(kernel: Kernel) -> tuple[Array, ...]:
+    return kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters

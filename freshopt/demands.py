@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from freshopt.powers import fast_exp, fast_log
 from freshopt.special import inverse_age_index, inverse_gamma2, inverse_harmonic_index, inverse_log_excess
 from freshopt.tables import SEGMENTS, from_table, octave_place, octave_table, polynomial, ratio_table
 
@@ -132,3 +133,15 @@ def materials(worth: float, a: float) -> float:
     if share >= 1.0:
         return 0.0
     return -a / math.log1p(-min(share, LAST))
+
+
+def power_law(worth: float, log_scale: float, share: float) -> float:
+    """Return (C·worth)^share: the ρ with C·ρ^{−e−1} = 1/worth, share = 1/(1+e); 0 for log C = −inf.
+
+    Examples
+    --------
+    >>> round(power_law(8.0, 0.0, 1.0 / 3.0), 15)
+    2.0
+    """
+    rate = fast_exp(share * (fast_log(worth) + log_scale))
+    return rate if log_scale > -np.inf else 0.0

@@ -59,6 +59,9 @@ class Kernel:
     unit_demand : callable, optional
         ``f(worth, *parameters)`` of `freshopt.demands`: the inverse at price 1/worth for one source, from
         which loops over many sources are compiled.
+    demand_parameters : tuple of ndarray, optional
+        What the demand takes besides the worth, importance included: its worth is then 1/price. `parameters`
+        and worth = importance/price if None.
     """
 
     importance: Array
@@ -67,6 +70,7 @@ class Kernel:
     unit_marginal: Formula
     unit_inverse: Formula
     unit_demand: Demand | None = None
+    demand_parameters: tuple[Array, ...] | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); a source of no importance costs nothing, even at rate 0."""
@@ -93,8 +97,13 @@ class Kernel:
 
     def take(self, index: Index) -> Kernel:
         """Return the kernel of some of the sources."""
-        parameters = tuple(parameter[index] for parameter in self.parameters)
-        return replace(self, importance=self.importance[index], parameters=parameters)
+        own = self.demand_parameters
+        return replace(
+            self,
+            importance=self.importance[index],
+            parameters=tuple(parameter[index] for parameter in self.parameters),
+            demand_parameters=None if own is None else tuple(parameter[index] for parameter in own),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload, register_jitable
 
-from freshopt import demands, tables
+from freshopt import demands, powers, tables
 from freshopt.arrays import CACHED, Array, IntArray
 from freshopt.demands import Demand
 
@@ -32,7 +32,7 @@ WIDTH, CLOSE, ULP = (
 
 Data: TypeAlias = Any  # a column, a number, or a tuple of them: numba tells by type
 
-for _module in (tables, demands):
+for _module in (tables, powers, demands):
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
         if _function.__module__ == _module.__name__ and _function not in (
             tables.ratio_table,
@@ -42,7 +42,7 @@ for _module in (tables, demands):
 
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (tables, demands)).encode()
+    "".join(inspect.getsource(module) for module in (tables, powers, demands)).encode()
 ).hexdigest()
 
 

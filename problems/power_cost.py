@@ -155,6 +155,20 @@ class PowerCost:
         )
         return cost, bounds
 
+    def power_law(self, sources: Sources, refresh: Refresh) -> tuple[Array, Array] | None:
+        """Return log C and 1/(1+e) of w·J(ρ) = (C/e)·ρ^{−e}, for compiled loops; None if there is a cap."""
+        a, e, _, cap = self._parameters(len(sources))
+        if bool(np.any(np.isfinite(cap))):
+            return None
+        with np.errstate(divide="ignore"):
+            scale = np.log(sources.importance) + np.log(a) + np.log(e)
+        share = np.broadcast_to(1.0 / (1.0 + e[:1]), e.shape) if is_scalar(e) else 1.0 / (1.0 + e)
+        if refresh is Refresh.POISSON:
+            from scipy.special import gammaln
+
+            return scale + gammaln(1.0 + e), share
+        return scale - np.log1p(e), share
+
     def take(self, index: Index) -> PowerCost:
         """Return the cost of some of the sources."""
         scale, exponent = _taken(self.scale, index), _taken(self.exponent, index)

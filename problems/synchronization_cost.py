@@ -14,10 +14,12 @@ from freshopt.arrays import Array
 from freshopt.cones import decayed_time
 from freshopt.curve import Curve, CurveObjective
 from freshopt.cvx import Expression, cp
+from freshopt.demands import power_law
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Index, Kernel
 from freshopt.objective import ConeForm, Refresh
 from freshopt.problems.binary_freshness import BinaryFreshness, binary_curve
+from freshopt.problems.power_cost import PowerCost
 from freshopt.sources import Sources
 
 
@@ -114,7 +116,15 @@ class SynchronizationCost(CurveObjective):
         """Return the exact numerics; refuse a discipline that the curve has no cell for."""
         if self.refresh is Refresh.ON_SIGNAL:
             raise ObjectiveError("SynchronizationCost has no on-signal cell. Use refresh=Refresh.PERIODIC.")
-        return self.curve(sources).kernel(sources.importance, self.refresh)
+        kernel = self.curve(sources).kernel(sources.importance, self.refresh)
+        if not isinstance(self.cost, PowerCost):
+            return kernel
+        parameters = self.cost.power_law(sources, self.refresh)
+        return (
+            kernel
+            if parameters is None
+            else replace(kernel, unit_demand=power_law, demand_parameters=parameters)
+        )
 
     def take(self, index: Index) -> SynchronizationCost:
         """Return the objective for some of the sources."""

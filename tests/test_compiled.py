@@ -16,9 +16,12 @@ from freshopt.kernel import Kernel
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
+    BinaryCost,
     BinaryFreshness,
     HarmonicStaleness,
     PollingKnapsack,
+    PowerCost,
+    SynchronizationCost,
 )
 from freshopt.solvers import WaterFilling
 from freshopt.solvers.sampled_search import sampled_search
@@ -35,6 +38,9 @@ OBJECTIVES = [
     Age(PERIODIC),
     PollingKnapsack("polls"),
     PollingKnapsack("materials"),
+    SynchronizationCost(PowerCost(2.0, 0.7)),
+    SynchronizationCost(PowerCost(2.0, 0.7), fo.Refresh.POISSON),
+    SynchronizationCost(BinaryCost()),
 ]
 FAMILIES = ("plain", "lower", "upper", "cost", "hosts", "signals")
 N = WORTHWHILE + 1234
@@ -88,7 +94,10 @@ def test_demands_are_the_inverse_marginals(objective: fo.Objective) -> None:
             assert isinstance(kernel, Kernel)
             assert kernel.unit_demand is not None
             exact = kernel.unit_inverse(1.0 / worth, *kernel.parameters)
-            found = np.array([kernel.unit_demand(float(a), d) for a in worth])
+            own = kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters
+            found = np.array(
+                [kernel.unit_demand(float(a), *(float(column[0]) for column in own)) for a in worth]
+            )
             # 1/worth is rounded; near the price at which a source starves that ulp is all there is.
             steep = kernel.unit_inverse((1.0 - 4e-16) / worth, *kernel.parameters)
             assert np.all(np.abs(found - exact) <= 4e-15 * exact + 2.0 * np.abs(steep - exact))
@@ -174,6 +183,6 @@ def test_every_demand_belongs_to_a_cell() -> None:
     written = {
         name
         for name, member in inspect.getmembers(demands, inspect.isfunction)
-        if member.__module__ == demands.__name__ and len(inspect.signature(member).parameters) == 2
+        if member.__module__ == demands.__name__ and len(inspect.signature(member).parameters) > 1
     }
     assert used == written

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "freshopt"
 LAYERS = (
     ("errors", "cvx"),
     ("arrays",),
-    ("units", "special", "inversion", "quadrature", "tables"),
+    ("units", "special", "inversion", "quadrature", "tables", "powers"),
     ("increments", "demands"),
     ("loops",),
     ("compiled",),
