@@ -79,6 +79,11 @@ def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
+def all_finite(array: Array) -> bool:
+    """Tell whether no entry is NaN or infinite, a chunk at a time."""
+    return all(bool(np.all(np.isfinite(array[part]))) for part in chunks(len(array)))
+
+
 def total(array: Array) -> float:
     """Sum a vector: pairwise in chunks, the chunks' sums exactly rounded. Same bits on every run."""
     return exact_sum(float(np.sum(array[part])) for part in chunks(len(array)))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_vector, read_only, total
+from freshopt.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
 from freshopt.cvx import cp
 from freshopt.declaration import declare_total
 from freshopt.derived import DerivedNumerics
@@ -124,7 +124,7 @@ def certify(
     """
     given = as_vector(rates, len(problem.sources), "rates")
     price = None if price is None else float(as_vector(price, 1, "price")[0])
-    if not bool(np.all(np.isfinite(given))):
+    if not all_finite(given):
         bad = np.flatnonzero(~np.isfinite(given))
         raise SourceDataError(
             f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
@@ -134,7 +134,8 @@ def certify(
         return _unproved(problem, repaired, infeasibility)
     if price is not None and not price >= 0.0:
         raise SourceDataError(f"price is {price!r}. A price is a number >= 0.")
-    gap = Gap.of(problem, repaired, problem.numerics)
+    known = price is not None and (host_prices is not None or not len(problem.hosts))
+    gap = Gap.of(problem, repaired, problem.numerics, lean=known)
     given_hosts = None if host_prices is None else _host_vector(problem, host_prices)
     return _summarise(gap, *best_prices(gap, price, given_hosts), infeasibility)
 
@@ -145,6 +146,8 @@ def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
     Rates are clipped to their bounds, then shrunk towards min_rate by host, then by bandwidth. A sum within a
     few ulp of its limit counts as meeting it.
     """
+    if _meets(problem, rates):
+        return rates, 0.0
     cost, lower, upper = problem.sources.cost, problem.lower, problem.upper
     repaired = np.clip(rates, lower, upper)
     worst = 0.0
@@ -167,6 +170,21 @@ def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
         worst = max(worst, excess_total / problem.bandwidth)
         repaired = lower + (repaired - lower) * max(0.0, 1.0 - excess_total / total(spare))
     return (rates if worst == 0.0 else read_only(repaired)), worst
+
+
+def _meets(problem: Problem, rates: Array) -> bool:
+    """Tell whether rates meet everything, a chunk of sources at a time."""
+    used, cost = [], problem.sources.cost
+    for part in chunks(len(rates)):
+        mine = rates[part]
+        if bool(np.any((mine < problem.lower[part]) | (mine > problem.upper[part]))):
+            return False
+        used.append(float(np.sum(cost[part] * mine)))
+    if exact_sum(used) > problem.bandwidth * (1.0 + FEW_ULP):
+        return False
+    if not len(problem.hosts):
+        return True
+    return bool(np.all(problem.hosts.totals(cost * rates) <= problem.hosts.limits * (1.0 + FEW_ULP)))
 
 
 def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum
 from freshopt.derived import DerivedNumerics
 from freshopt.kernel import Numerics
 from freshopt.model import Problem
@@ -31,49 +31,66 @@ class Gap:
     problem : Problem
     rates : ndarray, shape (n,)
     numerics : Numerics
-    slope : ndarray, shape (n,)
-        f'(ρ), the marginal at the rates.
     cost : float
         Σ of the sources' costs at the rates.
     slack : float
         B − Σ cost·ρ, ≥ 0.
     host_slack : ndarray, shape (H,)
         L_h − S_h, ≥ 0.
+    known_slope : ndarray, shape (n,), or None
+        The slopes, where they are kept.
     """
 
     problem: Problem
     rates: Array
     numerics: Numerics
-    slope: Array
     cost: float
     slack: float
     host_slack: Array
+    known_slope: Array | None
 
     @classmethod
-    def of(cls, problem: Problem, rates: Array, numerics: Numerics) -> Gap:
-        """Evaluate cost and slope at feasible rates."""
-        slope, costs = np.empty(len(rates)), []
+    def of(cls, problem: Problem, rates: Array, numerics: Numerics, *, lean: bool = False) -> Gap:
+        """Evaluate cost and slope at feasible rates.
+
+        `lean` keeps no slopes: for one look at many sources, with prices given.
+        """
+        slope, costs, used = None if lean else np.empty(len(rates)), [], []
         for part in chunks(len(rates)):
             piece = numerics.take(part)
-            cost, slope[part] = _cost_and_slope(piece, rates[part])
+            if slope is None:
+                cost = piece.cost(rates[part])
+            else:
+                cost, slope[part] = _cost_and_slope(piece, rates[part])
             costs.append(float(np.sum(cost)))
-        used = problem.sources.cost * rates
-        slack = max(0.0, problem.bandwidth - total(used))
-        host_slack = np.maximum(0.0, problem.hosts.limits - problem.hosts.totals(used))
-        return cls(problem, rates, numerics, slope, exact_sum(costs), slack, host_slack)
+            used.append(float(np.sum(problem.sources.cost[part] * rates[part])))
+        slack = max(0.0, problem.bandwidth - exact_sum(used))
+        host_slack = np.zeros(0)
+        if len(problem.hosts):
+            spent = problem.hosts.totals(problem.sources.cost * rates)
+            host_slack = np.maximum(0.0, problem.hosts.limits - spent)
+        return cls(problem, rates, numerics, exact_sum(costs), slack, host_slack, slope)
+
+    @property
+    def slope(self) -> Array:
+        """f'(ρ), the marginal at the rates, shape (n,)."""
+        if self.known_slope is not None:
+            return self.known_slope
+        parts = (self._slope(part, self.numerics.take(part)) for part in chunks(len(self.rates)))
+        return np.concatenate(list(parts))
 
     def at(self, price: float, host_prices: Array) -> float:
         """Return the bound at a bandwidth price and the limited hosts' prices on top of it."""
-        hosts = self.problem.hosts
-        each = (
-            hosts.spread(price + host_prices, price)
-            if len(hosts)
-            else np.broadcast_to(price, self.rates.shape)
-        )
-        terms = self.terms(each)
+        hosts, cost = self.problem.hosts, self.problem.sources.cost
+        each = hosts.spread(price + host_prices, price) if len(hosts) else np.broadcast_to(price, cost.shape)
         slack = price * self.slack if price > 0.0 else 0.0
-        parts = (float(np.sum(terms[part])) for part in chunks(len(terms)))
+        parts = (
+            float(np.sum(self._terms(part, cost[part] * each[part]))) for part in chunks(len(self.rates))
+        )
         return exact_sum([slack, float(np.dot(host_prices, self.host_slack)), *parts])
+
+    def _slope(self, part: slice, numerics: Numerics) -> Array:
+        return numerics.marginal(self.rates[part]) if self.known_slope is None else self.known_slope[part]
 
     def terms(self, each: Array) -> Array:
         """Return max(0, (ρ̂−ρ)(f'(ρ)−ν)) of every source at its own price per unit of bandwidth."""
@@ -89,9 +106,9 @@ class Gap:
         nothing. So a small multiple of NEGLIGIBLE·ν·ρ is allotted to each source first, which says how far it
         may go; what has not crossed there is inverted. An exact answer thus costs one look at the marginals.
         """
-        rates, slope = self.rates[part], self.slope[part]
-        lower, upper = self.problem.lower[part], self.problem.upper[part]
         numerics = self.numerics.take(part)
+        rates, slope = self.rates[part], self._slope(part, numerics)
+        lower, upper = self.problem.lower[part], self.problem.upper[part]
         rising = slope > paid
         with np.errstate(all="ignore"):
             off, room = np.abs(slope - paid), np.abs(np.where(rising, upper, lower) - rates)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.arrays import chunks, exact_sum
+from freshopt.arrays import all_finite, chunks, exact_sum
 from freshopt.certificate import Certificate, certify, repair
 from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.model import Problem
@@ -87,7 +87,7 @@ def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> 
         except InfeasibleProblemError as error:
             answer = Answer(None, status=Status.INFEASIBLE, note=str(error))
     seconds = time.perf_counter() - begun
-    if answer.rates is not None and not bool(np.all(np.isfinite(answer.rates))):
+    if answer.rates is not None and not all_finite(answer.rates):
         note = f"{type(solver).__name__} returned rates that are not finite."
         answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
     if answer.rates is None:
