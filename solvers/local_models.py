@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray, chunks, exact_sum
+from freshopt.arrays import Array, IntArray, chunks, exact_sum, is_scalar
 from freshopt.derived import DerivedNumerics
 from freshopt.kernel import MixedNumerics, Numerics
 from freshopt.model import Problem
@@ -106,7 +106,8 @@ class LocalModels:
         gaps, costs, self.misfit = [], [], 0.0
         with np.errstate(all="ignore"):
             for number, (part, kinds) in enumerate(self.pieces):
-                gap, cost = self._renew(number, kinds, prices[part])
+                price = prices[:1] if is_scalar(prices) else prices[part]
+                gap, cost = self._renew(number, kinds, price)
                 gaps.append(gap)
                 costs.append(cost)
         self.evaluations += 1
@@ -144,7 +145,6 @@ class LocalModels:
     def cap(self, rates: Array) -> None:
         """Let the models' rates, until the next evaluation, exceed none of these."""
         np.minimum(self.ceiling, rates, out=self.ceiling)
-        np.minimum(self.floor, rates, out=self.floor)
 
     def typical_log_price(self) -> float:
         """Return the median of the log prices at which sources would stay where they are."""
@@ -166,10 +166,9 @@ class LocalModels:
             worth = np.exp(-log_price) - self._edge[part]
             step = self._level[part] + np.log(np.maximum(worth, 0.0))
         step *= self._pace[part]
-        np.maximum(np.minimum(step, REACH, out=step), -REACH, out=step)
         found: Array = np.exp(step, out=step)
         found *= self.rate[part]
-        np.maximum(np.minimum(found, self.ceiling[part], out=found), self.floor[part], out=found)
+        np.minimum(np.maximum(found, self.floor[part], out=found), self.ceiling[part], out=found)
         if limited:
             np.copyto(found, self.lower[part], where=worth <= 0.0)
         return found
@@ -182,8 +181,6 @@ class LocalModels:
             inverse = np.exp(-log_price)
             fall *= inverse / np.maximum(inverse - self._edge[part], 1e-300)
         fall *= (found > self.floor[part]) & (found < self.ceiling[part])
-        ratio = found / self.rate[part]
-        fall *= (ratio < _MOST) & (ratio > 1.0 / _MOST)
         return fall
 
     def _renew(self, number: int, kinds: Kinds, price: Array) -> tuple[float, float]:
@@ -210,23 +207,22 @@ class LocalModels:
 
         # Where it would go at the last price, and how far it may.
         floor, ceiling = self.floor[part], self.ceiling[part]
-        floor[:], ceiling[:] = self.lower[part], self.upper[part]
+        np.maximum(self.lower[part], rate * (1.0 / _MOST), out=floor)
+        np.minimum(self.upper[part], rate * _MOST, out=ceiling)
         target = self._modelled(number, np.log(np.maximum(price, FREE)))
         if some_harm:  # y does not exist: Newton's step on the marginal itself
             plain = np.fmax(rate - (price - worth) * cost / curvature, rate / _MOST)
-            plain = np.where(
-                worth == price, rate, np.clip(plain, floor, ceiling)
-            )  # nothing more, nothing less
+            plain = np.where(worth == price, rate, np.clip(plain, floor, ceiling))  # content where it is
             np.copyto(target, plain, where=~positive)
-        lost = np.abs(target - rate) * np.abs(worth - price)
+        move, off = np.abs(target - rate), np.abs(worth - price)
+        lost = move * off
         if some_harm:
             for bound in (floor, ceiling):
                 np.copyto(bound, target, where=~positive)
         if self._limited[number]:
             np.copyto(lost, 0.0, where=self._asleep[part] & (price * self._edge[part] >= 1.0))
-        moving = (np.abs(target - rate) > MOVED * rate) & (price > 0.0) & (lost > 0.0)
-        misfit = np.max(np.abs(worth - price) / price, where=moving, initial=0.0)
-        self.misfit = max(self.misfit, float(misfit))
+        off *= (lost > 0.0) & (move > MOVED * rate)
+        self.misfit = max(self.misfit, float(np.max(off / np.maximum(price, FREE))))
         return float(np.dot(lost, cost)), float(np.sum(value))
 
 

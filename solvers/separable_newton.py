@@ -172,7 +172,7 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
             gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
         if gap <= settings.tolerance * scale and width == WIDTH:
             polished += 1  # next, the sources of which the sum knows nothing
-            if market.models.misfit <= _MISFIT or polished > _POLISH:
+            if market.price == 0.0 or market.models.misfit <= _MISFIT or polished > _POLISH:
                 break
         since = 0 if gap < 0.5 * best else since + 1
         best = min(best, gap)
