@@ -1,0 +1,219 @@
+"""Solve times of harmonic staleness from 10² sources up, of freshopt and of others, and the figure of them.
+
+Each method goes on to larger sizes, half a decade at a time, until the next solve would take longer than the
+patience allows, judged by the growth of the last two, or until it has ended without rates twice in a row. A
+line of the figure is one method.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from speed_rivals import RIVALS, NoRatesError
+
+import freshopt as fo
+from freshopt.problems import HarmonicStaleness
+
+BUDGET = 0.5  # of the sum of the change rates
+ADD = "one NumPy addition"
+ENOUGH = 2.0  # seconds after which a solve is not repeated
+REPEATS = 7
+FAILURES = 2  # in a row, that end a method
+SHORT = 3000  # sources up to which a solve is done twice in a row: caches are cold after another method
+FIRST = 100
+PALETTE = 48  # colours of the figure
+
+Solve = Callable[[fo.Problem], float]
+
+
+def harmonic(n: int) -> fo.Problem:
+    """Return the problem with n sources of lognormal change rates and importances."""
+    rng = np.random.default_rng(n)
+    d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
+    return fo.Problem(HarmonicStaleness(), fo.Sources(d, w), BUDGET * float(np.sum(d)))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long work takes by the clock on the wall."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def methods() -> dict[str, Solve]:
+    """Return the lines of the figure: from a problem to seconds."""
+
+    def alone(problem: fo.Problem) -> float:
+        return fo.solve(problem, certify=False).seconds
+
+    def certified(problem: fo.Problem) -> float:
+        return seconds(lambda: fo.solve(problem))
+
+    def without_compiling(problem: fo.Problem) -> float:
+        os.environ["FRESHOPT_COMPILED"] = "0"
+        try:
+            return alone(problem)
+        finally:
+            del os.environ["FRESHOPT_COMPILED"]
+
+    def addition(problem: fo.Problem) -> float:
+        w, d = problem.sources.importance, problem.sources.change_rate
+        out = np.zeros(len(w))
+        return seconds(lambda: np.add(w, d, out=out))
+
+    def rival(name: str) -> Solve:
+        def timed(problem: fo.Problem) -> float:
+            d, w = np.array(problem.sources.change_rate), np.array(problem.sources.importance)
+            return seconds(lambda: RIVALS[name](d, w, problem.bandwidth))
+
+        return timed
+
+    found: dict[str, Solve] = {
+        ADD: addition,
+        "freshopt": alone,
+        "freshopt, certified": certified,
+        "freshopt, not compiled": without_compiling,
+    }
+    return found | {name: rival(name) for name in RIVALS}
+
+
+def sizes(largest: int) -> Iterator[int]:
+    """Yield 100, 316, 1000, ... up to the largest."""
+    for k in range(4, 60):
+        n = round(10 ** (k / 2))
+        if n > largest:
+            return
+        yield n
+
+
+def measure(largest: int, patience: float) -> list[dict[str, Any]]:
+    """Time every method at every size that it manages; sizes outside, so that methods are interleaved.
+
+    Parameters
+    ----------
+    largest : int
+        Sources.
+    patience : float
+        Seconds for one solve.
+
+    Returns
+    -------
+    list of dict
+        One row a method and size: method, n, seconds; a method's last row may have a note in their place.
+    """
+    rows: list[dict[str, Any]] = []
+    running = methods()
+    taken: dict[str, list[float]] = {name: [] for name in running}
+    failed: dict[str, int] = dict.fromkeys(running, 0)
+    for n in sizes(largest):
+        problem = harmonic(n)
+        times: dict[str, list[float]] = {name: [] for name in running}
+        notes = dict.fromkeys(running, "")
+        for _ in range(REPEATS):
+            for name, solve in running.items():
+                if sum(times[name]) >= ENOUGH or notes[name]:
+                    continue
+                try:
+                    times[name] += [solve(problem) for _ in range(1 + (n <= SHORT))]
+                except NoRatesError as reason:
+                    notes[name] = str(reason)
+        for name, note in notes.items():
+            least = None if note else min(times[name])
+            rows.append({"method": name, "n": n, "seconds": least, "note": note})
+            taken[name] += [] if least is None else [least]
+            failed[name] = failed[name] + 1 if note else 0
+        shown = (f"{name} {notes[name] or f'{taken[name][-1]:.2g}'}" for name in running)
+        print(f"{n:>11,} sources, seconds: {'; '.join(shown)}", flush=True)
+        running = {
+            name: solve
+            for name, solve in running.items()
+            if failed[name] < FAILURES and _forecast(taken[name]) <= patience
+        }
+    return rows
+
+
+def _forecast(taken: list[float]) -> float:
+    """Return the seconds of the next size, from the growth of the last two; at least in proportion to n."""
+    if len(taken) < 2:
+        return 0.0
+    return taken[-1] * max(taken[-1] / taken[-2], math.sqrt(10.0))
+
+
+COLOURS = {
+    "freshopt": "#0b6e4f",
+    "freshopt, certified": "#0b6e4f",
+    "freshopt, not compiled": "#0b6e4f",
+    ADD: "#777777",
+    "NumPy bisection": "#c1440e",
+    "pure Python": "#8e5ea2",
+    "SciPy SLSQP": "#b8860b",
+    "CVXPY + CLARABEL": "#1f4e9e",
+    "CVXPY + ECOS": "#3fa0d8",
+}
+STYLES = {"freshopt, certified": "--", "freshopt, not compiled": ":", ADD: "-."}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw seconds over sources, both logarithmic, on a ground of its own that reads in the dark too."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - only who saves needs it
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from PIL import Image  # noqa: PLC0415
+
+    figure = Figure(figsize=(8.0, 4.8), dpi=110, facecolor="white", layout="constrained")
+    canvas, axes = FigureCanvasAgg(figure), figure.subplots()
+    ends: list[tuple[float, float, str]] = []
+    for name, colour in COLOURS.items():
+        points = [(row["n"], row["seconds"]) for row in rows if row["method"] == name and row["seconds"]]
+        if not points:
+            continue
+        own = name.startswith("freshopt")
+        axes.loglog(
+            *zip(*points, strict=True),
+            color=colour,
+            linestyle=STYLES.get(name, "-"),
+            linewidth=2.4 if own else 1.5,
+        )
+        ends.append((math.log10(points[-1][0]), math.log10(points[-1][1]), name))
+    for x, y, name in _apart(ends):
+        axes.annotate(
+            name,
+            (10**x, 10**y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=COLOURS[name],
+            annotation_clip=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+        )
+    largest = max(row["n"] for row in rows)
+    decades = math.log10(largest / FIRST)
+    axes.set_xlim(FIRST, largest * 10 ** (0.28 * decades))
+    axes.set_xticks([FIRST * 10**k for k in range(int(decades + 0.01) + 1)])
+    axes.minorticks_off()
+    axes.set_xlabel("sources")
+    axes.set_ylabel("seconds, one core")
+    axes.set_title("Harmonic staleness: time to the optimal refresh rates", fontsize=11, pad=14)
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    canvas.draw()
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.quantize(PALETTE, dither=Image.Dither.NONE).save(path, optimize=True)  # a third of the bytes
+
+
+def _apart(ends: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Move labels up that would lie on another one: within 2.5 decades of n and a third of one of time."""
+    placed: list[tuple[float, float, str]] = []
+    for x, height, name in sorted(ends, key=lambda end: end[1]):
+        y = height
+        while any(abs(x - u) < 2.5 and abs(y - v) < 0.34 for u, v, _ in placed):
+            y += 0.05
+        placed.append((x, y, name))
+    return placed
