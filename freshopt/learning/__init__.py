@@ -1,5 +1,21 @@
 """Change rates from crawl logs."""
 
+from freshopt.learning.full_observation import FullObservation as FullObservation
+from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+from freshopt.learning.moment_matching import MomentMatching as MomentMatching
+from freshopt.learning.momentum_stochastic_approximation import (
+    MomentumStochasticApproximation as MomentumStochasticApproximation,
+)
+from freshopt.learning.naive import Naive as Naive
+from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
-__all__ = ["MaximumLikelihood"]
+__all__ = [
+    "FullObservation",
+    "LawOfLargeNumbers",
+    "MaximumLikelihood",
+    "MomentMatching",
+    "MomentumStochasticApproximation",
+    "Naive",
+    "StochasticApproximation",
+]

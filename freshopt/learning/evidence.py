@@ -1,0 +1,216 @@
+"""What estimators read from a crawl log, and what they carry from one batch to the next.
+
+`Observed` is a batch without its baseline rows; `Evidence` is what is left of all batches so far: per source
+the number of crawls, how many found a change, and a few numbers of the estimator's own. A batch may bring new
+sources. Nothing is changed in place, so that a batch that is refused leaves an estimator as it was.
+
+Cost: one pass over a batch; memory for the sources, not for the crawls seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, BoolArray, IntArray, as_vector
+from freshopt.errors import SourceDataError
+from freshopt.learning.crawl_likelihood import segment_sums
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.sources import LARGEST, SMALLEST
+from freshopt.units import convert_time
+
+FLOOR = 1e-3  # changes per day: a source estimated at 0 would never be crawled again, nor its estimate mended
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """The rows of a log whose gap is known, source after source.
+
+    Attributes
+    ----------
+    offsets : ndarray of int, shape (n+1,)
+        Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    changed : ndarray of bool, shape (m,)
+    gap : ndarray of float, shape (m,)
+    changes : ndarray of float, shape (m,), or None
+        NaN where unknown.
+    row : ndarray of int, shape (m,)
+        Position of each in the log.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a", "a", "b"], time=[0.0, 2.0, 1.0], changed=[0, 1, 0])
+    >>> rows = Observed.of(log)
+    >>> rows.gap.tolist(), rows.crawls.tolist(), rows.found.tolist()
+    ([2.0], [1, 0], [1, 0])
+    """
+
+    offsets: IntArray
+    changed: BoolArray
+    gap: Array
+    changes: Array | None
+    row: IntArray
+
+    @classmethod
+    def of(cls, log: CrawlLog) -> Observed:
+        """Return the rows of a log that are not baselines."""
+        row = np.flatnonzero(~np.isnan(log.gap))
+        return cls(
+            offsets=np.searchsorted(row, log.offsets).astype(np.int64),
+            changed=log.changed[row],
+            gap=log.gap[row],
+            changes=None if log.changes is None else log.changes[row],
+            row=row,
+        )
+
+    @property
+    def crawls(self) -> IntArray:
+        """The number of rows of each source, shape (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def found(self) -> IntArray:
+        """The number of rows of each source that found a change, shape (n,)."""
+        return self.sums(self.changed.astype(np.float64)).astype(np.int64)
+
+    @property
+    def rank(self) -> IntArray:
+        """The position of each row among those of its source, from 0, shape (m,)."""
+        return np.arange(len(self.row)) - np.repeat(self.offsets[:-1], self.crawls)
+
+    def sums(self, values: Array) -> Array:
+        """Return the sum of one value per row over the rows of each source, shape (n,)."""
+        return segment_sums(values, self.offsets)
+
+    def crawl_rates(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Array:
+        """Return the rate of the crawling process in force in each row's gap, shape (m,).
+
+        Parameters
+        ----------
+        log : CrawlLog
+            The log that these rows are of.
+        crawl_rate : scalar or array_like
+            Crawls per time unit, > 0: one number, one per source (in the order of ``log.sources_``), or one
+            per crawl (in the order of the log's rows; those of baselines are ignored).
+
+        Raises
+        ------
+        SourceDataError
+            If the shape is none of these, or a rate is not a positive number; names the source.
+        """
+        per_row = np.asarray(crawl_rate, dtype=object).shape == (len(log),)
+        if per_row:
+            rate = as_vector(crawl_rate, len(log), "crawl_rate")[self.row]
+        else:
+            rate = np.repeat(as_vector(crawl_rate, len(log.sources_), "crawl_rate"), self.crawls)
+        wrong = np.flatnonzero(~((rate >= SMALLEST) & (rate <= LARGEST)))
+        if len(wrong):
+            row = int(self.row[wrong[0]])
+            raise SourceDataError(
+                f"crawl_rate of source {log.sources_[log.source_index[row]]} at time {log.time[row]:g} is "
+                f"{rate[wrong[0]]:g}. The rate of a crawling process is a positive number. Pass the rate at "
+                "which the source was crawled."
+            )
+        return rate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What is known of n sources after some batches.
+
+    Attributes
+    ----------
+    sources : ndarray, shape (n,)
+        Sorted names or integers.
+    time_unit : str
+    crawls : ndarray of int, shape (n,)
+        Crawls after a known gap.
+    found : ndarray of int, shape (n,)
+        Those of them that found a change.
+    state : ndarray of float, shape (n, width)
+        The estimator's own numbers; 0 before a source's first crawl.
+    """
+
+    sources: npt.NDArray[Any]
+    time_unit: str
+    crawls: IntArray
+    found: IntArray
+    state: Array
+
+    @classmethod
+    def before(cls, log: CrawlLog, earlier: Evidence | None, width: int) -> tuple[Evidence, IntArray]:
+        """Return the evidence that there was before a batch, with places for the batch's sources.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            The batch.
+        earlier : Evidence or None
+            What the batches before it left.
+        width : int
+            How many numbers the estimator keeps of a source.
+
+        Returns
+        -------
+        evidence : Evidence
+        at : ndarray of int
+            The position in it of each of the batch's sources.
+
+        Raises
+        ------
+        SourceDataError
+            If the batch has another time unit, or integers for sources where the others had names.
+        """
+        if earlier is None:
+            n = len(log.sources_)
+            none = np.zeros(n, dtype=np.int64)
+            return cls(log.sources_, log.time_unit, none, none, np.zeros((n, width))), np.arange(n)
+        if log.time_unit != earlier.time_unit:
+            raise SourceDataError(
+                f"time_unit of this batch is {log.time_unit!r} but that of the batches before is "
+                f"{earlier.time_unit!r}. Build its CrawlLog in the same unit."
+            )
+        if (log.sources_.dtype.kind == "U") is not (earlier.sources.dtype.kind == "U"):
+            raise SourceDataError(
+                f"source {log.sources_[0]!r} of this batch and {earlier.sources[0]!r} of those before are "
+                "not of one kind. Call all sources by names or all by integers."
+            )
+        sources = np.union1d(earlier.sources, log.sources_)
+        old = np.searchsorted(sources, earlier.sources)
+        crawls, found = np.zeros((2, len(sources)), dtype=np.int64)
+        state = np.zeros((len(sources), width))
+        crawls[old], found[old], state[old] = earlier.crawls, earlier.found, earlier.state
+        return cls(sources, log.time_unit, crawls, found, state), np.searchsorted(sources, log.sources_)
+
+    def after(self, rows: Observed, at: IntArray, state: Array) -> Evidence:
+        """Return the evidence with a batch's counts added and with a new state of all sources."""
+        crawls, found = self.crawls.copy(), self.found.copy()
+        crawls[at] += rows.crawls
+        found[at] += rows.found
+        return replace(self, crawls=crawls, found=found, state=state)
+
+    def flags(self) -> npt.NDArray[np.str_]:
+        """Return what kind of evidence there is of each source, in the words of `MaximumLikelihood`."""
+        kinds = ["baseline only", "never changed", "always changed"]
+        return np.select([self.crawls == 0, self.found == 0, self.found == self.crawls], kinds, default="ok")
+
+
+def check_floor(floor: float) -> float:
+    """Return the floor if it is 0 or a positive number, else raise SourceDataError."""
+    if not (floor == 0 or SMALLEST <= floor <= LARGEST):
+        raise SourceDataError(f"floor is {floor}. Pass changes per day > 0, or 0 for none.")
+    return floor
+
+
+def at_least(floor: float, rate: Array, time_unit: str) -> Array:
+    """Return rates per time unit, those below a floor per day raised to it, and NaN too if it is positive.
+
+    Examples
+    --------
+    >>> at_least(0.24, np.array([0.5, 0.0, np.nan]), "hour")
+    array([0.5 , 0.01, 0.01])
+    """
+    return np.fmax(rate, floor / convert_time(1.0, "day", time_unit)) if floor else rate

@@ -1,0 +1,224 @@
+"""`FullObservation`: change rates where each crawl tells how many changes there were.
+
+Feeds, version numbers and announced changes tell the number of changes since the previous crawl. It is
+Poisson with mean aΔ for a gap a, and the number of all changes over the time observed is all that matters: no
+equation is to be solved, and how the crawls were spaced is of no consequence.
+
+Cost: one pass over a batch; four numbers per source are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.evidence import Evidence, Observed
+from freshopt.learning.moment_matching import check_bounds, check_confidence
+from freshopt.sources import LARGEST, SMALLEST
+from freshopt.units import convert_time
+
+
+class FullObservation:
+    """Estimator of Poisson change rates from counted changes, (U + ½)/(S + ½): U changes in a time S.
+
+    Parameters
+    ----------
+    smoothing : float
+        Number of imaginary changes added to U, and length in *days*, whatever the log's time unit, added to
+        S. They keep estimates positive and finite, and pull those of sources seen for a short time towards 1
+        per day. 0 switches smoothing off.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. Without smoothing 0 for a source that never changed and NaN for one
+        with a baseline only.
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only" or "never changed". A source that had changed at every crawl is "ok": its
+        changes are counted.
+    sources_ : ndarray, shape (n,)
+        The sources seen so far, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If `smoothing` is not 0 or a positive number.
+
+    Notes
+    -----
+    Consistent for gaps of any kind, but it needs the counts: a crawl that tells only that there was a change
+    is refused. The estimate is line 13 of Algorithm 4 in [1]_, in which the denominator is S, as in equation
+    11, or S + 0.5 without a unit; here it is half a day. Without smoothing it is equation 32 of [2]_.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
+       Scheduling", NeurIPS 2019.
+    .. [2] Upadhyay et al., "Learning to Crawl", AAAI 2020, appendix K, doi:10.1609/aaai.v34i04.6075.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 1.0, 3.0], changed=[0, 1, 1], changes=[0, 2, 5])
+    >>> model = FullObservation().fit(log)
+    >>> model.change_rate_.round(6)
+    array([2.142857])
+    >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
+    [0.938, 4.808]
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(self, smoothing: float = 0.5) -> None:
+        if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
+            raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
+        self.smoothing: Final = smoothing
+        self._evidence: Evidence | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        return f"FullObservation(smoothing={self.smoothing})"
+
+    def fit(self, log: CrawlLog) -> FullObservation:
+        """Estimate the change rates of a log's sources, forgetting what was learnt before.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            With `changes` wherever a crawl found a change.
+
+        Returns
+        -------
+        FullObservation
+            This estimator, with its attributes set.
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl found an unknown number of changes; names the source.
+        """
+        return self._learn(None, log)
+
+    def partial_fit(self, log: CrawlLog) -> FullObservation:
+        """Learn from one more batch; equal to `fit` of all batches together.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
+            the batch before) or ``elapsed`` tells its gap.
+
+        Returns
+        -------
+        FullObservation
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl found an unknown number of changes, or the time unit or the kind of the sources' names
+            is not that of the batches before. What was learnt before stays.
+        """
+        return self._learn(self._evidence, log)
+
+    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
+        """Return exact Poisson intervals of the change rates, without the smoothing.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1).
+
+        Returns
+        -------
+        lower, upper : ndarray of float, shape (n,)
+            Quantiles of Gamma(U) and Gamma(U+1) over S, which cover with at least this probability for any
+            number of crawls. A baseline alone leaves (0, inf).
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1).
+        FreshoptError
+            If nothing was fitted yet.
+        """
+        tail = 0.5 * (1.0 - check_confidence(confidence))
+        known = self._fitted()
+        from scipy.special import gammainccinv, gammaincinv
+
+        changes, span = known.state.T
+        lower, upper = np.zeros(len(changes)), np.full(len(changes), np.inf)
+        some, seen = changes > 0, known.crawls > 0
+        lower[some] = gammaincinv(changes[some], tail) / span[some]
+        upper[seen] = gammainccinv(changes[seen] + 1.0, tail) / span[seen]
+        return lower, upper
+
+    def error_bound(self, bounds: tuple[float, float], confidence: float = 0.95) -> Array:
+        """Return the published bound on |Δ̂ − Δ|, Δ̂ being U/S clipped to bounds in which Δ is known to lie.
+
+        Parameters
+        ----------
+        bounds : (float, float)
+            Changes per time unit of the log, 0 < lowest < highest.
+        confidence : float
+            In (0, 1): the bound holds with at least this probability.
+
+        Returns
+        -------
+        ndarray of float, shape (n,)
+            √(2 Δ_max ln(2/δ)/(S·ψ(Δ_max/Δ_min − 1))), δ = 1 − `confidence` and
+            ψ(t) = 2((1+t)ln(1+t) − t)/t²: Lemma 8 of Upadhyay et al., AAAI 2020. inf for a baseline only.
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1), or `bounds` are not as described.
+        FreshoptError
+            If nothing was fitted yet.
+        """
+        lowest, highest = check_bounds(bounds)
+        delta = 1.0 - check_confidence(confidence)
+        if not (lowest > 0 and math.isfinite(highest)):
+            raise SourceDataError(f"bounds are {bounds}. The error bound needs a positive and a finite one.")
+        t = highest / lowest - 1.0
+        psi = 2.0 * ((1.0 + t) * math.log1p(t) - t) / t**2
+        with np.errstate(divide="ignore"):
+            bound: Array = np.sqrt(2.0 * highest * math.log(2.0 / delta) / (self._fitted().state[:, 1] * psi))
+        return bound
+
+    def _fitted(self) -> Evidence:
+        if self._evidence is None:
+            raise FreshoptError("FullObservation has not seen a log yet. Call fit(log) first.")
+        return self._evidence
+
+    def _learn(self, earlier: Evidence | None, log: CrawlLog) -> FullObservation:
+        known, at = Evidence.before(log, earlier, width=2)
+        rows = Observed.of(log)
+        changes = np.where(rows.changed, np.nan if rows.changes is None else rows.changes, 0.0)
+        unknown = np.flatnonzero(np.isnan(changes))
+        if len(unknown):
+            row = int(rows.row[unknown[0]])
+            raise SourceDataError(
+                f"source {log.sources_[log.source_index[row]]} changed an unknown number of times before "
+                f"time {log.time[row]:g}. Full observation needs all counts ({len(unknown)} are missing). Give "
+                "the column changes, or use MaximumLikelihood."
+            )
+        state = known.state.copy()
+        state[at] += np.stack([rows.sums(changes), rows.sums(rows.gap)], axis=1)
+        known = self._evidence = known.after(rows, at, state)
+        more = convert_time(self.smoothing, "day", known.time_unit)
+        with np.errstate(invalid="ignore"):
+            self.change_rate_ = (state[:, 0] + self.smoothing) / (state[:, 1] + more)
+        flags = known.flags()
+        self.flag_ = np.where(flags == "always changed", "ok", flags)
+        self.sources_, self.time_unit_ = known.sources, known.time_unit
+        return self

@@ -1,0 +1,253 @@
+"""`MomentMatching`: change rates under which crawls find no change as often as they did.
+
+A crawl after a gap a finds no change with probability e^{−aΔ}; the rate at which these add up to the number
+of crawls that found none is consistent for gaps of any kind. It does not weigh crawls by what they tell, as
+the likelihood does, but its error obeys a bound that holds for any number of crawls.
+
+The logarithm of Σe^{−aΔ} is convex in Δ, so that Newton's iteration on it, begun left of the root (Jensen:
+the mean gap in place of all), increases to it without a safeguard, and is exact at once for equal gaps.
+
+Cost: two exponentials per gap and Newton step, about five steps. The gaps of the log are kept for `interval`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, IntArray
+from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.learning.crawl_likelihood import segment_sums
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.evidence import Evidence, Observed
+
+BOUNDS = (1e-3, 1e3)  # as far apart as a source crawled a thousand times can tell
+STEP = (
+    1e-8  # relative; Newton's iteration converges quadratically: after such a step the error is about 1e-16
+)
+STEPS = 200  # far more than any data needs
+
+
+class MomentMatching:
+    """Moment matching estimator of Poisson change rates: Σ_j e^{−a_j Δ} = number of crawls without a change.
+
+    The sum is over all gaps a of a source; its solution is clipped to bounds.
+
+    Parameters
+    ----------
+    bounds : (float, float)
+        Smallest and largest estimate, in changes per time unit of the log; (0, inf) for none.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. A source that never changed or has a baseline only is at the lower
+        bound, one that had always changed at the upper. If the bounds are 0 and inf so are these, and a
+        baseline alone leaves NaN.
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them. The
+        rates of the last three are those of the bounds alone.
+    sources_ : ndarray, shape (n,)
+        The log's sources, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If `bounds` are not two numbers, 0 ≤ first < second.
+
+    Notes
+    -----
+    Consistent for gaps of any kind, as `MaximumLikelihood` is; for equal gaps the two are the same. The
+    equation is [1]_ equation 7 and, unclipped, that of section 3.4 in [2]_.
+
+    References
+    ----------
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [2] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
+    >>> model = MomentMatching(bounds=(0.01, 10.0)).fit(log)
+    >>> model.change_rate_.round(6)  # 2e^{−Δ} + e^{−2Δ} = 1: e^{−Δ} = √2 − 1
+    array([0.881374])
+    >>> [float(end.round(3)[0]) for end in model.interval(0.5)]
+    [0.156, 10.0]
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(self, bounds: tuple[float, float] = BOUNDS) -> None:
+        self.bounds: Final = check_bounds(bounds)
+        self._rows: Observed | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        return f"MomentMatching(bounds={self.bounds})"
+
+    def fit(self, log: CrawlLog) -> MomentMatching:
+        """Estimate the change rates of a log's sources.
+
+        Parameters
+        ----------
+        log : CrawlLog
+
+        Returns
+        -------
+        MomentMatching
+            This estimator, with its attributes set.
+        """
+        known, at = Evidence.before(log, None, width=0)
+        rows = self._rows = Observed.of(log)
+        known = known.after(rows, at, known.state)
+        self.change_rate_ = self._clip(_match(rows, known.found.astype(np.float64)))
+        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
+        return self
+
+    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
+        """Return intervals that cover with at least the given probability, for any number of crawls.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1).
+
+        Returns
+        -------
+        lower, upper : ndarray of float, shape (n,)
+            The rates at which the expected share of crawls without a change is within ε = √(ln(2/δ)/(2N)) of
+            the observed one, N the number of crawls and δ = 1 − `confidence`, clipped to `bounds`.
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1).
+        FreshoptError
+            If nothing was fitted yet.
+
+        Notes
+        -----
+        Hoeffding's inequality, as in Lemma 3 of Upadhyay et al., AAAI 2020, but without replacing the curve
+        of expected shares by its smallest slope: never wider than `error_bound` on either side, and still
+        wider than the interval of `MaximumLikelihood`, which is right for many crawls only.
+        """
+        rows, spread = self._fitted(), self._spread(confidence)
+        lower, upper = (_match(rows, rows.found + sign * spread) for sign in (-1.0, 1.0))
+        none = rows.crawls == 0
+        lower[none], upper[none] = 0.0, np.inf
+        return self._clip(lower), self._clip(upper)
+
+    def error_bound(self, confidence: float = 0.95) -> Array:
+        """Return the published bound on the error |Δ̂ − Δ|, if Δ is known to lie within `bounds`.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1): the bound holds with at least this probability.
+
+        Returns
+        -------
+        ndarray of float, shape (n,)
+            ε/((1/N) Σ_j a_j e^{−a_j Δ_max}), ε as in `interval` and Δ_max the upper bound: Lemma 3 of
+            Upadhyay et al., AAAI 2020. inf for a baseline only, or if the upper bound is inf.
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1).
+        FreshoptError
+            If nothing was fitted yet.
+
+        Notes
+        -----
+        Very loose where Δ_max·a is large: the slope of the expected share is then next to 0 at Δ_max.
+        """
+        rows, spread = self._fitted(), self._spread(confidence)
+        slope = rows.sums(rows.gap * np.exp(-rows.gap * self.bounds[1]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound: Array = np.where(slope > 0, spread / slope, np.inf)
+        return bound
+
+    def _fitted(self) -> Observed:
+        if self._rows is None:
+            raise FreshoptError("MomentMatching has not seen a log yet. Call fit(log) first.")
+        return self._rows
+
+    def _spread(self, confidence: float) -> Array:
+        """Return N·ε, a number of crawls."""
+        delta = 1.0 - check_confidence(confidence)
+        spread: Array = np.sqrt(0.5 * math.log(2.0 / delta) * self._fitted().crawls)
+        return spread
+
+    def _clip(self, rate: Array) -> Array:
+        clipped = np.clip(rate, *self.bounds)
+        return np.fmax(clipped, self.bounds[0]) if self.bounds[0] > 0 else clipped
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds of change rates as two floats, or refuse them."""
+    lowest, highest = map(float, bounds)
+    if not 0 <= lowest < highest:
+        raise SourceDataError(
+            f"bounds are {bounds}. Pass the smallest and the largest change rate, 0 <= first < second."
+        )
+    return lowest, highest
+
+
+def check_confidence(confidence: float) -> float:
+    """Return a confidence in (0, 1), or refuse it."""
+    if not 0 < confidence < 1:
+        raise SourceDataError(f"confidence is {confidence}. Pass a number between 0 and 1, such as 0.95.")
+    return confidence
+
+
+def _match(rows: Observed, found: Array) -> Array:
+    """Return the rates that let `found` of each source's crawls, any real number, find a change.
+
+    0 where it is not positive, inf where it is the number of crawls or more, NaN where there are no crawls.
+    """
+    crawls = rows.crawls
+    rate = np.where(found <= 0, 0.0, np.inf)
+    rate[crawls == 0] = np.nan
+    sources = np.flatnonzero((found > 0) & (found < crawls))
+    gaps, offsets = _select(rows.gap, rows.offsets, sources)
+    share = found[sources] / crawls[sources]
+    rate[sources] = -np.log1p(-share) / (segment_sums(gaps, offsets) / crawls[sources])
+    for _ in range(STEPS):
+        if len(sources) == 0:
+            return rate
+        at, missed = rate[sources], crawls[sources] - found[sources]
+        x = gaps * np.repeat(at, np.diff(offsets))
+        kept = np.exp(-x)
+        total = segment_sums(kept, offsets)
+        # ln(Σe^{−x}/missed), by the form that keeps its digits where few or most crawls found a change.
+        few = np.log1p((segment_sums(np.expm1(-x), offsets) + found[sources]) / missed)
+        excess = np.where(found[sources] < missed, few, np.log(total / missed))
+        move = excess * total / segment_sums(gaps * kept, offsets)
+        rate[sources] = at + move
+        moving = np.flatnonzero(np.abs(move) > STEP * at)
+        gaps, offsets = _select(gaps, offsets, moving)
+        sources = sources[moving]
+    raise FreshoptError(
+        f"the change rates of {len(sources)} sources did not settle in {STEPS} steps. Report their gaps."
+    )
+
+
+def _select(values: Array, offsets: IntArray, keep: IntArray) -> tuple[Array, IntArray]:
+    """Return the values of some segments, at increasing positions, and their offsets."""
+    counts = np.diff(offsets)
+    mask = np.zeros(len(counts), dtype=np.bool_)
+    mask[keep] = True
+    if mask.all():
+        return values, offsets
+    kept = np.concatenate([[0], np.cumsum(counts[mask])]).astype(np.int64)
+    return values[np.repeat(mask, counts)], kept

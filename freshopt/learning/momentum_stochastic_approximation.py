@@ -1,0 +1,174 @@
+"""`MomentumStochasticApproximation`: stochastic approximation whose steps carry on, as a heavy ball does.
+
+The correction I·(z+p) − z of `StochasticApproximation` is small where crawls are rarer than changes, since
+nearly every crawl finds a change. Momentum adds corrections of the same sign up. A source's steps form an
+affine recursion in (z, last move of z); those of all sources are taken at once (`recursion`).
+
+Cost: three powers and about two compositions a crawl; four numbers per source are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import SourceDataError
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.recursion import advance
+
+
+class MomentumStochasticApproximation:
+    """SAM estimator: z_{k+1} = z_k + η_k (I_{k+1} (z_k + p_{k+1}) − z_k) + ζ_k (z_k − z_{k−1}), z_0 = 0.
+
+    I_k tells whether crawl k found a change, p_k is the rate of the Poisson crawling process before it,
+    η_k = (k+1)^{−step}, β_k = (k+1)^{−beta} and ζ_k = (β_k − omega·η_k)/β_{k−1}, ζ_0 = 0.
+
+    Parameters
+    ----------
+    step, beta : float
+        Exponents with 0 < beta ≤ 1 and beta ≤ step ≤ 2·beta.
+    omega : float
+        Friction ω > 0: the smaller, the longer a move carries on.
+    floor : float
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. The heavy ball may
+        swing below 0. What is carried from crawl to crawl stays as it is.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. Finite for a source that had always changed; one that never changed
+        or has a baseline only is at the floor (0 without one).
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
+    sources_ : ndarray, shape (n,)
+        The sources seen so far, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If an exponent is out of its range, or `omega` or `floor` is not usable.
+
+    Notes
+    -----
+    Consistent if, and in general only if, the gaps are exponential with the rates told ([1]_, Theorem 3, for
+    equations 3 and 10; proved for beta > 1/2 and either step = 2·beta or step > beta + 1/2, conjectured for
+    the rest). It never looks at the gaps: fixed ones of 1/p send it to p(e^{Δ/p}−1). Use `MaximumLikelihood`
+    or `MomentMatching` there. In the long run it moves as `StochasticApproximation` with step sizes β_k/ω
+    does. With step = beta and omega = 1 the momentum is 0 and it is `StochasticApproximation(step)`. A step
+    above 2·beta lets it run away ([1]_, Remark 6), one below beta makes ζ_k grow without bound. The paper has
+    one p; here each crawl may have its own.
+
+    References
+    ----------
+    .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    η = 1, 1/4; ζ_1 = 1/2 − 1/4: a change at p = 1 moves z to 1, the next by 1/4 and by 1/4 of the last move.
+
+    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 1.0, 2.0], changed=[0, 1, 1])
+    >>> model = MomentumStochasticApproximation(step=2.0, beta=1.0, omega=1.0)
+    >>> model.fit(log, crawl_rate=1.0).change_rate_
+    array([1.5])
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(
+        self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float = FLOOR
+    ) -> None:
+        if not (0 < beta <= 1 and beta <= step <= 2 * beta):
+            raise SourceDataError(
+                f"step is {step} and beta is {beta}. The steps lead to the change rate if 0 < beta <= 1 and "
+                "beta <= step <= 2*beta. Pass step=1.3, beta=0.75, say."
+            )
+        if not 0 < omega < np.inf:
+            raise SourceDataError(f"omega is {omega}. Pass a positive number, such as 1.0.")
+        self.step: Final = step
+        self.beta: Final = beta
+        self.omega: Final = omega
+        self.floor: Final = check_floor(floor)
+        self._evidence: Evidence | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        settings = f"step={self.step}, beta={self.beta}, omega={self.omega}, floor={self.floor}"
+        return f"MomentumStochasticApproximation({settings})"
+
+    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> MomentumStochasticApproximation:
+        """Estimate the change rates of a log's sources, forgetting what was learnt before.
+
+        Parameters
+        ----------
+        log : CrawlLog
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
+            per crawl, in the log's order. Needed: the gaps themselves are not looked at.
+
+        Returns
+        -------
+        MomentumStochasticApproximation
+            This estimator, with its attributes set.
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number.
+        """
+        return self._learn(None, log, crawl_rate)
+
+    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> MomentumStochasticApproximation:
+        """Learn from one more batch; equal to `fit` of all batches together.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
+            the batch before) or ``elapsed`` tells its gap. Its crawls come after those of earlier batches.
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            As in `fit`; of this batch.
+
+        Returns
+        -------
+        MomentumStochasticApproximation
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
+            not that of the batches before. What was learnt before stays.
+        """
+        return self._learn(self._evidence, log, crawl_rate)
+
+    def _learn(
+        self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike
+    ) -> MomentumStochasticApproximation:
+        known, at = Evidence.before(log, earlier, width=2)
+        rows = Observed.of(log)
+        rate, source = rows.crawl_rates(log, crawl_rate), np.repeat(at, rows.crawls)
+        k = known.crawls[source] + rows.rank
+
+        def maps(part: slice) -> tuple[Array, Array]:
+            # State (z, d), d the last move: d' = ζd − η(1−I)z + ηIp, z' = z + d'. In (z, z_{k−1}) digits of
+            # the small difference would be lost.
+            eta, found = (k[part] + 1.0) ** -self.step, rows.changed[part]
+            zeta = k[part] ** self.beta * ((k[part] + 1.0) ** -self.beta - self.omega * eta)
+            back = np.where(found, 0.0, eta)
+            push = np.where(found, eta * rate[part], 0.0)
+            linear = np.stack([1.0 - back, zeta, -back, zeta], axis=1).reshape(-1, 2, 2)
+            return linear, np.stack([push, push], axis=1)
+
+        known = self._evidence = known.after(rows, at, advance(known.state, source, maps))
+        self.change_rate_ = at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
+        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
+        return self

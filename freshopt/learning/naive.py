@@ -1,0 +1,135 @@
+"""`Naive`: the number of crawls that found a change, per time. Too small, since changes hide behind others.
+
+A crawl that finds a change counts it once, however many there were since the previous crawl. The estimate is
+what monitoring without a model reports, and the yardstick of every estimator with one.
+
+Cost: one pass over a batch; two numbers per source are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+
+
+class Naive:
+    """Naive estimator of change rates, Î/T: changes found over the time observed.
+
+    Parameters
+    ----------
+    floor : float
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. A source that never changed or has a baseline only is at the floor;
+        without a floor these are 0 and NaN. Always finite for a source that had always changed.
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
+    sources_ : ndarray, shape (n,)
+        The sources seen so far, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If `floor` is not 0 or a positive number.
+
+    Notes
+    -----
+    Not consistent for any gaps: for gaps of length a it tends to the mean of 1−e^{−aΔ} over the mean of a,
+    which for exponential gaps of rate p is pΔ/(Δ+p), always below Δ ([1]_, section 3.4). With `crawl_rate`
+    the expected gap 1/p takes the place of the observed one, which for one p is the p·Î/k of [1]_.
+
+    References
+    ----------
+    .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
+    >>> Naive().fit(log).change_rate_
+    array([0.5])
+    >>> Naive().fit(log, crawl_rate=0.9).change_rate_.round(12)
+    array([0.6])
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(self, floor: float = FLOOR) -> None:
+        self.floor: Final = check_floor(floor)
+        self._evidence: Evidence | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        return f"Naive(floor={self.floor})"
+
+    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Naive:
+        """Estimate the change rates of a log's sources, forgetting what was learnt before.
+
+        Parameters
+        ----------
+        log : CrawlLog
+        crawl_rate : scalar or array_like of shape (n,) or (rows,), optional
+            Rate of the crawling process, in crawls per time unit: one number, one per source or one per
+            crawl, in the log's order. Not needed; if given, 1/p takes the place of each gap.
+
+        Returns
+        -------
+        Naive
+            This estimator, with its attributes set.
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number.
+        """
+        return self._learn(None, log, crawl_rate)
+
+    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Naive:
+        """Learn from one more batch; equal to `fit` of all batches together.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
+            the batch before) or ``elapsed`` tells its gap.
+        crawl_rate : scalar or array_like, optional
+            As in `fit`.
+
+        Returns
+        -------
+        Naive
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
+            not that of the batches before. What was learnt before stays.
+        """
+        return self._learn(self._evidence, log, crawl_rate)
+
+    def _learn(self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike | None) -> Naive:
+        known, at = Evidence.before(log, earlier, width=1)
+        rows = Observed.of(log)
+        time = rows.gap if crawl_rate is None else 1.0 / rows.crawl_rates(log, crawl_rate)
+        state = known.state.copy()
+        state[at, 0] += rows.sums(time)
+        known = self._evidence = known.after(rows, at, state)
+        with np.errstate(invalid="ignore"):
+            rate = known.found / known.state[:, 0]
+        self.change_rate_ = at_least(self.floor, rate, known.time_unit)
+        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
+        return self

@@ -1,0 +1,157 @@
+"""`StochasticApproximation`: change rates that each crawl corrects a little, at a known crawl rate.
+
+When crawls come as a Poisson process of rate p and I tells whether one finds a change, I·(y+p) − y has mean 0
+at y = Δ alone. Moving y by a shrinking share of it leads there. A source's steps form an affine recursion in
+y; those of all sources are taken at once (`recursion`).
+
+Cost: two powers and about two compositions a crawl; three numbers per source are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import SourceDataError
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.recursion import advance
+
+
+class StochasticApproximation:
+    """SA estimator of Poisson change rates: y_{k+1} = y_k + η_k (I_{k+1} (y_k + p_{k+1}) − y_k), y_0 = 0.
+
+    I_k tells whether crawl k found a change, p_k is the rate of the Poisson crawling process before it, and
+    η_k = (k+1)^{−step}.
+
+    Parameters
+    ----------
+    step : float
+        Exponent η in (0, 1] of the step sizes. Small: fast and noisy. Steps that shrink like 1/k, η = 1, are
+        very slow where crawls are rarer than changes.
+    floor : float
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. What is carried from
+        crawl to crawl stays as it is.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. Of a source that had always changed Ση_j p_j, finite; one that never
+        changed or has a baseline only is at the floor (0 without one).
+    flag_ : ndarray of str, shape (n,)
+        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
+    sources_ : ndarray, shape (n,)
+        The sources seen so far, sorted.
+    time_unit_ : str
+        The log's time unit.
+
+    Raises
+    ------
+    SourceDataError
+        If `step` is not in (0, 1], or `floor` is neither 0 nor positive.
+
+    Notes
+    -----
+    Consistent if, and in general only if, the gaps are exponential with the rates told ([1]_, Theorem 2, for
+    equation 2). It never looks at the gaps: fixed ones of 1/p send it to p(e^{Δ/p}−1). Use
+    `MaximumLikelihood` or `MomentMatching` there. The paper has one p; here each crawl may have its own,
+    which leaves Δ the only rate at which the mean correction is 0. Steps go on counting over batches:
+    starting anew with each batch would keep the noise of the first steps for good.
+
+    References
+    ----------
+    .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    Steps 1, 1/2, 1/3 after a change, none, and a change, at p = 1: 1, then 1/2, then 1/2 + 1/3.
+
+    >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
+    >>> StochasticApproximation(step=1.0).fit(log, crawl_rate=1.0).change_rate_.round(6)
+    array([0.833333])
+    """
+
+    change_rate_: Array
+    flag_: npt.NDArray[np.str_]
+    sources_: npt.NDArray[Any]
+    time_unit_: str
+
+    def __init__(self, step: float = 0.75, floor: float = FLOOR) -> None:
+        if not 0 < step <= 1:
+            raise SourceDataError(
+                f"step is {step}. Steps (k+1)^−step lead to the change rate if it is in (0, 1]. Pass 0.75."
+            )
+        self.step: Final = step
+        self.floor: Final = check_floor(floor)
+        self._evidence: Evidence | None = None
+
+    def __repr__(self) -> str:
+        """Return the settings."""
+        return f"StochasticApproximation(step={self.step}, floor={self.floor})"
+
+    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> StochasticApproximation:
+        """Estimate the change rates of a log's sources, forgetting what was learnt before.
+
+        Parameters
+        ----------
+        log : CrawlLog
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
+            per crawl, in the log's order. Needed: the gaps themselves are not looked at.
+
+        Returns
+        -------
+        StochasticApproximation
+            This estimator, with its attributes set.
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number.
+        """
+        return self._learn(None, log, crawl_rate)
+
+    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> StochasticApproximation:
+        """Learn from one more batch; equal to `fit` of all batches together.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
+            the batch before) or ``elapsed`` tells its gap. Its crawls come after those of earlier batches.
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            As in `fit`; of this batch.
+
+        Returns
+        -------
+        StochasticApproximation
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
+            not that of the batches before. What was learnt before stays.
+        """
+        return self._learn(self._evidence, log, crawl_rate)
+
+    def _learn(
+        self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike
+    ) -> StochasticApproximation:
+        known, at = Evidence.before(log, earlier, width=1)
+        rows = Observed.of(log)
+        rate, source = rows.crawl_rates(log, crawl_rate), np.repeat(at, rows.crawls)
+        k = known.crawls[source] + rows.rank
+
+        def maps(part: slice) -> tuple[Array, Array]:
+            size, found = (k[part] + 1.0) ** -self.step, rows.changed[part]
+            kept = np.where(found, 1.0, 1.0 - size)
+            return kept[:, None, None], np.where(found, size * rate[part], 0.0)[:, None]
+
+        known = self._evidence = known.after(rows, at, advance(known.state, source, maps))
+        self.change_rate_ = at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
+        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
+        return self
