@@ -188,7 +188,8 @@ def _meets(problem: Problem, rates: Array) -> bool:
 
 
 def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
-    unknown = [repr(host) for host in host_prices if host not in problem.host_limits]
+    known = set(problem.hosts.names)
+    unknown = [repr(host) for host in host_prices if host not in known]
     if unknown:
         raise SourceDataError(
             f"host_prices name hosts without a limit: {list_offenders(unknown)}. Drop them."

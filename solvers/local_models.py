@@ -209,6 +209,8 @@ class LocalModels:
         floor, ceiling = self.floor[part], self.ceiling[part]
         np.maximum(self.lower[part], rate * (1.0 / _MOST), out=floor)
         np.minimum(self.upper[part], rate * _MOST, out=ceiling)
+        if self._limited[number]:  # near rate 0 the marginal is nearly μ₀, however far down that is
+            np.copyto(floor, self.lower[part], where=self._edge[part] > 0.0)
         target = self._modelled(number, np.log(np.maximum(price, FREE)))
         if some_harm:  # y does not exist: Newton's step on the marginal itself
             plain = np.fmax(rate - (price - worth) * cost / curvature, rate / _MOST)
