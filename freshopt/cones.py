@@ -19,7 +19,7 @@ from freshopt.objective import ConeForm
 
 SHORT = 0.05  # below, 1−(1−e^{−t})/t loses digits in a cone; t/(2+2t/3) is off by t²/36 < 7e-5 of it
 LONG = 30.0  # above, e^{−t} is below 1e-13
-SLOW = 0.03  # decays below this are taken together; their slope is off by (y² − 1)·SLOW²/4 at most
+SLOW = 0.1  # decays below this are taken together; their slope is off by (y − 1)²·SLOW²/4 or so
 RARE = 1e-9  # shares of the slope that are left out
 
 
@@ -95,7 +95,7 @@ def falling_total(
 
     −f'(y) = Σ_j share_j·e^{−decay_j·ℓ(y)}·ℓ'(y), for a concave ℓ with ℓ(1) = 0 and ℓ'(1) = 1. An exponential
     that hardly decays cancels against its constant; such ones share the form −f' = (1+h)²/(1+hy)² ·(sum of
-    shares), h the mean of their bends, which a second-order cone holds.
+    shares), which a second-order cone holds, with h = b/(2−b), b the mean of their bends.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def falling_total(
     slope : ndarray, shape (n,)
         −dJ/dy at y = 1.
     mixture : (share, decay, bend), each ndarray of shape (n, nodes)
-        Shares ≥ 0 sum to 1 in each row. The bend of a slow decay is half the fall of its log f' per y.
+        Shares ≥ 0 sum to 1 in each row. The bend is −d log f'/dy at y = 1 of each.
     path : callable
         ``path(indices)`` returns ℓ of these sources.
     """
@@ -114,7 +114,8 @@ def falling_total(
     together = np.sum(share * slow, axis=1)
     k = np.flatnonzero(together > RARE)
     if len(k):
-        h = np.sum(share * bend * slow, axis=1)[k] / together[k]
+        mean_bend = np.sum(share * bend * slow, axis=1)[k] / together[k]
+        h = mean_bend / (2.0 - mean_bend)
         lost, cone = bent_square(y[k], h)
         cones.append(cone)
         cost = -(slope[k] * together[k] * (1.0 + h) ** 2) @ (y[k] - cp.multiply(h, lost))

@@ -148,7 +148,7 @@ class Increments:
 
     def octave(self, theta: float) -> int:
         """Return the k, as small as possible, for which j ≤ 2^k is all that counts, or all that is known."""
-        wanted = math.ceil(math.log2(_TAIL / theta)) if theta > 0.0 else _TOP
+        wanted = math.ceil(math.log2(_TAIL / theta)) if theta > 2.0**-_TOP else _TOP
         top = max(_EXACT, min(wanted, self._last))
         return next((k for k in range(_EXACT, top) if self._block(k) is None), top)
 

@@ -30,6 +30,7 @@ from freshopt.sources import Sources
 from freshopt.special import age_index, harmonic_index, inverse_age_index, mean_age
 
 SMALL, LARGE = 0.05, 40.0  # u where the periodic cell has simpler forms
+FEW_CHANGES, MANY_CHANGES = 0.02, 30.0  # u where the Poisson cell has simpler forms, off by 1e-4 and 2/u³
 FEW = 5  # nodes of the conditioned periodic cell, for rates within a factor of 2
 _POINTS, _REACH = 48, 7.0  # of √t, e^{−49} = 5e-22; J₂ has 14 periods there for u = 40
 _NEWTON = 8  # steps of the Poisson inverse; 5 reach the last ulp from its starting value
@@ -87,8 +88,7 @@ class Age(CurveObjective):
         u = sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             return _periodic_total(sources.importance / sources.change_rate, u, y)
-        shifted = cp.multiply(1.0 / (1.0 + u), y + u)
-        return (sources.importance * u / (1.0 + u) / typical) @ cp.exp(-cp.log(y) - cp.log(shifted)), []
+        return _poisson_total(sources.importance / typical, u, y), []
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
         """Return Σ w/ρ, up to a constant."""
@@ -114,6 +114,25 @@ class Age(CurveObjective):
         )
 
 
+def _poisson_total(w: Array, u: Array, y: Expression) -> Expression:
+    """Return Σ w·u/(y(y+u)) up to a constant, for y near 1.
+
+    For small u it is u/(y+u/2)², off by u²/4 of it; for large u it is 1/y − 1/(y+u) with the second term, u²
+    times smaller in its slope, taken straight. Both ends avoid logarithms that barely move.
+    """
+
+    def product(k: IntArray) -> Expression:
+        shifted = cp.multiply(1.0 / (1.0 + u[k]), y[k] + u[k])
+        return (w[k] * u[k] / (1.0 + u[k])) @ cp.exp(-cp.log(y[k]) - cp.log(shifted))
+
+    return by_size(
+        u,
+        (FEW_CHANGES, lambda k: (w[k] * u[k]) @ cp.power(y[k] + u[k] / 2.0, -2)),
+        (MANY_CHANGES, product),
+        (np.inf, lambda k: w[k] @ (cp.inv_pos(y[k]) + cp.multiply((1.0 + u[k]) ** -2, y[k]))),
+    )
+
+
 def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
     """Return Σ w·(u/(2y) − 1 + (1−e^{−u/y})·y/u) up to a constant, and its cones, for y near 1.
 
@@ -132,7 +151,7 @@ def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
     def mixture(k: IntArray) -> Expression:
         decay, share = _slope_nodes(u[k])
         slope = w[k] * age_index(u[k]) / u[k]
-        cost, own = falling_total(y[k], slope, (share, decay, decay / 2.0), lambda source: y[k[source]] - 1.0)
+        cost, own = falling_total(y[k], slope, (share, decay, decay), lambda source: y[k[source]] - 1.0)
         cones.extend(own)
         return cost
 

@@ -35,7 +35,7 @@ from freshopt.sources import Sources
 FEW = 5  # nodes of the conditioned forms, for rates within a factor of 2
 STRAIGHT = 1e-3  # refreshes per change below which missed changes decay with the rate itself, off by so much
 BENT = 0.1  # below, log(1+x) and such are taken as rational, off by x²/4 of the slope at twice the rate
-FULL = 0.9  # share of signals followed, beyond which the rest is no scale for its powers
+FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6  # largest share of signals followed that is a scale for the powers
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -152,19 +152,22 @@ class ExpectedPenalty(Objective):
             return cp.hstack(pieces)[np.argsort(order, kind="stable")]
 
         decay = m * elasticity[:, None]
-        cost, own = falling_total(y, slope, (share, decay, (m + 1.0) * x[:, None] / 2.0), path)
+        cost, own = falling_total(y, slope, (share, decay, decay + elasticity[:, None]), path)
         return cost, [*own, *cones]
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
         """Return the total by five powers of 1−p per source, exponentials where p is small."""
-        p = np.minimum(typical / sources.change_rate, FULL)
-        # Per relative rate 1−p falls by `fall` of itself; sources that follow nearly all are seen from FULL.
+        # Where one missed change costs something, the cost is nearly straight beyond FULL; where it is free,
+        # 1−p is small at the optimum and its own scale.
+        most = FULL if self._increments.shift == 0.0 else ALL_BUT_FULL
+        p = np.minimum(typical / sources.change_rate, most)
+        # Per relative rate 1−p falls by `fall` of itself, from `centre` on.
         fall, centre = typical / sources.change_rate / (1.0 - p), p * sources.change_rate / typical
         m, share = self._increments.slopes(-np.log1p(-p), FEW)
         slope = self.signalled_kernel(sources).marginal(p * sources.change_rate) * typical
         decay = m * fall[:, None]
         powers = (p >= STRAIGHT)[:, None] & (decay >= SLOW)
-        mixture = (np.where(powers, 0.0, share), decay, (m - 1.0) * fall[:, None] / 2.0)
+        mixture = (np.where(powers, 0.0, share), decay, decay - fall[:, None])
         cost, cones = falling_total(y, slope, mixture, lambda k: y[k] - 1.0)
         for some in (np.flatnonzero(p < BENT), np.flatnonzero(p >= BENT)):
             source, node = np.nonzero(powers[some] & (share[some] > RARE))

@@ -237,7 +237,7 @@ def _felt_cap(y: Expression, value: Array, e: Array, x: Array) -> ConeForm:
     share = weight / np.sum(weight, axis=1, keepdims=True)
     decay = x[:, None] * point
     slope = value * e * x * _lower_gamma(e, x)
-    return falling_total(y, slope, (share, decay, decay / 2.0), lambda k: y[k] - 1.0)
+    return falling_total(y, slope, (share, decay, decay), lambda k: y[k] - 1.0)
 
 
 def _squared_nodes(number: int) -> tuple[Array, Array]:

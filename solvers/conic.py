@@ -13,12 +13,13 @@ The answer's own status is not evidence either way: rates are repaired and certi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray, total
+from freshopt.arrays import Array, BoolArray, IntArray, total
 from freshopt.certificate import certify
 from freshopt.cvx import Expression, cp
 from freshopt.declaration import declare_total
@@ -33,6 +34,9 @@ from freshopt.verdict import DEFAULT, Terms, conclude
 Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
 
 FAR = 20.0  # caps beyond this many ρ̂ do not bind at a price within a factor of 2 of λ̂
+CLOSE, FULL = 1e-4, 0.01  # what a solver may leave of a limit that binds; what rates may rise by to use it
+NEGLIGIBLE = 1e-7  # share of all that is paid, times the width by which rates are off: what that loses
+JUMP = 4.0  # a rate that rises more than this at a price 2.4 times lower jumps; powers rise by 2.4 at most
 SETTINGS: dict[str, dict[str, float]] = {
     "CLARABEL": {},
     "ECOS": {},
@@ -171,11 +175,23 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     active = np.flatnonzero(~(stuck_low | stuck_high))
     fixed = np.where(stuck_low, problem.lower, np.where(stuck_high, problem.upper, 0.0))
     scale = rates[active]
-    # A source at rate 0 that may yet enter: the rate it would take at a price so much lower.
+    # Where the marginal is flat the rate jumps near λ̂, and a crude mixture of both sides is no scale: such
+    # sources are seen from the upper side, those at 0 that may yet enter from the rate at a much lower price.
+    above = np.minimum(
+        numerics.inverse_marginal(paid / (1.0 + 2.0 * rung.width))[active], problem.upper[active]
+    )
+    scale = np.where(above > JUMP * scale, above, scale)
     entering = np.minimum(numerics.inverse_marginal(paid / rung.sure)[active], problem.upper[active])
     scale = np.where(scale > 0.0, scale, entering)
-    share = problem.bandwidth / total(cost)
-    return _Scaling(active, np.where((scale > 0.0) & np.isfinite(scale), scale, share), fixed, unit)
+    scale = np.where((scale > 0.0) & np.isfinite(scale), scale, problem.bandwidth / total(cost))
+    # Sources that together hardly count stay at their crude rates: below a solver's tolerance they are noise.
+    weight = paid[active] * scale / unit
+    order = np.argsort(weight)
+    small = order[np.cumsum(weight[order]) <= NEGLIGIBLE / rung.width]
+    fixed[active[small]] = rates[active[small]]
+    kept = np.ones(len(active), dtype=np.bool_)
+    kept[small] = False
+    return _Scaling(active[kept], scale[kept], fixed, unit)
 
 
 def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
@@ -236,11 +252,39 @@ def _run(program: Expression, backend: str) -> str:
 
 
 def _restore(problem: Problem, rates: Array) -> Array:
-    """Use up what the solver left of the bandwidth, within its accuracy, so that no slack is priced."""
-    cost, upper = problem.sources.cost, problem.upper
-    inner = (rates > problem.lower) & (rates < upper)
-    slack = problem.bandwidth - total(cost * rates)
-    room = total(np.where(inner, cost * rates, 0.0))
-    if not 0.0 < slack <= 1e-4 * problem.bandwidth or room <= 0.0:
-        return rates
-    return np.where(inner, np.minimum(rates * (1.0 + slack / room), upper), rates)
+    """Meet the limits and use up what the solver left of them, within its accuracy.
+
+    Only sources inside their bounds move. Repairing would scale all alike, and a source that its bound holds
+    at 1e18 times the price, moved by 1e-16, would cost more than everything that the others gain.
+    """
+    hosts = problem.hosts
+    rates = np.clip(rates, problem.lower, problem.upper)
+    inner = (rates > problem.lower) & (rates < problem.upper)
+    one = np.array([problem.bandwidth])
+    if len(hosts):
+        rates = _fitted(problem, rates, inner, hosts.limits, hosts.totals, hosts.spread)
+        slack = hosts.limits - hosts.totals(problem.sources.cost * rates)
+        full = hosts.spread((slack <= FULL * hosts.limits).astype(float)) > 0.0
+        over = total(problem.sources.cost * rates) > problem.bandwidth
+        inner = inner if over else inner & ~full
+    return _fitted(
+        problem, rates, inner, one, lambda a: np.array([total(a)]), lambda v: np.full(len(rates), v[0])
+    )
+
+
+def _fitted(
+    problem: Problem,
+    rates: Array,
+    inner: BoolArray,
+    limits: Array,
+    totals: Callable[[Array], Array],
+    spread: Callable[[Array], Array],
+) -> Array:
+    """Return rates whose groups use their limits, moving inner sources; a group far below its limit stays."""
+    cost = problem.sources.cost
+    missing = limits - totals(cost * rates)
+    missing = np.where(missing > CLOSE * limits, 0.0, missing)
+    movable = np.where(inner, np.where(spread(missing) < 0.0, rates - problem.lower, rates), 0.0)
+    room = totals(cost * movable)
+    step = np.where(room > 0.0, missing / np.where(room > 0.0, room, 1.0), 0.0)
+    return np.clip(rates + spread(np.clip(step, -1.0, FULL)) * movable, problem.lower, problem.upper)
