@@ -5,7 +5,8 @@ rates span decades is solved to few digits, whatever their status says. The reme
 whose solution is near one: a crude price λ̂ (one-price dual, to a factor of two) gives crude rates ρ̂; the
 variable is y = ρ/ρ̂, the bandwidth row is divided by B and the objective by λ̂B, sources whose slope at a
 bound is ten times on the wrong side of the price are fixed there, and caps beyond 20 ρ̂ are left out
-(repairing restores them).
+(repairing restores them). Sources that pay less than a solver can see stay at their crude rates, and what the
+solver leaves of a limit, or overruns, is settled by the sources inside their bounds.
 
 The answer's own status is not evidence either way: rates are repaired and certified like every other.
 """
