@@ -209,8 +209,8 @@ class FullObservation:
             row = int(rows.row[unknown[0]])
             raise SourceDataError(
                 f"source {log.sources_[log.source_index[row]]} changed an unknown number of times before "
-                f"time {log.time[row]:g}. Full observation needs all counts ({len(unknown)} are missing). Give "
-                "the column changes, or use MaximumLikelihood."
+                f"time {log.time[row]:g}. Full observation needs all counts; {len(unknown)} are missing. "
+                "Give the column changes, or use MaximumLikelihood."
             )
         state = known.state.copy()
         state[at] += np.stack([rows.sums(changes), rows.sums(rows.gap)], axis=1)

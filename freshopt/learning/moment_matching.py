@@ -227,12 +227,12 @@ def _match(rows: Observed, found: Array) -> Array:
             return rate
         at, missed = rate[sources], crawls[sources] - found[sources]
         x = gaps * np.repeat(at, np.diff(offsets))
-        kept = np.exp(-x)
-        total = segment_sums(kept, offsets)
-        # ln(Σe^{−x}/missed), by the form that keeps its digits where few or most crawls found a change.
-        few = np.log1p((segment_sums(np.expm1(-x), offsets) + found[sources]) / missed)
-        excess = np.where(found[sources] < missed, few, np.log(total / missed))
-        move = excess * total / segment_sums(gaps * kept, offsets)
+        kept, short = np.exp(-x), x < 1.0
+        # Σe^{−x} − missed with the ones of short gaps counted apart: neither few changes among many crawls
+        # nor one long gap among short ones costs digits.
+        ones = segment_sums(short.astype(np.float64), offsets) - missed
+        excess = segment_sums(np.where(short, np.expm1(-x), kept), offsets) + ones
+        move = np.log1p(excess / missed) * (missed + excess) / segment_sums(gaps * kept, offsets)
         rate[sources] = at + move
         moving = np.flatnonzero(np.abs(move) > STEP * at)
         gaps, offsets = _select(gaps, offsets, moving)
