@@ -63,7 +63,7 @@ CASES: list[tuple[Online, Callable[[int, float, float], truth.Moments]]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "moments"), CASES, ids=lambda value: repr(value)[:60])
+@pytest.mark.parametrize(("model", "moments"), CASES, ids=[repr(model) for model, _ in CASES])
 @pytest.mark.parametrize("crawls", [1, 2, 3, 8])
 def test_moments_are_exact(
     model: Online, moments: Callable[[int, float, float], truth.Moments], crawls: int
