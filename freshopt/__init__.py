@@ -62,7 +62,7 @@ _HOME = {
     "schedule": "freshopt.scheduling.schedule",
     "solve": "freshopt.solving",
 }
-_PACKAGES = ("learning", "problems", "scheduling", "solvers", "testing")
+_PACKAGES = ("distributed", "learning", "problems", "scheduling", "solvers", "testing")
 
 __all__ = [*_HOME, "__version__"]
 

@@ -7,10 +7,7 @@ traceback, or the only line of the command line, is enough to mend the input.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from freshopt.result import Solution
+from typing import Any
 
 SHOWN = 5  # offenders listed by name; a longer list hides the remedy
 
@@ -40,11 +37,11 @@ class CertificateError(FreshoptError):
 
     Attributes
     ----------
-    solution : Solution
+    solution : Solution or DistributedSolution
         The answer all the same, with its certificate.
     """
 
-    def __init__(self, message: str, solution: Solution) -> None:
+    def __init__(self, message: str, solution: Any) -> None:  # noqa: ANN401 - either kind
         super().__init__(message)
         self.solution = solution
 

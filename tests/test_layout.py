@@ -43,7 +43,7 @@ LAYERS = (
     ("problems", "solvers"),
     ("solving",),
     ("crosscheck", "simulation", "learning", "scheduling", "io", "examples"),
-    ("planning", "testing", "report"),
+    ("planning", "testing", "report", "distributed"),
     ("cli",),
 )
 LAYER = {name: k for k, layer in enumerate(LAYERS) for name in layer}
@@ -54,7 +54,21 @@ SPECIALISED = {
     "lambda_crawl": {"harmonic_staleness"},
     "binary_lambda_crawl": {"binary_freshness"},
 }
-HEAVY = ("cvxpy", "polars", "numba", "scipy", "networkx", "rich", "pandas", "matplotlib", "narwhals", "click")
+HEAVY = (
+    "cvxpy",
+    "polars",
+    "numba",
+    "scipy",
+    "networkx",
+    "rich",
+    "pandas",
+    "matplotlib",
+    "narwhals",
+    "click",
+    "dask",
+    "distributed",
+    "pyarrow",
+)
 
 
 def sources() -> dict[str, Path]:

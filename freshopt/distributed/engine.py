@@ -1,0 +1,97 @@
+"""One pass over all partitions on whatever runs Dask here: a client's workers, or threads.
+
+Where a `distributed` client is active its scheduler runs the tasks. A worker that is lost costs its tasks a
+second run elsewhere, and results that it had not yet handed over are computed again: tasks are functions of
+a partition and of a message, without memory, and may run any number of times. Otherwise Dask's default
+scheduler (threads; `dask.config` may say otherwise) runs them, a few partitions for each core at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from freshopt.errors import FreshoptError, SourceDataError
+
+Result = TypeVar("Result")
+AT_ONCE = 4  # partitions per core and batch on threads: what waits for the slowest costs a few per cent
+
+
+def run_pass(
+    work: Callable[..., Result], calls: list[tuple[Any, ...]], message: object
+) -> Iterator[tuple[int, Result]]:
+    """Yield ``(k, work(*calls[k], message))`` for all calls, in the order in which they are done.
+
+    Parameters
+    ----------
+    work : callable
+        Importable by workers.
+    calls : list of tuple
+        The arguments of each call; delayed values among them are computed first.
+    message : object
+        Sent once, whatever the number of calls.
+
+    Raises
+    ------
+    SourceDataError
+        If Dask is not installed.
+    FreshoptError
+        What a call raises; or, naming the call, where its workers were lost again and again.
+    """
+    dask = _dask()
+    told = dask.delayed(message, pure=False, traverse=False)
+    tasks = [dask.delayed(work, pure=False)(*call, told) for call in calls]
+    client = _client()
+    if client is not None:
+        yield from _on_workers(client, tasks)
+        return
+    size = AT_ONCE * (os.cpu_count() or 1)
+    for begin in range(0, len(tasks), size):
+        for k, result in enumerate(dask.compute(*tasks[begin : begin + size])):
+            yield begin + k, result
+
+
+def _on_workers(client: Any, tasks: list[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    futures = client.compute(tasks)
+    place = {future.key: k for k, future in enumerate(futures)}
+    try:
+        for future in as_completed(futures):
+            k = place[future.key]
+            yield k, future.result()
+            futures[k] = None
+            future.release()
+    except KilledWorker as error:
+        raise FreshoptError(
+            f"a pass was given up: {' '.join(str(error).split('.')[0].split())}. "
+            "Give workers more memory, or use smaller partitions."
+        ) from None
+    finally:
+        client.cancel([future for future in futures if future is not None])
+
+
+def _client() -> Any:  # noqa: ANN401
+    """Return the active client, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:  # distributed's word for: there is none
+        return None
+
+
+def _dask() -> Any:  # noqa: ANN401
+    try:
+        import dask
+        import pyarrow  # noqa: F401 - what reads and writes the partitions
+    except ImportError as error:
+        raise SourceDataError(
+            f"{error.name} is not installed. Install it with: pip install 'freshopt[dask]'"
+        ) from None
+    return dask

@@ -1,0 +1,157 @@
+"""Searching many prices at once, with several trials each per pass over the files.
+
+Each group of sources (all of them under the bandwidth; the sources of a host under its limit) has a price at
+which its demand falls to its limit. On logarithms of price and demand a demand is nearly straight, so the
+price is the inverse cubic interpolation between the four trials next to it, and the difference to the
+quadratic one says how far to trust it. The trials of the next pass stand around that estimate, at distances
+from a fraction of its error up to the bracket's end: whichever of them the price is between, the bracket
+shrinks by orders of magnitude. Where demand jumps, interpolation tells nothing and the trials divide the
+bracket evenly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, IntArray
+
+TRIALS = 10  # per group and pass; 6 need one or two passes more where demand has kinks or jumps
+FREE_LOG, TOP_LOG = -667.0, 667.0  # logarithms of prices so low, or so high, that nothing is beyond them
+FINE = 1e-8  # nats: nearer trials say nothing more, as mixtures err by the square of a bracket
+SLOW = 6.0  # a bracket that shrinks by less in a pass is divided evenly in the next
+FAR, FLAT = 600.0, 30.0  # beyond: log prices that are ends of the floats, log demands that are none
+
+
+class Bracket(NamedTuple):
+    """For each group: log price and log(demand/limit) on both sides of its price, shapes (G,)."""
+
+    low: Array
+    above: Array
+    high: Array
+    below: Array
+
+    def shortfall(self) -> Array:
+        """Return what a mixture of both ends can lose at most, in units of price·limit."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            jump = np.exp(np.minimum(self.above, FAR)) - np.exp(self.below)
+            return np.where(self.above <= 0.0, 0.0, jump * (self.high - self.low))
+
+
+class Trials:
+    """All trials of all groups so far.
+
+    Parameters
+    ----------
+    least : ndarray, shape (G,)
+        log(demand/limit) at an endless price, −inf where it is nothing.
+
+    Examples
+    --------
+    >>> search = Trials(np.array([-np.inf]))
+    >>> search.add(np.array([[FREE_LOG], [0.5], [0.7]]), np.array([[300.0], [0.1], [-0.1]]))
+    >>> search.propose(np.array([True]))[3:7].round(3).ravel()
+    array([0.592, 0.599, 0.601, 0.608])
+    """
+
+    def __init__(self, least: Array) -> None:
+        self._x = np.full((1, len(least)), TOP_LOG)
+        self._f = _bounded(least)[None, :]
+        self._width = np.full(len(least), np.inf)
+
+    def add(self, log_price: Array, log_excess: Array) -> None:
+        """Add trials, shapes (K, G); +inf or nan stands for a demand without end."""
+        x = np.concatenate([self._x, np.broadcast_to(log_price, log_excess.shape)])
+        order = np.argsort(x, axis=0, kind="stable")
+        f = np.concatenate([self._f, _bounded(log_excess)])
+        self._x, self._f = np.take_along_axis(x, order, 0), np.take_along_axis(f, order, 0)
+
+    def bracket(self) -> Bracket:
+        """Return the trials next to each group's price."""
+        place = self._place()
+        return Bracket(*self._at(place - 1), *self._at(place))
+
+    def propose(self, wanted: BoolArray) -> Array:
+        """Return the log prices to try next, shape (TRIALS, G); of groups not wanted the same again."""
+        place = self._place()
+        near = [self._at(place + k) for k in (-2, -1, 0, 1)]
+        (low, above), (high, below) = near[1], near[2]
+        width = high - low
+        with np.errstate(all="ignore"):
+            estimate, error = _estimate(near)
+            known = (width < FAR) & (above < FLAT) & (below > -FLAT)
+            error = np.clip(error, FINE, width / 3.0)
+            steps = np.stack(
+                [error / 64, error / 8, *(error ** (1 - k) * width**k for k in (0, 1 / 3, 2 / 3))]
+            )
+            inside = np.concatenate([estimate - steps[::-1], estimate + steps])
+            inside = np.clip(inside, low, high)
+            share = np.arange(1, TRIALS + 1)[:, None] / (TRIALS + 1.0)
+            evenly = low + share * width
+            slow = width > self._width / SLOW
+            outside = self._outwards(near, place)
+        self._width = np.where(known, width, np.inf)
+        trials = np.where(known & ~slow, inside, np.where(width < FAR, evenly, outside))
+        proposed: Array = np.where(wanted, trials, high)
+        return proposed
+
+    def _outwards(self, near: list[tuple[Array, Array]], place: IntArray) -> Array:
+        """Return trials beyond the last one on the only side that is known, by the line through two."""
+        (x2, f2), (x1, f1), (y1, g1), (y2, g2) = near
+        up = x1 > -FAR  # the low end is a real trial: the price is above it
+        begin, value = np.where(up, x1, y1), np.where(up, f1, g1)
+        other, there = np.where(up, x2, y2), np.where(up, f2, g2)
+        slope = (value - there) / (begin - other)
+        usable = np.isfinite(slope) & (slope < 0.0) & (np.abs(value) < FLAT) & (np.abs(other) < FAR)
+        step = np.where(usable, -value / slope, np.sign(value) * np.clip(np.abs(value), 0.5, 8.0))
+        step = np.where(place < 1, -1.0, np.where(np.abs(step) > 1e-6, np.clip(step, -64.0, 64.0), 1e-6))
+        factors = np.array([0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 4.0, 12.0, 36.0])[:, None]
+        trials: Array = np.clip(begin + factors * step, FREE_LOG, TOP_LOG)
+        return trials
+
+    def _place(self) -> IntArray:
+        """Return the row of the first trial at which demand is within the limit."""
+        found: IntArray = np.argmax(self._f <= 0.0, axis=0)
+        return found
+
+    def _at(self, row: IntArray) -> tuple[Array, Array]:
+        """Return a trial of each group, nan beyond the first and the last."""
+        inside = (row >= 0) & (row < len(self._x))
+        index = np.clip(row, 0, len(self._x) - 1)[None, :]
+        x, f = np.take_along_axis(self._x, index, 0)[0], np.take_along_axis(self._f, index, 0)[0]
+        return np.where(inside, x, np.nan), np.where(inside, f, np.nan)
+
+
+def _estimate(near: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return where x(f) is at f = 0 through the most trials that agree to it, and how far that may be off."""
+    (low, _), (high, _) = near[1], near[2]
+
+    def usable(point: tuple[Array, Array]) -> tuple[Array, Array]:
+        x, f = point
+        real = (np.abs(x) < FAR) & (np.abs(f) < FLAT)
+        return np.where(real, x, np.nan), np.where(real, f, np.nan)
+
+    outer_low, inner_low, inner_high, outer_high = (usable(point) for point in near)
+    line = _neville([inner_low, inner_high])
+    left, right = _neville([outer_low, inner_low, inner_high]), _neville([inner_low, inner_high, outer_high])
+    cubic = _neville([outer_low, inner_low, inner_high, outer_high])
+    best, error = np.where(np.isfinite(line), line, 0.5 * (low + high)), (high - low) / 3.0
+    for finer, coarser in ((left, line), (right, line), (cubic, left), (cubic, right)):
+        agreed = np.isfinite(finer) & (finer > low) & (finer < high)
+        best, error = np.where(agreed, finer, best), np.where(agreed, np.abs(finer - coarser), error)
+    return best, error
+
+
+def _neville(points: list[tuple[Array, Array]]) -> Array:
+    """Return the polynomial x(f) through points (x, f) at f = 0."""
+    column, f = [x for x, _ in points], [value for _, value in points]
+    for k in range(1, len(points)):
+        column = [
+            (f[j + k] * column[j] - f[j] * column[j + 1]) / (f[j + k] - f[j]) for j in range(len(column) - 1)
+        ]
+    return column[0]
+
+
+def _bounded(log_excess: Array) -> Array:
+    return np.clip(np.where(np.isnan(log_excess), FAR, log_excess), -FAR, FAR)

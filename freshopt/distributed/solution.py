@@ -1,0 +1,125 @@
+"""`DistributedSolution`: what a solve over partitions hands back; the rates stay in files, or unevaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from freshopt.distributed.finish import Decision, rates_frame
+from freshopt.distributed.partitions import PartitionedSources
+from freshopt.distributed.piece import Terms
+from freshopt.objective import Objective
+from freshopt.result import Status
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DistributedSolution:
+    """Refresh rates of partitioned sources with their proof.
+
+    Attributes
+    ----------
+    objective : Objective
+    sources : PartitionedSources
+    bandwidth : float
+    n : int
+        The number of sources.
+    status : Status
+    value : float
+        The objective in the declared sense, Σ w_k(·).
+    bound : float
+        The best value that any rates could have.
+    gap, relative_gap, infeasibility : float
+        As in `fo.Certificate`: |bound − value|, the same over |cost| + λB + Σ μ_h L_h, and the largest
+        relative violation of the bandwidth or of a host's limit beyond a few ulp.
+    price : float
+        The bandwidth's multiplier λ.
+    host_prices : dict
+        The μ_h ≥ 0 of each limited host, on top of `price`.
+    used : float
+        Σ cost·ρ.
+    never, at_lower, at_upper : int
+        Sources at rate 0, at a min_rate > 0, and at max_rate.
+    passes : int
+        How often every partition was read, the first look and the writing of rates included.
+    seconds : tuple of float
+        Of each pass.
+    folder : Path or None
+        Where the rates are: Parquet, a file per partition (source, rate, interval).
+    note : str
+        Why the status is not optimal, or empty.
+    """
+
+    objective: Objective
+    sources: PartitionedSources
+    bandwidth: float
+    n: int
+    status: Status
+    value: float
+    bound: float
+    gap: float
+    relative_gap: float
+    infeasibility: float
+    price: float
+    host_prices: dict[Any, float]
+    used: float
+    never: int
+    at_lower: int
+    at_upper: int
+    passes: int
+    seconds: tuple[float, ...]
+    folder: Path | None
+    note: str
+    terms: Terms
+    decision: Decision
+    calls: tuple[tuple[Any, ...], ...]
+
+    def rates(self) -> Any:  # noqa: ANN401 - a Dask DataFrame
+        """Return the rates as a Dask DataFrame (source, rate, interval), partitioned as the sources.
+
+        Read from `folder` where they were written, else worked out from the prices as they are computed.
+        If some sources are signalled, ``signalled`` and ``change_rate`` follow, as in `Solution.to_frame`.
+        """
+        import dask
+        import dask.dataframe as dd
+
+        if self.folder is not None:
+            files = sorted(self.folder.glob("part-*.parquet"))
+            load = dask.delayed(_load, pure=False)
+            return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
+        told = dask.delayed((self.terms, self.decision), pure=False, traverse=False)
+        work = dask.delayed(rates_frame, pure=False)
+        return dd.from_delayed([work(*call, told) for call in self.calls], verify_meta=False)
+
+    def __repr__(self) -> str:
+        """Return at most nine lines: status, value, price, counts at bounds, gap and verdict."""
+        unit = self.terms.time_unit
+        limited = len(self.host_prices)
+        hosts = f", {limited} host limit{'s' if limited > 1 else ''}" if limited else ""
+        rows = [
+            ("solution", f"{self.status.value}, in {len(self.calls)} partitions"),
+            ("problem", f"{self.objective!r}, n={self.n}, bandwidth={self.bandwidth:g} per {unit}{hosts}"),
+            ("value", f"{self.value:.9g} ({self.objective.sense}d)"),
+            ("price", f"{self.price:.6g} per refresh/{unit}"),
+            (
+                "sources",
+                f"{self.n}: {self.never} never refreshed, {self.at_lower} at min_rate, "
+                f"{self.at_upper} at max_rate",
+            ),
+            ("bound", f"{self.bound:.9g}, gap {self.gap:.3g} (relative {self.relative_gap:.2g})"),
+            ("verdict", self.status.sentence if not self.note else self.note),
+            ("effort", f"{self.passes} passes, {sum(self.seconds):.3g} s"),
+        ]
+        return "\n".join(f"{key:>8}: {value}" for key, value in rows)
+
+
+def _load(file: Path) -> Any:  # noqa: ANN401 - a pandas frame
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file).read().to_pandas()
+
+
+def _empty(file: Path) -> Any:  # noqa: ANN401 - a pandas frame
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(file).empty_table().to_pandas()

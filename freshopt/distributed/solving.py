@@ -1,0 +1,211 @@
+"""`solve` for sources in partitions: web scale on one machine or on many, through Dask.
+
+The same mathematics as `fo.solve` with `solvers.WaterFilling`: one price decides every rate. A first pass
+over the partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the
+demand at several prices each; a last one writes the rates and adds up their certificate. So ten million or a
+billion sources need four or five passes over the files, six at most where demand is smooth and hosts have
+limits, and the client holds a few numbers per partition and per limited host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.distributed.partitions import PartitionedSources
+from freshopt.distributed.solution import DistributedSolution
+from freshopt.distributed.work import Work, file_name
+from freshopt.errors import CertificateError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.io.folder import complete_folder
+from freshopt.objective import Objective
+from freshopt.result import Status
+from freshopt.sources import LARGEST, SMALLEST
+from freshopt.units import check_time_unit
+
+MARKER = "summary.json"
+
+
+def solve(
+    objective: Objective,
+    sources: object,
+    bandwidth: float,
+    host_limits: Mapping[Any, float] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    tolerance: float = 1e-6,
+    throw: bool = True,
+    time_unit: str | None = None,
+    report: Callable[[str], None] | None = None,
+) -> DistributedSolution:
+    """Solve for sources in Parquet files or in a Dask DataFrame, on whatever Dask client is active.
+
+    Minimise Σ w_k J_k(ρ_k) subject to Σ cost_k ρ_k ≤ bandwidth, min_rate ≤ ρ ≤ max_rate and
+    Σ_{k∈host} cost_k ρ_k ≤ L_host, for n sources of which no machine need hold more than a partition.
+
+    Parameters
+    ----------
+    objective : Objective
+        One that holds arrays of length n must have `take`; each partition then gets its own part of them.
+    sources : PartitionedSources, path, list of paths, or Dask DataFrame
+        With the column change_rate, and where they are wanted source (a name), importance, host, signalled,
+        min_rate, max_rate, cost, in float64 or float32, and time_unit.
+    bandwidth : float
+        Total refresh cost per time unit, > 0.
+    host_limits : mapping of host to float, optional
+        Bandwidth each host may take, wherever its sources are.
+    out : path, optional
+        Folder for the rates, which every worker must be able to write: ``part-00000.parquet`` and so on
+        (source, rate, interval; and signalled, change_rate if there are signals), one per partition and in
+        its order, and ``summary.json``. It appears complete or not at all. None leaves the rates unevaluated;
+        `DistributedSolution.rates` works them out.
+    overwrite : bool
+        Whether an earlier result in `out` may be replaced.
+    tolerance : float
+        Relative gap above which the status is inaccurate.
+    throw : bool
+        Raise if the rates are not proved optimal to the tolerance; nothing is written then.
+    time_unit : str, optional
+        Of all rates; by default what a column time_unit says, else day.
+    report : callable, optional
+        Called with a word before each pass.
+
+    Returns
+    -------
+    DistributedSolution
+
+    Raises
+    ------
+    SourceDataError
+        If a value is missing or out of range (naming file and row), files disagree, a host is unknown, or
+        `out` cannot be written.
+    ObjectiveError
+        If the objective is refused.
+    InfeasibleProblemError
+        If the bounds need more than the bandwidth or a host's limit.
+    CertificateError
+        If the answer is not proved optimal to the tolerance; carries ``.solution``.
+
+    Notes
+    -----
+    That a source is not in two partitions is not checked; within a partition it is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import freshopt as fo
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for k, rates in enumerate(([0.1, 1.0], [100.0])):
+    ...     pl.DataFrame({"change_rate": rates}).write_parquet(folder / f"{k}.parquet")
+    >>> solution = solve(fo.problems.HarmonicStaleness(), folder, bandwidth=2.0, out=folder / "rates")
+    >>> solution.status.value, solution.relative_gap < 1e-12, solution.passes <= 6
+    ('optimal', True, True)
+    >>> solution.rates().compute()["rate"].round(3).tolist()
+    [0.282, 0.652, 1.066]
+    """
+    if not isinstance(objective, Objective):
+        raise ObjectiveError(
+            f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
+        )
+    partitions = PartitionedSources.of(sources, None if time_unit is None else check_time_unit(time_unit))
+    limits = _limits(host_limits, partitions)
+    work = Work(objective, partitions, _bandwidth(bandwidth), limits, report or (lambda _: None))
+    work.look()
+    decide = work.settle()
+    place = nullcontext(None) if out is None else _folder(out, overwrite, len(work.calls))
+    with place as staging:
+        solution = work.finish(decide, staging, None if out is None else Path(out), tolerance)
+        if throw and solution.status is not Status.OPTIMAL:
+            raise CertificateError(
+                f"{solution.note} Pass throw=False to have the solution as it is.", solution
+            )
+        if staging is not None:
+            _tidy(staging, solution)
+    return solution
+
+
+def summary(solution: DistributedSolution) -> dict[str, Any]:
+    """Return what ``summary.json`` says of a solution."""
+    numbers = (
+        "bandwidth",
+        "n",
+        "value",
+        "bound",
+        "gap",
+        "relative_gap",
+        "infeasibility",
+        "price",
+        "used",
+        "passes",
+    )
+    limited = {str(host): price for host, price in solution.host_prices.items()}
+    return {
+        "status": solution.status.value,
+        "objective": repr(solution.objective),
+        "sense": solution.objective.sense,
+        "time_unit": solution.terms.time_unit,
+        **{key: _finite(getattr(solution, key)) for key in numbers},
+        "never_refreshed": solution.never,
+        "partitions": len(solution.calls),
+        "seconds": list(solution.seconds),
+        "host_prices": limited,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _folder(out: str | os.PathLike[str], overwrite: bool, partitions: int) -> AbstractContextManager[Path]:
+    """Return what makes the folder of rates complete or not at all; an earlier one may have more files."""
+    place = Path(out)
+    files = {file_name(k) for k in range(partitions)}
+    if place.is_dir():
+        files |= {one.name for one in place.iterdir() if re.fullmatch(r"part-\d{5,}\.parquet", one.name)}
+    return complete_folder(place, overwrite, marker=MARKER, files=files)
+
+
+def _tidy(staging: Path, solution: DistributedSolution) -> None:
+    """Add the summary, and remove what workers that were lost left half written."""
+    expected = {file_name(k) for k in range(len(solution.calls))}
+    for one in staging.iterdir():
+        if one.name not in expected:
+            one.unlink()
+    missing = sorted(name for name in expected if not (staging / name).exists())
+    if missing:
+        raise SourceDataError(
+            f"the workers wrote {list_offenders(missing)} where this process does not see them. "
+            "Name a folder that all of them share."
+        )
+    text = json.dumps(summary(solution), indent=2, allow_nan=False)
+    (staging / MARKER).write_text(text + "\n", encoding="utf-8")
+
+
+def _bandwidth(value: float) -> float:
+    if not isinstance(value, int | float | np.integer | np.floating) or not SMALLEST <= value <= LARGEST:
+        raise SourceDataError(f"bandwidth is {value!r}. It must be a number > 0 (at most {LARGEST:g}).")
+    return float(value)
+
+
+def _limits(given: Mapping[Any, float] | None, partitions: PartitionedSources) -> dict[Any, float]:
+    """Return the host limits, checked."""
+    limits = dict(given or {})
+    if limits and "host" not in partitions.columns:
+        raise SourceDataError("host_limits are given but the sources have no column 'host'. Add it.")
+    numbers = (int, float, np.integer, np.floating)
+    bad = [
+        f"{host!r}: {limit!r}"
+        for host, limit in limits.items()
+        if not (isinstance(limit, numbers) and SMALLEST <= limit <= LARGEST)
+    ]
+    if bad:
+        raise SourceDataError(f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them.")
+    return {host: float(limit) for host, limit in limits.items()}

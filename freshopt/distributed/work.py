@@ -1,0 +1,264 @@
+"""`Work`: one solve over partitions, its passes one after the other; the client's side of it."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, exact_sum
+from freshopt.distributed.engine import run_pass
+from freshopt.distributed.finish import Decision, finish
+from freshopt.distributed.judging import judge
+from freshopt.distributed.market import Market, first_trials
+from freshopt.distributed.partitions import PartitionedSources
+from freshopt.distributed.piece import Piece, Sums, Terms
+from freshopt.distributed.solution import DistributedSolution
+from freshopt.distributed.steps import Scan, collect, count, edges, measure, pooled, require_room, scan
+from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.model import FEW_ULP
+from freshopt.objective import Objective
+from freshopt.units import check_time_unit
+
+SAMPLE = 200_000  # sources: the price to 2e-3 where a few do not matter more than all others
+REWRITES = 2  # of the last pass, where rounding used a few ulp too much
+
+
+class Work:
+    """One solve: its passes, one after the other."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        partitions: PartitionedSources,
+        bandwidth: float,
+        limits: dict[Any, float],
+        report: Callable[[str], None],
+    ) -> None:
+        self.partitions, self.report = partitions, report
+        self.limits = np.array(list(limits.values()), dtype=np.float64)
+        unit = partitions.time_unit or "day"
+        self.terms = Terms(objective, bandwidth, tuple(limits), partitions.columns, unit)
+        self.calls: list[tuple[Any, ...]] = []
+        self.scans: list[Scan] = []
+        self.seconds: list[float] = []
+
+    def look(self) -> None:
+        """Validate all partitions, add up their bounds, and refuse what no rates can meet."""
+        parts = list(zip(self.partitions.parts, self.partitions.labels, self.partitions.first, strict=True))
+        own = _shares(self.terms.objective, self._rows(parts), len(parts))
+        size = max(1, -(-SAMPLE // len(parts)))
+        calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
+        found = self._pass("looking at the sources", scan, calls, self.terms)
+        filled = [k for k, one in enumerate(found) if one.n]
+        if not filled:
+            raise SourceDataError("the partitions hold no rows. Write at least one source.")
+        self.scans = [found[k] for k in filled]
+        self.calls = [(*parts[k], own[k]) for k in filled]
+        self.terms = _with_unit(self.terms, self.scans, self.partitions.time_unit)
+        absent = np.flatnonzero(np.sum([one.host_sources for one in self.scans], axis=0) == 0)
+        if len(absent):
+            unknown = list_offenders(repr(self.terms.hosts[h]) for h in absent)
+            raise SourceDataError(f"host_limits name unknown hosts {unknown}. Correct the names.")
+        require_room(self.scans, self.terms, self.limits, FEW_ULP)
+
+    def settle(self) -> Callable[[float, Array | float], Decision]:
+        """Find the prices; return what makes a decision of them, with parts of the limits left unused."""
+        terms, hosts = self.terms, len(self.limits)
+        lower = exact_sum(one.lower for one in self.scans)
+        host_lower = np.sum([one.host_lower for one in self.scans], axis=0)
+        tight = lower >= terms.bandwidth * (1.0 - FEW_ULP)
+        members = np.sum([one.host_sources for one in self.scans], axis=0)
+        market = Market(
+            self._measure, terms.bandwidth, self.limits, lower, host_lower, self._collect, members
+        )
+        edge, host_edges = 0.0, np.zeros(hosts)
+        if tight or bool(np.any(market.pinned)):
+            edge, host_edges = self._edges(bool(tight), market.pinned)
+        if tight:
+            none = np.zeros(hosts)
+            every = np.full(hosts, np.inf)
+            at_lower = Decision(np.inf, np.inf, 0.0, edge, every, every, none, none, none)
+            return lambda _, __: at_lower
+        drawn = [len(one.sample["change_rate"]) for one in self.scans]
+        weights = np.repeat([one.n / size for one, size in zip(self.scans, drawn, strict=True)], drawn)
+        sample = pooled([one.sample for one in self.scans], [one.n for one in self.scans], terms)
+        market.settle(first_trials(sample, weights, terms.bandwidth, self.limits))
+        return lambda trim, host_trims: market.decide(host_edges, trim, host_trims)
+
+    def finish(
+        self,
+        decide: Callable[[float, Array | float], Decision],
+        staging: Path | None,
+        folder: Path | None,
+        tolerance: float,
+    ) -> DistributedSolution:
+        """Write the rates and certify them."""
+        terms, limits = self.terms, self.limits
+        starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
+        calls = [
+            (*call, start, file_name(k))
+            for k, (call, start) in enumerate(zip(self.calls, starts, strict=False))
+        ]
+        trim, host_trims = 0.0, np.zeros(len(limits))
+        for turn in range(1 + REWRITES):
+            decision = decide(trim, host_trims)
+            message = (terms, decision, None if staging is None else str(staging))
+            found = self._pass(
+                "writing the rates" if turn == 0 else "writing them anew", finish, calls, message
+            )
+            use = np.array([exact_sum(column) for column in np.array([one.use for one in found]).T.tolist()])
+            excess = exact_sum(use) / terms.bandwidth - 1.0
+            host_excess = use[1:] / limits - 1.0
+            over = max(excess, float(np.max(host_excess, initial=0.0)))
+            if over <= FEW_ULP:
+                break
+            trim += 2.0 * max(0.0, excess)
+            host_trims = host_trims + 2.0 * np.maximum(0.0, host_excess)
+        infeasibility = over if over > FEW_ULP else 0.0
+        judged = judge(found, decision, terms, limits, use, infeasibility, tolerance)
+        return DistributedSolution(
+            objective=terms.objective,
+            sources=self.partitions,
+            bandwidth=terms.bandwidth,
+            n=starts[-1],
+            status=judged.status,
+            value=judged.value,
+            bound=judged.bound,
+            gap=judged.gap,
+            relative_gap=judged.relative_gap,
+            infeasibility=infeasibility,
+            price=decision.price,
+            host_prices=dict(zip(terms.hosts, decision.multipliers.tolist(), strict=True)),
+            used=judged.used,
+            never=sum(one.never for one in found),
+            at_lower=sum(one.at_lower for one in found),
+            at_upper=sum(one.at_upper for one in found),
+            passes=len(self.seconds),
+            seconds=tuple(self.seconds),
+            folder=folder,
+            note=judged.note,
+            terms=terms,
+            decision=decision,
+            calls=tuple((*call, start) for call, start in zip(self.calls, starts, strict=False)),
+        )
+
+    def _measure(self, prices: Array, own: Array | None) -> tuple[Array, Array | None]:
+        """Return the use of bandwidth at prices, over all partitions."""
+        hosts = len(self.limits)
+        common, own_use = Sums((len(prices), 1 + hosts)), None if own is None else Sums(own.shape)
+
+        def fold(k: int, result: tuple[int, Array, Array | None]) -> None:
+            rows, used, host_used = result
+            self._require_same(k, rows)
+            common.add(used)
+            if own_use is not None and host_used is not None:
+                own_use.add(host_used)
+
+        self._pass("searching prices", measure, self.calls, (self.terms, prices, own), fold)
+        return common.total(), None if own_use is None else own_use.total()
+
+    def _collect(self, wanted: BoolArray) -> Piece:
+        """Fetch the sources of some hosts."""
+        found = self._pass("fetching hosts", collect, self.calls, (self.terms, wanted))
+        return pooled(found, [one.n for one in self.scans], self.terms)
+
+    def _edges(self, tight: bool, pinned: BoolArray) -> tuple[float, Array]:
+        """Return the prices that forbid more than min_rate; refuse infinite costs at it."""
+        found = self._pass("looking at min_rate", edges, self.calls, self.terms)
+        starved = np.sum([one[2] for one in found], axis=0)
+        if tight and starved[0]:
+            what, number = f"the bandwidth {self.terms.bandwidth:g}", int(starved[0])
+        else:
+            short = np.flatnonzero(pinned & (starved[1:] > 0))
+            what = list_offenders(f"the limit of host {self.terms.hosts[h]!r}" for h in short)
+            number = int(np.sum(starved[1:][short]))
+        if number:
+            raise InfeasibleProblemError(
+                f"min_rate uses up {what} and leaves nothing for {number} sources with an infinite cost. "
+                "Raise the bandwidth or the limit, or lower min_rate."
+            )
+        return max(one[0] for one in found), np.max([one[1] for one in found], axis=0)
+
+    def _rows(self, parts: list[tuple[Any, ...]]) -> tuple[int, ...] | None:
+        """Return the rows of each partition, if the objective may hold something for each source."""
+        objective = self.terms.objective
+        if objective.take(slice(0, 1)) is objective:
+            return None
+        if self.partitions.rows is not None:
+            return self.partitions.rows
+        calls = [(part,) for part, _, _ in parts]
+        return tuple(self._pass("counting the sources", count, calls, None))
+
+    def _require_same(self, k: int, rows: int) -> None:
+        """Refuse a partition that has other rows than at the first look."""
+        if rows != self.scans[k].n:
+            raise SourceDataError(
+                f"{self.calls[k][1]} had {self.scans[k].n} rows at first and has {rows} now. "
+                "Keep the sources as they are while they are being solved for."
+            )
+
+    def _pass(
+        self,
+        word: str,
+        step: Callable[..., Any],
+        calls: list[tuple[Any, ...]],
+        message: object,
+        fold: Callable[[int, Any], None] | None = None,
+    ) -> list[Any]:
+        """Run a step on every partition, hand the results to `fold` or return them in order."""
+        self.report(word)
+        begun = time.perf_counter()
+        results: list[Any] = [None] * len(calls)
+        for k, result in run_pass(step, calls, message):
+            if fold is None:
+                results[k] = result
+            else:
+                fold(k, result)
+        self.seconds.append(time.perf_counter() - begun)
+        return results
+
+
+def file_name(k: int) -> str:
+    """Return the name of the k-th file of rates.
+
+    Examples
+    --------
+    >>> file_name(3)
+    'part-00003.parquet'
+    """
+    return f"part-{k:05d}.parquet"
+
+
+def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> list[Objective | None]:
+    """Return each partition's share of an objective that holds arrays, None of one that does not."""
+    if rows is None:
+        return [None] * parts
+    n, ends = sum(rows), np.cumsum(rows).tolist()
+    if n and pickle.dumps(objective.take(slice(n - 1, None))) != pickle.dumps(
+        objective.take(slice(n - 1, n))
+    ):
+        raise ObjectiveError(
+            f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
+        )
+    return [objective.take(slice(end - number, end)) for number, end in zip(rows, ends, strict=True)]
+
+
+def _with_unit(terms: Terms, scans: list[Scan], asked: str | None) -> Terms:
+    """Return the terms with the time unit that the sources name."""
+    named = {unit for one in scans for unit in one.units}
+    if not named:
+        return terms
+    if len(named) > 1 or None in named:
+        raise SourceDataError(
+            "column 'time_unit' does not say one unit for all rows. Write the same in each."
+        )
+    unit = check_time_unit(named.pop())
+    if asked not in (None, unit):
+        raise SourceDataError(f"the sources are per {unit}, and not per {asked}. Leave time_unit out.")
+    return replace(terms, time_unit=unit)
