@@ -1,6 +1,7 @@
 """Change rates from crawl logs."""
 
 from freshopt.learning.full_observation import FullObservation as FullObservation
+from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.learning.moment_matching import MomentMatching as MomentMatching
@@ -12,6 +13,7 @@ from freshopt.learning.stochastic_approximation import StochasticApproximation a
 
 __all__ = [
     "FullObservation",
+    "GammaPrior",
     "LawOfLargeNumbers",
     "MaximumLikelihood",
     "MomentMatching",

@@ -84,6 +84,10 @@ class CrawlLikelihood:
         """Return the likelihood with one changed and one unchanged gap of a length more; 0 for none."""
         return replace(self, exposure=self.exposure + imaginary, imaginary=imaginary)
 
+    def counting(self, changes: float, time: float) -> CrawlLikelihood:
+        """Return the likelihood with some counted changes more, in some time more."""
+        return replace(self, counted=self.counted + changes, exposure=self.exposure + time)
+
     @property
     def found(self) -> IntArray:
         """The number of gaps in C, without the imaginary one, shape (n,)."""

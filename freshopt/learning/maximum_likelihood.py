@@ -19,6 +19,7 @@ from freshopt.arrays import Array
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.gamma_prior import GammaPrior
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
@@ -36,6 +37,9 @@ class MaximumLikelihood:
         Length in *days*, whatever the log's time unit, of two imaginary gaps that are added to each source,
         one with a change and one without. They keep estimates positive and finite, and pull those of sources
         with few crawls towards ln 2/smoothing per day. 0 switches smoothing off.
+    prior : GammaPrior, optional
+        How change rates are spread over sources, such as ``GammaPrior.of(log)``. It takes the place of the
+        smoothing: estimates are the most probable ln Δ given the crawls and the prior.
 
     Attributes
     ----------
@@ -59,7 +63,8 @@ class MaximumLikelihood:
     -----
     The equation is [1]_ equation 10 and [2]_ equation 16, smoothed as in line 11 of Algorithm 4 in [1]_. In
     [1]_ the imaginary gap is 0.5 without a unit, and the estimate depends on it; here it is half a day.
-    Counted changes are not in [1]_, whose equation 11 serves sources that announce every change.
+    Counted changes are not in [1]_, whose equation 11 serves sources that announce every change; nor is the
+    prior, with which the estimate is that of a changes more in a time b more.
 
     References
     ----------
@@ -83,14 +88,17 @@ class MaximumLikelihood:
     sources_: npt.NDArray[Any]
     time_unit_: str
 
-    def __init__(self, smoothing: float = 0.5) -> None:
+    def __init__(self, smoothing: float = 0.5, prior: GammaPrior | None = None) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
         self.smoothing = smoothing
+        self.prior = prior
         self._likelihood: CrawlLikelihood | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
+        if self.prior is not None:
+            return f"MaximumLikelihood(prior={self.prior})"
         return f"MaximumLikelihood(smoothing={self.smoothing})"
 
     def fit(self, log: CrawlLog) -> MaximumLikelihood:
@@ -106,7 +114,10 @@ class MaximumLikelihood:
             This estimator, with its attributes set.
         """
         observed = CrawlLikelihood.of(log)
-        self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
+        if self.prior is None:
+            self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
+        else:
+            self._likelihood = self.prior.added_to(observed, log.time_unit)
         self.sources_ = log.sources_
         self.time_unit_ = log.time_unit
         self.change_rate_ = self._likelihood.maximum()
@@ -125,7 +136,8 @@ class MaximumLikelihood:
         -------
         lower, upper : ndarray of float, shape (n,)
             The rates Δ with 2(l(Δ̂)−l(Δ)) ≤ q, q the `confidence` quantile of χ² with one degree of freedom
-            and l the log-likelihood, with its imaginary gaps if smoothed. Without smoothing `lower` is 0 for
+            and l the log-likelihood, with its imaginary gaps if smoothed and with the prior, if any: then the
+            interval holds the most probable values of ln Δ. Without smoothing or prior `lower` is 0 for
             a source that never changed, `upper` is inf for one that had always changed, and a baseline alone
             leaves (0, inf).
 
