@@ -9,11 +9,12 @@ scheduler (threads; `dask.config` may say otherwise) runs them, a few partitions
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 
 Result = TypeVar("Result")
 AT_ONCE = 4  # partitions per core and batch on threads: what waits for the slowest costs a few per cent
@@ -41,8 +42,8 @@ def run_pass(
         What a call raises; or, naming the call, where its workers were lost again and again.
     """
     dask = _dask()
-    told = dask.delayed(message, pure=False, traverse=False)
-    tasks = [dask.delayed(work, pure=False)(*call, told) for call in calls]
+    told = dask.delayed(pack(message), pure=False, traverse=False)
+    tasks = [dask.delayed(_apply, pure=False)(work, told, *call) for call in calls]
     client = _client()
     if client is not None:
         yield from _on_workers(client, tasks)
@@ -51,6 +52,32 @@ def run_pass(
     for begin in range(0, len(tasks), size):
         for k, result in enumerate(dask.compute(*tasks[begin : begin + size])):
             yield begin + k, result
+
+
+def pack(value: object) -> bytes:
+    """Return a value as bytes, classes of scripts and notebooks with it.
+
+    What a worker cannot unpack then fails as a task with a sentence; within Dask's own messages it would take
+    the worker down.
+    """
+    import cloudpickle
+
+    packed: bytes = cloudpickle.dumps(value)
+    return packed
+
+
+def unpack(packed: bytes) -> Any:  # noqa: ANN401 - what was packed
+    """Return the value, on a worker."""
+    try:
+        return pickle.loads(packed)
+    except ImportError as error:
+        raise ObjectiveError(
+            f"a worker cannot load the objective: {error}. Install that module on the workers."
+        ) from None
+
+
+def _apply(work: Callable[..., Result], message: bytes, *call: Any) -> Result:  # noqa: ANN401
+    return work(*call, unpack(message))
 
 
 def _on_workers(client: Any, tasks: list[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401

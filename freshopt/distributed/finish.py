@@ -18,10 +18,10 @@ import numpy as np
 
 from freshopt.arrays import Array, exact_sum, total
 from freshopt.derived import DerivedNumerics
+from freshopt.distributed.engine import unpack
 from freshopt.distributed.partitions import FilePart, Frame, Table, read
 from freshopt.distributed.piece import Piece, Terms, piece_of
 from freshopt.gap import Gap
-from freshopt.objective import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ def finish(
     part: FilePart | Frame,
     label: str,
     first: int,
-    objective: Objective | None,
+    share: bytes | None,
     place: int,
     file: str,
     message: tuple[Terms, Decision, str | None],
@@ -114,7 +114,7 @@ def finish(
 
     Parameters
     ----------
-    part, label, first, objective
+    part, label, first, share
         The partition, and its own share of the objective if that holds arrays.
     place : int
         Of its first source among all, for sources without names.
@@ -124,7 +124,7 @@ def finish(
         The terms, the decision, and the folder to write to or None.
     """
     terms, decision, folder = message
-    own = objective if objective is not None else terms.objective
+    own = terms.own(share)
     named = folder is not None and "source" in terms.columns
     table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
     n, hosts = table.num_rows, len(terms.hosts)
@@ -157,14 +157,14 @@ def rates_frame(
     part: FilePart | Frame,
     label: str,
     first: int,
-    objective: Objective | None,
+    share: bytes | None,
     place: int,
-    message: tuple[Terms, Decision],
+    message: bytes,
 ) -> Any:  # noqa: ANN401 - a pandas frame
     """Return a partition's table of rates as a pandas frame, worked out anew."""
-    terms, decision = message
+    terms, decision = unpack(message)
     table = read(part, [*terms.priced(), *(name for name in ("source",) if name in terms.columns)], label)
-    piece = piece_of(table, label, first, terms.objective if objective is None else objective, terms)
+    piece = piece_of(table, label, first, terms.own(share), terms)
     return rates_table(table, piece, decision.rates(piece), place, terms.time_unit).to_pandas()
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from freshopt.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
 from freshopt.columns import columns_of
 from freshopt.compiled import Columns
+from freshopt.distributed.engine import unpack
 from freshopt.distributed.partitions import NUMBERS, Table
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 from freshopt.kernel import Numerics
@@ -47,6 +48,10 @@ class Terms:
     hosts: tuple[Any, ...]
     columns: tuple[str, ...]
     time_unit: str
+
+    def own(self, share: bytes | None) -> Objective:
+        """Return the objective of a partition: everybody's, or its packed share of one that holds arrays."""
+        return self.objective if share is None else unpack(share)
 
     def priced(self) -> list[str]:
         """Return the columns that prices and rates depend on."""

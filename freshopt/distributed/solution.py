@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freshopt.distributed.engine import pack
 from freshopt.distributed.finish import Decision, rates_frame
 from freshopt.distributed.partitions import PartitionedSources
 from freshopt.distributed.piece import Terms
@@ -87,7 +88,7 @@ class DistributedSolution:
             files = sorted(self.folder.glob("part-*.parquet"))
             load = dask.delayed(_load, pure=False)
             return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
-        told = dask.delayed((self.terms, self.decision), pure=False, traverse=False)
+        told = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
         work = dask.delayed(rates_frame, pure=False)
         return dd.from_delayed([work(*call, told) for call in self.calls], verify_meta=False)
 

@@ -16,7 +16,6 @@ from freshopt.arrays import Array, BoolArray, IntArray, exact_sum
 from freshopt.distributed.partitions import NUMBERS, UNIT, FilePart, Frame, Table, read
 from freshopt.distributed.piece import Piece, Terms, codes_of, piece_of, sources_of
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
-from freshopt.objective import Objective
 from freshopt.sources import Sources
 
 SEED = 20_240_601  # of the sample's places
@@ -52,7 +51,7 @@ def scan(
     part: FilePart | Frame,
     label: str,
     first: int,
-    objective: Objective | None,
+    share: bytes | None,
     index: int,
     size: int,
     terms: Terms,
@@ -77,7 +76,7 @@ def scan(
     spent = sources.cost * sources.min_rate
     lower = exact_sum([float(np.sum(spent))])
     if lower <= terms.bandwidth:  # else the sum over all partitions refuses, and says how much is needed
-        piece = piece_of(table, label, first, terms.objective if objective is None else objective, terms)
+        piece = piece_of(table, label, first, terms.own(share), terms)
         highest = piece.problem.upper
     else:
         highest = sources.max_rate
@@ -94,14 +93,14 @@ def measure(
     part: FilePart | Frame,
     label: str,
     first: int,
-    objective: Objective | None,
+    share: bytes | None,
     message: tuple[Terms, Array, Array | None],
 ) -> tuple[int, Array, Array | None]:
     """Return a partition's rows, and its use of bandwidth at several prices.
 
     Parameters
     ----------
-    part, label, first, objective
+    part, label, first, share
         The partition, and its own share of the objective if that holds arrays.
     message : tuple
         The terms; prices for all, shape (K,); prices for each limited host, shape (J, H), or None.
@@ -123,7 +122,7 @@ def measure(
             np.zeros((len(prices), 1 + hosts)),
             None if own_prices is None else np.zeros(own_prices.shape),
         )
-    piece = piece_of(table, label, first, terms.objective if objective is None else objective, terms)
+    piece = piece_of(table, label, first, terms.own(share), terms)
     common = np.array([piece.use(float(price)) for price in prices]).reshape(len(prices), 1 + hosts)
     if own_prices is None:
         return table.num_rows, common, None
@@ -137,7 +136,7 @@ def count(part: Frame, _message: None) -> int:
 
 
 def edges(
-    part: FilePart | Frame, label: str, first: int, objective: Objective | None, terms: Terms
+    part: FilePart | Frame, label: str, first: int, share: bytes | None, terms: Terms
 ) -> tuple[float, Array, IntArray]:
     """Return the prices at which min_rate is bought and no more, where limits leave no more than that.
 
@@ -155,7 +154,7 @@ def edges(
     table = read(part, terms.priced(), label)
     if table.num_rows == 0:
         return 0.0, largest[:hosts], starved
-    piece = piece_of(table, label, first, terms.objective if objective is None else objective, terms)
+    piece = piece_of(table, label, first, terms.own(share), terms)
     lower, upper = np.array(piece.problem.lower), piece.problem.upper
     slope = piece.numerics.marginal(lower) / piece.problem.sources.cost
     edge = np.where((upper > lower) & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
@@ -171,7 +170,7 @@ def collect(
     part: FilePart | Frame,
     label: str,
     first: int,
-    _objective: Objective | None,
+    _share: bytes | None,
     message: tuple[Terms, BoolArray],
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the sources of some of the limited hosts, as a sample has them."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.arrays import Array, BoolArray, exact_sum
-from freshopt.distributed.engine import run_pass
+from freshopt.distributed.engine import pack, run_pass
 from freshopt.distributed.finish import Decision, finish
 from freshopt.distributed.judging import judge
 from freshopt.distributed.market import Market, first_trials
@@ -235,7 +235,7 @@ def file_name(k: int) -> str:
     return f"part-{k:05d}.parquet"
 
 
-def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> list[Objective | None]:
+def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> list[bytes | None]:
     """Return each partition's share of an objective that holds arrays, None of one that does not."""
     if rows is None:
         return [None] * parts
@@ -246,7 +246,7 @@ def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> l
         raise ObjectiveError(
             f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
         )
-    return [objective.take(slice(end - number, end)) for number, end in zip(rows, ends, strict=True)]
+    return [pack(objective.take(slice(end - number, end))) for number, end in zip(rows, ends, strict=True)]
 
 
 def _with_unit(terms: Terms, scans: list[Scan], asked: str | None) -> Terms:
