@@ -10,23 +10,24 @@ from freshopt.model import Problem
 
 def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
     """Return the columns of a problem whose kernels have demands, or None where loops are not compiled."""
-    n = len(problem.sources)
-    signalled = isinstance(numerics, MixedNumerics)
+    n, signalled = len(problem.sources), isinstance(numerics, MixedNumerics)
     silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
     announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else None
-    if not enabled(n) or not isinstance(silent, Kernel) or silent.unit_demand is None:
+    if not isinstance(silent, Kernel) or silent.unit_demand is None:
         return None
-    parameters = _parameters(silent)
-    if announced is not None and not (
-        isinstance(announced, Kernel)
-        and announced.unit_demand is not None
-        and all(a is b for a, b in zip(_parameters(announced), parameters, strict=True))
-    ):
+    parameters, other = _parameters(silent), None
+    if announced is not None:
+        if not isinstance(announced, Kernel) or announced.unit_demand is None:
+            return None
+        if not all(a is b for a, b in zip(_parameters(announced), parameters, strict=True)):
+            return None
+        other = announced.unit_demand
+    if not enabled(n, silent.unit_demand, other):
         return None
     return Columns(
         n,
         silent.unit_demand,
-        None if announced is None else announced.unit_demand,
+        other,
         problem.sources.signalled if signalled else False,
         column(silent.importance) if silent.demand_parameters is None else 1.0,
         tuple(column(parameter) for parameter in parameters),

@@ -24,6 +24,7 @@ Demand: TypeAlias = Callable[..., float]
 
 HARMONIC_TOP = 10.0  # s² / 2 = 50: beyond, e^{−u} is below half an ulp of u
 HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
+AGE_STEPS = 6  # of Newton's; 5 reach the last bit
 AGE_TOP = 14.0  # s³ / 3 = 915, u = 43: beyond, P(2, u) is 1
 AGE = ratio_table(lambda s: inverse_age_index(s * s * s / 3.0), AGE_TOP)
 GAMMA_SHARE = (
@@ -104,6 +105,20 @@ def delay(worth: float, d: float) -> float:
 def delay_periodic(worth: float, d: float) -> float:
     """Return √(aΔ/2)."""
     return math.sqrt(0.5 * worth * d)
+
+
+def age_poisson(worth: float, d: float) -> float:
+    """Return the ρ with Δ(2ρ+Δ)/(ρ(ρ+Δ))² = 1/a.
+
+    In y = x(x+1), x = ρ/Δ, that is q·y² = √(1+4y) with q = Δ²/a: convex, and Newton's steps need no powers.
+    """
+    q = d * (d / worth)
+    y = 1.0 / math.sqrt(q) + fast_exp((2.0 / 3.0) * fast_log(2.0 / q))
+    for _ in range(AGE_STEPS):
+        root = math.sqrt(1.0 + 4.0 * y)
+        y = y - (q * y * y - root) / (2.0 * q * y - 2.0 / root)
+    rate = d * (2.0 * y / (1.0 + math.sqrt(1.0 + 4.0 * y)))
+    return rate if q < np.inf else 0.0
 
 
 def age_periodic(worth: float, d: float) -> float:

@@ -241,5 +241,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / np.sqrt(price), d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.age_poisson)
 ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.reciprocal_root_below)

@@ -29,6 +29,7 @@ PASSES = 8  # over all sources; 4 suffice where demand is smooth
 EXACT = 1e-13  # relative error of the bandwidth that is left to a few sources
 MOST = 5e-13  # largest relative change of a rate for it
 LOOSE = 1e-8  # predicted error up to which a pass writes rates, in the hope of being the last
+POWER = 1e-9  # nats by which the slope of log demand may differ a factor e further on
 _STEPS, _FINE = 60, 1e-15  # of the search on the sample, and its relative accuracy
 _FAR = 600.0  # nats from a price of 1, beyond which prices near the ends of the floats
 
@@ -63,6 +64,7 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
         x = _root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)))
     else:
         x = math.log(start)
+    eager = _straight(lambda x: excess(x, 0.0), x)
     seen: list[tuple[float, float]] = []  # log(demand / bandwidth), log price
     ratios: list[tuple[float, float]] = []  # log price, log(demand / demand of the sample)
     rates: Array | None = None
@@ -71,7 +73,7 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
         if not low < x < high:  # also NaN, or a price that was tried: the demand jumps
             return None
         price = math.exp(x)
-        used = columns.demand(price) if passes != 2 and error > LOOSE else math.nan
+        used = columns.demand(price) if (passes != 2 or not eager) and error > LOOSE else math.nan
         if not abs(used / bandwidth - 1.0) > EXACT:
             rates = np.empty(columns.n) if rates is None else rates
             used = columns.fill(price, rates)
@@ -89,6 +91,12 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
         else:
             x = _interpolate(seen[-3:], 0.0)
     return None
+
+
+def _straight(excess: Callable[[float], float], x: float) -> bool:
+    """Tell whether demand is a power of the price, so that the second pass is the last."""
+    here, there, beyond = excess(x), excess(x + 1.0), excess(x + 2.0)
+    return abs((beyond - there) - (there - here)) <= POWER
 
 
 def first_price(columns: Columns, bandwidth: float) -> float:

@@ -36,6 +36,7 @@ OBJECTIVES = [
     AccumulatedDelay(),
     AccumulatedDelay(PERIODIC),
     Age(PERIODIC),
+    Age(),
     PollingKnapsack("polls"),
     PollingKnapsack("materials"),
     SynchronizationCost(PowerCost(2.0, 0.7)),
@@ -175,7 +176,7 @@ def test_scalar_columns_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_demand_belongs_to_a_cell() -> None:
     used = set()
-    for objective in [*OBJECTIVES, Age()]:
+    for objective in OBJECTIVES:
         sources = fo.Sources([1.0])
         for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
             if kernel is not None and kernel.unit_demand is not None:
