@@ -10,6 +10,7 @@ import numpy as np
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
 from freshopt.cli.objectives import objective_of
+from freshopt.cli.partitioned import solve_in_partitions
 from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
@@ -86,7 +87,23 @@ def estimate(
     metavar="NAME",
     help=f"The algorithm, one of {', '.join(options.SOLVERS)}; auto picks one, and says why.",
 )
-@out_option
+@click.option(
+    "--engine",
+    type=click.Choice(["memory", "dask"]),
+    default="memory",
+    show_default=True,
+    help="memory, or dask for more sources than fit: SOURCES is then a folder of Parquet files, and --out a "
+    "folder for the rates of each of its parts.",
+)
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Of --engine dask: a Dask scheduler; threads by default."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write, .csv or .parquet; a folder with --engine dask.",
+)
 @options.table_unit_option
 @options.overwrite_option
 def solve(
@@ -98,6 +115,8 @@ def solve(
     bandwidth: str,
     host_limits: Path | None,
     solver: str,
+    engine: str,
+    scheduler: str | None,
     out: Path,
     time_unit: str | None,
     overwrite: bool,
@@ -109,6 +128,22 @@ def solve(
     announces its changes). --objective power reads scale, exponent and cap, --objective deadline reads
     deadline.
     """
+    if engine == "dask":
+        solve_in_partitions(
+            sources,
+            objective,
+            (exponent, deadline, refresh),
+            bandwidth,
+            host_limits,
+            solver,
+            out,
+            time_unit,
+            scheduler,
+            overwrite=overwrite,
+        )
+        return
+    if scheduler is not None:
+        raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     table_ending(out)
     with complete_file(out, overwrite) as staging:
         known, columns = tables.sources_of(sources, time_unit)

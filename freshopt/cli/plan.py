@@ -73,7 +73,8 @@ def plan(
     """Turn a crawl LOG into change rates, certified refresh rates and a schedule.
 
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
-    each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json.
+    each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json. The log and the
+    schedule are held in memory; for more sources than that, see freshopt solve --engine dask.
     """
     if (hosts is None) != (host_limits is None):
         raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
