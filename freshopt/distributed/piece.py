@@ -161,13 +161,21 @@ class Sums:
         self._head, self._tail = np.zeros(shape), np.zeros(shape)
 
     def add(self, term: Array) -> None:
-        """Add a term, keeping what rounding drops."""
-        head = self._head + term
+        """Add a term, keeping what rounding drops; row by row, for the sake of temporaries."""
+        if term.ndim > 1:
+            for head, tail, row in zip(self._head, self._tail, term, strict=True):
+                self._add(head, tail, row)
+        else:
+            self._add(self._head, self._tail, term)
+
+    @staticmethod
+    def _add(total: Array, tail: Array, term: Array) -> None:
+        head = total + term
         with np.errstate(invalid="ignore"):
-            kept = head - self._head
-            lost = (self._head - (head - kept)) + (term - kept)
-        self._tail += np.where(np.isfinite(lost), lost, 0.0)
-        self._head = head
+            kept = head - total
+            lost = (total - (head - kept)) + (term - kept)
+        tail += np.where(np.isfinite(lost), lost, 0.0)
+        total[...] = head
 
     def total(self) -> Array:
         """Return the sum so far."""

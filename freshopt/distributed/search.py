@@ -65,7 +65,11 @@ class Trials:
         x = np.concatenate([self._x, np.broadcast_to(log_price, log_excess.shape)])
         order = np.argsort(x, axis=0, kind="stable")
         f = np.concatenate([self._f, _bounded(log_excess)])
-        self._x, self._f = np.take_along_axis(x, order, 0), np.take_along_axis(f, order, 0)
+        x, f = np.take_along_axis(x, order, 0), np.take_along_axis(f, order, 0)
+        # Two on either side of the price are all that is asked for; where there are fewer, one stands twice.
+        near = np.argmax(f <= 0.0, axis=0) + np.arange(-2, 2)[:, None]
+        near = np.clip(near, 0, len(x) - 1)
+        self._x, self._f = np.take_along_axis(x, near, 0), np.take_along_axis(f, near, 0)
 
     def bracket(self) -> Bracket:
         """Return the trials next to each group's price."""
