@@ -16,7 +16,7 @@ import numpy as np
 
 from freshopt.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
 from freshopt.columns import columns_of
-from freshopt.compiled import Columns
+from freshopt.compiled import WORTHWHILE, Columns
 from freshopt.distributed.engine import unpack
 from freshopt.distributed.partitions import NUMBERS, Table
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
@@ -96,7 +96,9 @@ class Piece:
         problem = Problem(objective, sources, bandwidth)
         if problem.numerics is None:
             raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
-        return cls(problem, problem.numerics, columns_of(problem, problem.numerics), codes, hosts)
+        # By size alone, not by what a worker happens to have loaded: a step run again returns the same bits.
+        columns = columns_of(problem, problem.numerics) if len(sources) >= WORTHWHILE else None
+        return cls(problem, problem.numerics, columns, codes, hosts)
 
     def rates(self, price: float | Array) -> Array:
         """Return each source's rate at a price per unit of bandwidth (one or one each; inf: lowest)."""
