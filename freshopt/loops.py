@@ -244,8 +244,10 @@ def build(
                         x = 0.5 * (low + high)
                 used = spend(x, here, trial)
                 f = math.log(used / limit)
-                if turn == 0 and f <= 0.0 and spend(FREE, here, frugal) <= limit * (1.0 + ULP):
-                    break  # the limit cannot bind
+                if turn == 0 and f <= 0.0:
+                    if spend(FREE, here, generous) <= limit * (1.0 + ULP):
+                        break  # the limit cannot bind
+                    low = FREE
                 if f > 0.0:
                     low = x
                     generous[:] = trial
@@ -256,7 +258,7 @@ def build(
                     break
                 secant = (value - f) / (x - before)
                 steepness = secant if 0.0 < secant < np.inf else steepness
-            if low == -np.inf and high == np.inf:
+            if low == -np.inf and high == np.inf:  # left at once
                 continue
             prices[host] = math.exp(x)
             if abs(f) <= CLOSE:  # what rounding leaves goes to those between their bounds

@@ -153,6 +153,23 @@ def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fo.solve(more, WaterFilling(), certify=False, start=before).iterations <= before.iterations
 
 
+def test_hosts_whose_demand_jumps_or_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    d, host = 10 ** rng.uniform(-6, 4, N), rng.integers(0, 3000, N)
+    w = 10 ** rng.uniform(-6, 6, N) * (rng.random(N) > 0.1)
+    known = np.unique(host)[::7]
+    held = np.bincount(host, weights=d)[known]
+    limits = dict(zip(known.tolist(), (held * 10 ** rng.uniform(-2, 0.3, len(known))).tolist(), strict=True))
+    sources = fo.Sources(d, w, host=host, signalled=rng.random(N) < 0.5)
+    task = fo.Problem(BinaryFreshness(), sources, 0.5 * float(d.sum()), limits)
+    fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
+    assert np.all(np.isfinite([*fast.host_prices.values()]))
+    assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
+    certified = fo.solve(task, WaterFilling())
+    assert certified.certificate is not None
+    assert certified.certificate.relative_gap < EXACT
+
+
 def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
     d = np.full(N, 2.0)
     task = fo.Problem(BinaryFreshness(), fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
