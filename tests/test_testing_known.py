@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,8 @@ def test_problems_are_solved_in_the_corners(problem: fo.Problem) -> None:
     ],
 )
 def test_every_corner_is_reached(corner: Any) -> None:  # noqa: ANN401 - a lambda
-    assert corner(find(problems(), corner))
+    many = settings(max_examples=20_000, database=None, deadline=None)
+    assert corner(find(problems(), corner, settings=many, random=random.Random(0)))
 
 
 def test_a_wrong_solver_is_found_out_and_the_example_is_small() -> None:
