@@ -110,7 +110,7 @@ class Columns:
         guess : float
             A price to start from.
         out : ndarray, shape (n,)
-            Untouched where a host's limit cannot bind.
+            Untouched where a host's limit cannot bind. A price is NaN where none was found.
         """
         prices = np.zeros(len(limits))
         loop = _loops(self.formula, self.announced).hosts

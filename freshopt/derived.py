@@ -82,7 +82,7 @@ class DerivedNumerics:
         """
         value, slope, curvature = self._evaluate(rate, order, side)
         if self.sign < 0.0:
-            return Worth(-value, slope, -curvature)
+            return Worth(-value, slope, 0.0 - curvature)  # not −0 on a linear piece: its sign counts
         return Worth(value, -slope, curvature)
 
     def cost(self, rate: Array) -> Array:

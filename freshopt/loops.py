@@ -257,10 +257,10 @@ def build(
                 if abs(f) <= CLOSE or high - low <= WIDTH + ULP * abs(x):
                     break
                 secant = (value - f) / (x - before)
-                steepness = secant if 0.0 < secant < np.inf else steepness
+                steepness = secant if 0.0 < secant < np.inf else 0.25 * steepness  # a plateau: further
             if low == -np.inf and high == np.inf:  # left at once
                 continue
-            prices[host] = math.exp(x)
+            prices[host] = math.exp(x) if abs(f) <= CLOSE or high - low < np.inf else np.nan
             if abs(f) <= CLOSE:  # what rounding leaves goes to those between their bounds
                 room = 0.0
                 for j in range(len(members)):
@@ -269,8 +269,9 @@ def build(
                 more = 1.0 + (limit - used) / room if room > 0.0 else 1.0
                 for j in range(len(members)):
                     inside = at(here[4], j) < trial[j] < at(here[5], j)
-                    out[members[j]] = trial[j] * more if inside else trial[j]
-            else:  # the demand jumps
+                    wish = trial[j] * more if inside else trial[j]
+                    out[members[j]] = min(max(wish, at(here[4], j)), at(here[5], j))
+            elif high - low < np.inf:  # the demand jumps
                 rich, poor = 0.0, 0.0
                 for j in range(len(members)):
                     rich += at(here[3], j) * generous[j]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from freshopt.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.model import Problem
-from freshopt.result import Solution
+from freshopt.result import Solution, Status
 from freshopt.solvers.separable_newton import SeparableNewton
 from freshopt.solvers.water_filling import WaterFilling
 from freshopt.verdict import DEFAULT, Solver, Terms
@@ -32,6 +32,12 @@ class Auto:
         """Hand the problem to the chosen solver."""
         solver, why = self.choice(problem)
         solution = solver.solve(problem, terms)
+        if isinstance(solver, SeparableNewton) and solution.status is Status.INACCURATE:
+            water = WaterFilling()
+            second = water.solve(problem, terms)
+            if second.status is Status.OPTIMAL:
+                why = f"what {solver} found was not proved optimal"
+                solver, solution = water, second
         note = f"Auto chose {solver}: {why}." + (f" {solution.note}" if solution.note else "")
         return replace(solution, note=note)
 

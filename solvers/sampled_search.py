@@ -86,10 +86,13 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
         error *= min(1.0, abs(off))  # the next one's, about
         seen.append((off, x))
         if passes <= 2:
+            if any(x == place for place, _ in ratios):
+                return None
             ratios.append((x, off - excess(x, 0.0)))
             x = _root(lambda x: excess(x, _interpolate(ratios, x)), x)
         else:
-            x = _interpolate(seen[-3:], 0.0)
+            offs = {value for value, _ in seen[-3:]}
+            x = _interpolate(seen[-3:], 0.0) if len(offs) == 3 else math.nan  # demand is flat
     return None
 
 

@@ -105,6 +105,8 @@ def _fill_compiled(problem: Problem, columns: Columns, start: float | None) -> A
         capped = np.array(problem.upper)
         guess = start if start is not None else first_price(columns, problem.bandwidth)
         host_prices = columns.settle_hosts(hosts.order, hosts.first, hosts.limits, guess, capped)
+        if not bool(np.all(np.isfinite(host_prices))):
+            return None
         columns = replace(columns, upper=read_only(capped))
     if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + FEW_ULP):
         rates = np.empty(sources)

@@ -106,3 +106,15 @@ main(["plan", "log.csv", "--bandwidth", "1", "--horizon", "7d", "--out", "out"])
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.split() == ["Aborted!"]
+
+
+def test_what_is_read_is_not_written_over(folder: Path) -> None:
+    over = ["--bandwidth", "2", "--out", "sources.csv", "--overwrite"]
+    refuse(folder, ["solve", "sources.csv", *over], ("is the file that is read", "Choose another name"))
+    again = ["--horizon", "7d", "--out", "rates.csv", "--overwrite"]
+    refuse(folder, ["schedule", "rates.csv", *again], ("is the file that is read",))
+
+
+def test_a_column_that_occurs_twice_is_refused(folder: Path) -> None:
+    Path("twice.csv").write_text("source,change_rate,change_rate\na,1,2\n")
+    refuse(folder, ["solve", "twice.csv", *SOLVE], ("'change_rate' occurs more than once",))

@@ -204,3 +204,37 @@ def test_every_demand_belongs_to_a_cell() -> None:
         if member.__module__ == demands.__name__ and len(inspect.signature(member).parameters) > 1
     }
     assert used == written
+
+
+def corners() -> list[fo.Problem]:
+    """Problems whose demand is flat where the price is sought."""
+    rng = np.random.default_rng(1)
+    w, d = rng.random(N), rng.random(N) + 0.1
+    rare = w * (rng.random(N) < 0.01)
+    few = np.where(np.arange(N) < 3, 1.0 + np.arange(N), 0.0)
+    heavy = np.where(np.arange(N) % 2, 1.0, 1e3)
+    held = fo.Sources(1.0, heavy, host=np.arange(N) // 700, max_rate=rng.uniform(1, 2, N))
+    hosts = range(N // 700 + 1)
+    harmonic = HarmonicStaleness()
+    return [
+        fo.Problem(harmonic, held, 1e6, dict.fromkeys(hosts, 900.0)),
+        fo.Problem(
+            harmonic,
+            fo.Sources(d, rare, host=np.arange(N) % 1000),
+            100.0,
+            dict.fromkeys(range(1000), 0.05),
+        ),
+        fo.Problem(harmonic, fo.Sources(d, w, max_rate=0.01), 0.01 * N * (1.0 - 1e-12)),
+        fo.Problem(harmonic, fo.Sources(d, 0.0, min_rate=0.5 * w), 20_000.0),
+        fo.Problem(Age(), fo.Sources(np.full(N, 1.3), few, host=np.zeros(N)), 20_000.0, {0.0: 2900.0}),
+    ]
+
+
+@pytest.mark.parametrize("task", corners(), ids=["held", "rare", "capped", "unimportant", "few"])
+def test_flat_demand_is_solved_like_any_other(monkeypatch: pytest.MonkeyPatch, task: fo.Problem) -> None:
+    fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
+    assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
+    certified = fo.solve(task, WaterFilling())
+    assert certified.certificate is not None
+    assert certified.certificate.relative_gap < EXACT
+    assert certified.certificate.infeasibility <= EXACT

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import freshopt as fo
-from freshopt.cvx import cp
+from freshopt.cvx import Expression, cp
 from freshopt.solvers import SeparableNewton
 from tests.test_separable_newton import Array, Declared, require_used_up
 from tests.tolerances import SCALAR
@@ -123,3 +123,40 @@ def test_linear_objectives_are_knapsacks_with_ties(worth: list[int], share: floa
     for k in np.argsort(-w):
         best, left = best + w[k] * min(upper[k], left), left - min(upper[k], left)
     assert abs(solution.value - best) <= SCALAR * best
+
+
+class Reached(fo.Objective):
+    """The share of changes that refreshes could keep up with: linear, then flat."""
+
+    sense = "maximise"
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance, cp.minimum(cp.multiply(1.0 / sources.change_rate, rate), 1.0))
+
+
+class Floored(fo.Objective):
+    """Delay that counts only above one half."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.maximum(cp.multiply(sources.change_rate, cp.inv_pos(rate)), 0.5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_linear_gains_are_spent_where_they_are_largest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, w = 10 ** rng.uniform(-1, 1, 5), rng.uniform(0.1, 5, 5)
+    upper = d * rng.uniform(0.5, 3, 5)
+    problem = fo.Problem(Reached(), fo.Sources(d, w, max_rate=upper), float(rng.uniform(0.1, 1) * d.sum()))
+    # The greedy rule: gains per refresh in falling order, up to where more gains nothing.
+    best, left = 0.0, problem.bandwidth
+    for k in np.argsort(-w / d):
+        rate = min(left, d[k], upper[k])
+        best, left = best + w[k] * rate / d[k], left - rate
+    solution = fo.solve(problem, SeparableNewton())
+    assert solution.value == pytest.approx(best, rel=1e-9)
+
+
+def test_a_price_of_nothing_is_believed_only_if_all_fits() -> None:
+    problem = fo.Problem(Floored(), fo.Sources([1.0, 1.0], max_rate=[3.0, 0.5]), 3.499)
+    solution = fo.solve(problem)  # 2 and 0.5 are enough for all that counts
+    assert solution.value == pytest.approx(0.5 + 2.0, rel=1e-9)

@@ -90,3 +90,17 @@ def parameters_of(
             )
         columns = replace(columns, **{name: value})
     return columns
+
+
+def require_other(read: Path | None, out: Path) -> None:
+    """Refuse to write over the file that is read.
+
+    Raises
+    ------
+    SourceDataError
+        If both are the same file.
+    """
+    if read is not None and read.exists() and out.exists() and read.samefile(out):
+        raise SourceDataError(
+            f"--out {out} is the file that is read, and it would be lost. Choose another name."
+        )

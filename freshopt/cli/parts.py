@@ -47,6 +47,7 @@ def estimate(
     import polars
 
     table_ending(out)
+    inputs.require_other(log, out)
     with complete_file(out, overwrite) as staging:
         crawls = inputs.log_of(log, example, time_unit)
         model = MaximumLikelihood(smoothing).fit(crawls)
@@ -145,6 +146,7 @@ def solve(
     if scheduler is not None:
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     table_ending(out)
+    inputs.require_other(sources, out)
     with complete_file(out, overwrite) as staging:
         known, columns = tables.sources_of(sources, time_unit)
         unit = known.time_unit
@@ -193,6 +195,7 @@ def schedule(
 ) -> None:
     """Write refresh times for a table of RATES (source, rate)."""
     table_ending(out)
+    inputs.require_other(rates, out)
     with complete_file(out, overwrite) as staging:
         method = Periodic() if refresh == "periodic" else PoissonArrivals(seed)
         frame, unit = tables.rates_of(rates, time_unit)

@@ -51,7 +51,7 @@ def read_table(
             wanted = [name for name in present if columns is None or name in columns]
             return polars.read_parquet(path, columns=wanted, glob=False)
     with _parsing(path, "CSV"):
-        names = polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+        names = column_names(path)
         return polars.read_csv(
             path,
             columns=[name for name in names if columns is None or name in columns],
@@ -76,7 +76,11 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
         with _parsing(path, "Parquet"):
             return list(polars.read_parquet_schema(path))
     with _parsing(path, "CSV"):
-        return polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+        names = polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+    twice = [name.partition("_duplicated_")[0] for name in names if "_duplicated_" in name]
+    if any(name in names for name in twice):
+        raise SourceDataError(f"{path}: the column '{twice[0]}' occurs more than once. Keep one of them.")
+    return names
 
 
 def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
