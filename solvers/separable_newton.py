@@ -172,12 +172,6 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
             gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
         if gap <= settings.tolerance * scale and width == WIDTH:
             polished += 1  # next, the sources of which the sum knows nothing
-            if market.price == 0.0 and polished <= _POLISH:
-                market.clear(None, 0.0)  # is what is asked for really no more than there is?
-                if market.price == 0.0:
-                    break
-                best = math.inf
-                continue
             if market.price == 0.0 or market.models.misfit <= _MISFIT or polished > _POLISH:
                 break
         since = 0 if gap < 0.5 * best else since + 1
