@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -49,9 +50,10 @@ class Deadly(HarmonicStaleness):
         (folder / f"call-{os.getpid()}-{len(list(folder.iterdir()))}").touch()
         calls = len(list(folder.glob("call-*")))
         fuse = folder / "fuse"
-        if calls >= self.call and fuse.exists():
-            fuse.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if calls >= self.call:
+            with contextlib.suppress(FileNotFoundError):  # another worker was first, and is the one killed
+                fuse.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().kernel(sources)
 
 
