@@ -117,7 +117,7 @@ def test_options_of_plan(name: str, folder: Path) -> None:
         (["plan", f"{LONG}.csv", *PLAN], (LONG, "too long", "Choose another")),
         (["estimate", *ESTIMATE], ("LOG or --example", "freshopt estimate --help")),
         (["estimate", "log.csv", "--out", "out.xlsx"], ("out.xlsx ends in '.xlsx'", "Rename")),
-        (["estimate", "log.csv", "--out", "log.csv"], ("log.csv already exists", "--overwrite")),
+        (["estimate", "log.csv", "--out", "log.csv"], ("log.csv is the file that is read", "another")),
         (["estimate", "log.csv", *ESTIMATE, "--confidence", "1"], ("confidence is 1", "between 0 and 1")),
         (["solve", "no.csv", *SOLVE], ("there is no file no.csv", "Check the path")),
         (["solve", "floors.csv", *SOLVE], ("need 11 refreshes/day", "short by 9", "largest: 'b' 6")),
