@@ -10,21 +10,22 @@ Cost: one pass over a batch; four numbers per source are kept.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.arrays import Array, IntArray
+from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.estimator import OnlineEstimator
 from freshopt.learning.evidence import Evidence, Observed
 from freshopt.learning.moment_matching import check_bounds, check_confidence
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
 
-class FullObservation:
+class FullObservation(OnlineEstimator):
     """Estimator of Poisson change rates from counted changes, (U + ½)/(S + ½): U changes in a time S.
 
     Parameters
@@ -39,13 +40,8 @@ class FullObservation:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Without smoothing 0 for a source that never changed and NaN for one
         with a baseline only.
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only" or "never changed". A source that had changed at every crawl is "ok": its
-        changes are counted.
-    sources_ : ndarray, shape (n,)
-        The sources seen so far, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them. A source that had changed at every crawl is "ok": its changes are counted.
 
     Raises
     ------
@@ -74,22 +70,18 @@ class FullObservation:
     [0.938, 4.808]
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
+    _width: ClassVar[int] = 2
 
     def __init__(self, smoothing: float = 0.5) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
         self.smoothing: Final = smoothing
-        self._evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         return f"FullObservation(smoothing={self.smoothing})"
 
-    def fit(self, log: CrawlLog) -> FullObservation:
+    def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources, forgetting what was learnt before.
 
         Parameters
@@ -109,25 +101,8 @@ class FullObservation:
         """
         return self._learn(None, log)
 
-    def partial_fit(self, log: CrawlLog) -> FullObservation:
-        """Learn from one more batch; equal to `fit` of all batches together.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
-            the batch before) or ``elapsed`` tells its gap.
-
-        Returns
-        -------
-        FullObservation
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl found an unknown number of changes, or the time unit or the kind of the sources' names
-            is not that of the batches before. What was learnt before stays.
-        """
+    def partial_fit(self, log: CrawlLog) -> Self:
+        """Learn from one more batch, as `LawOfLargeNumbers.partial_fit` does; equal to `fit` of all."""
         return self._learn(self._evidence, log)
 
     def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
@@ -195,13 +170,7 @@ class FullObservation:
             bound: Array = np.sqrt(2.0 * highest * math.log(2.0 / delta) / (self._fitted().state[:, 1] * psi))
         return bound
 
-    def _fitted(self) -> Evidence:
-        if self._evidence is None:
-            raise FreshoptError("FullObservation has not seen a log yet. Call fit(log) first.")
-        return self._evidence
-
-    def _learn(self, earlier: Evidence | None, log: CrawlLog) -> FullObservation:
-        known, at = Evidence.before(log, earlier, width=2)
+    def _learn(self, earlier: Evidence | None, log: CrawlLog) -> Self:
         rows = Observed.of(log)
         changes = np.where(rows.changed, np.nan if rows.changes is None else rows.changes, 0.0)
         unknown = np.flatnonzero(np.isnan(changes))
@@ -212,13 +181,20 @@ class FullObservation:
                 f"time {log.time[row]:g}. Full observation needs all counts; {len(unknown)} are missing. "
                 "Give the column changes, or use MaximumLikelihood."
             )
-        state = known.state.copy()
-        state[at] += np.stack([rows.sums(changes), rows.sums(rows.gap)], axis=1)
-        known = self._evidence = known.after(rows, at, state)
+
+        def advance(known: Evidence, at: IntArray) -> Array:
+            state = known.state.copy()
+            state[at] += np.stack([rows.sums(changes), rows.sums(rows.gap)], axis=1)
+            return state
+
+        return self._carry_on(earlier, log, rows, advance)
+
+    def _estimate(self, known: Evidence) -> Array:
         more = convert_time(self.smoothing, "day", known.time_unit)
         with np.errstate(invalid="ignore"):
-            self.change_rate_ = (state[:, 0] + self.smoothing) / (state[:, 1] + more)
+            rate: Array = (known.state[:, 0] + self.smoothing) / (known.state[:, 1] + more)
+        return rate
+
+    def _flags(self, known: Evidence) -> npt.NDArray[np.str_]:
         flags = known.flags()
-        self.flag_ = np.where(flags == "always changed", "ok", flags)
-        self.sources_, self.time_unit_ = known.sources, known.time_unit
-        return self
+        return np.where(flags == "always changed", "ok", flags)

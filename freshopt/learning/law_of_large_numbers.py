@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
-from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.known_crawl_rate import KnownCrawlRate
 from freshopt.sources import LARGEST, SMALLEST
 
 Alpha: TypeAlias = float | Callable[[int], float]
 
 
-class LawOfLargeNumbers:
+class LawOfLargeNumbers(KnownCrawlRate):
     """LLN estimator of Poisson change rates: x_k = Σ_j I_j p_j / (k + α_k − Σ_j I_j) after k crawls.
 
     I_j tells whether crawl j found a change, p_j is the rate of the Poisson crawling process before it.
@@ -42,12 +41,8 @@ class LawOfLargeNumbers:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Of a source that had always changed Σp_j/α_k, finite; one that never
         changed or has a baseline only is at the floor (0 without one).
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
-    sources_ : ndarray, shape (n,)
-        The sources seen so far, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them.
 
     Raises
     ------
@@ -69,6 +64,7 @@ class LawOfLargeNumbers:
 
     Examples
     --------
+    >>> from freshopt import CrawlLog
     >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
     >>> LawOfLargeNumbers(alpha=1.0).fit(log, crawl_rate=0.9).change_rate_
     array([0.9])
@@ -76,80 +72,28 @@ class LawOfLargeNumbers:
     LawOfLargeNumbers(alpha=log1p, floor=0.001)
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
+    _width: ClassVar[int] = 1
 
     def __init__(self, alpha: Alpha = math.log1p, floor: float = FLOOR) -> None:
         if not callable(alpha):
             _require_positive(alpha, "alpha")
         self.alpha: Final = alpha
         self.floor: Final = check_floor(floor)
-        self._evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         alpha = getattr(self.alpha, "__name__", self.alpha)
         return f"LawOfLargeNumbers(alpha={alpha}, floor={self.floor})"
 
-    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> LawOfLargeNumbers:
-        """Estimate the change rates of a log's sources, forgetting what was learnt before.
-
-        Parameters
-        ----------
-        log : CrawlLog
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
-            per crawl, in the log's order. Needed: the gaps themselves are not looked at.
-
-        Returns
-        -------
-        LawOfLargeNumbers
-            This estimator, with its attributes set.
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate or an α_k is not a positive number.
-        """
-        return self._learn(None, log, crawl_rate)
-
-    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> LawOfLargeNumbers:
-        """Learn from one more batch; equal to `fit` of all batches together.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
-            the batch before) or ``elapsed`` tells its gap.
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            As in `fit`; of this batch.
-
-        Returns
-        -------
-        LawOfLargeNumbers
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate or an α_k is not a positive number, or the time unit or the kind of the sources'
-            names is not that of the batches before. What was learnt before stays.
-        """
-        return self._learn(self._evidence, log, crawl_rate)
-
-    def _learn(self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike) -> LawOfLargeNumbers:
-        known, at = Evidence.before(log, earlier, width=1)
-        rows = Observed.of(log)
+    def _advance(self, known: Evidence, at: IntArray, rows: Observed, rate: Array) -> Array:
         state = known.state.copy()
-        state[at, 0] += rows.sums(np.where(rows.changed, rows.crawl_rates(log, crawl_rate), 0.0))
-        known = known.after(rows, at, state)
+        state[at, 0] += rows.sums(np.where(rows.changed, rate, 0.0))
+        return state
+
+    def _estimate(self, known: Evidence) -> Array:
         unchanged = known.crawls - known.found
         rate = known.state[:, 0] / (unchanged + self._alpha_at(known.crawls))
-        self._evidence = known
-        self.change_rate_ = at_least(self.floor, rate, known.time_unit)
-        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
-        return self
+        return at_least(self.floor, rate, known.time_unit)
 
     def _alpha_at(self, crawls: IntArray) -> Array:
         """Return α_k of each source; 1 where there was no crawl, whose estimate is 0 anyway."""

@@ -10,21 +10,23 @@ Cost: the log is read once; then one exponential per changed crawl and Newton st
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.estimator import Estimator
 from freshopt.learning.gamma_prior import GammaPrior
+from freshopt.learning.moment_matching import check_confidence
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
 
-class MaximumLikelihood:
+class MaximumLikelihood(Estimator):
     """Maximum likelihood estimator of Poisson change rates.
 
     For each source it solves Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the gaps a between crawls. A gap
@@ -46,13 +48,8 @@ class MaximumLikelihood:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Without smoothing 0 for a source that never changed, inf for one
         that had always changed, NaN for one with a baseline only.
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only" (no gap was observed), "never changed", or "always changed" (every crawl found
-        an unknown number of changes). The rates of the last three are bounded by the smoothing alone.
-    sources_ : ndarray, shape (n,)
-        The log's sources, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them. Rates of flagged sources are bounded by the smoothing alone.
 
     Raises
     ------
@@ -83,11 +80,6 @@ class MaximumLikelihood:
     [0.145, 3.49]
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
-
     def __init__(self, smoothing: float = 0.5, prior: GammaPrior | None = None) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
@@ -101,7 +93,7 @@ class MaximumLikelihood:
             return f"MaximumLikelihood(prior={self.prior})"
         return f"MaximumLikelihood(smoothing={self.smoothing})"
 
-    def fit(self, log: CrawlLog) -> MaximumLikelihood:
+    def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources.
 
         Parameters
@@ -118,11 +110,7 @@ class MaximumLikelihood:
             self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
         else:
             self._likelihood = self.prior.added_to(observed, log.time_unit)
-        self.sources_ = log.sources_
-        self.time_unit_ = log.time_unit
-        self.change_rate_ = self._likelihood.maximum()
-        self.flag_ = _flags(observed)
-        return self
+        return self._publish(log.sources_, log.time_unit, self._likelihood.maximum(), _flags(observed))
 
     def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return likelihood-ratio intervals of the change rates.
@@ -153,10 +141,9 @@ class MaximumLikelihood:
         The coverage is right in the limit of many crawls of each source; smoothing biases the interval of a
         source with few. The interval is for one source at a time, not for all of them together.
         """
-        if not 0 < confidence < 1:
-            raise SourceDataError(f"confidence is {confidence}. Pass a number between 0 and 1, such as 0.95.")
+        check_confidence(confidence)
         if self._likelihood is None:
-            raise FreshoptError("MaximumLikelihood has not seen a log yet. Call fit(log) first.")
+            raise self._not_fitted()
         from scipy.special import chdtri
 
         return self._likelihood.profile(self.change_rate_, 0.5 * float(chdtri(1, 1.0 - confidence)))

@@ -13,15 +13,15 @@ Cost: two exponentials per gap and Newton step, about five steps. The gaps of th
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.estimator import Estimator
 from freshopt.learning.evidence import Evidence, Observed
 
 BOUNDS = (1e-3, 1e3)  # as far apart as a source crawled a thousand times can tell
@@ -31,7 +31,7 @@ STEP = (
 STEPS = 200  # far more than any data needs
 
 
-class MomentMatching:
+class MomentMatching(Estimator):
     """Moment matching estimator of Poisson change rates: Σ_j e^{−a_j Δ} = number of crawls without a change.
 
     The sum is over all gaps a of a source; its solution is clipped to bounds.
@@ -47,13 +47,8 @@ class MomentMatching:
         Changes per time unit of the log. A source that never changed or has a baseline only is at the lower
         bound, one that had always changed at the upper. If the bounds are 0 and inf so are these, and a
         baseline alone leaves NaN.
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them. The
-        rates of the last three are those of the bounds alone.
-    sources_ : ndarray, shape (n,)
-        The log's sources, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them. Rates of flagged sources are those of the bounds alone.
 
     Raises
     ------
@@ -81,11 +76,6 @@ class MomentMatching:
     [0.156, 10.0]
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
-
     def __init__(self, bounds: tuple[float, float] = BOUNDS) -> None:
         self.bounds: Final = check_bounds(bounds)
         self._rows: Observed | None = None
@@ -94,7 +84,7 @@ class MomentMatching:
         """Return the settings."""
         return f"MomentMatching(bounds={self.bounds})"
 
-    def fit(self, log: CrawlLog) -> MomentMatching:
+    def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources.
 
         Parameters
@@ -109,9 +99,8 @@ class MomentMatching:
         known, at = Evidence.before(log, None, width=0)
         rows = self._rows = Observed.of(log)
         known = known.after(rows, at, known.state)
-        self.change_rate_ = self._clip(_match(rows, known.found.astype(np.float64)))
-        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
-        return self
+        rate = self._clip(_match(rows, known.found.astype(np.float64)))
+        return self._publish(known.sources, known.time_unit, rate, known.flags())
 
     def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return intervals that cover with at least the given probability, for any number of crawls.
@@ -179,7 +168,7 @@ class MomentMatching:
 
     def _fitted(self) -> Observed:
         if self._rows is None:
-            raise FreshoptError("MomentMatching has not seen a log yet. Call fit(log) first.")
+            raise self._not_fitted()
         return self._rows
 
     def _spread(self, confidence: float) -> Array:

@@ -9,19 +9,18 @@ Cost: three powers and about two compositions a crawl; four numbers per source a
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
-from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.known_crawl_rate import KnownCrawlRate
 from freshopt.learning.recursion import advance
 
 
-class MomentumStochasticApproximation:
+class MomentumStochasticApproximation(KnownCrawlRate):
     """SAM estimator: z_{k+1} = z_k + η_k (I_{k+1} (z_k + p_{k+1}) − z_k) + ζ_k (z_k − z_{k−1}), z_0 = 0.
 
     I_k tells whether crawl k found a change, p_k is the rate of the Poisson crawling process before it,
@@ -42,12 +41,8 @@ class MomentumStochasticApproximation:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Finite for a source that had always changed; one that never changed
         or has a baseline only is at the floor (0 without one).
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
-    sources_ : ndarray, shape (n,)
-        The sources seen so far, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them.
 
     Raises
     ------
@@ -73,16 +68,14 @@ class MomentumStochasticApproximation:
     --------
     η = 1, 1/4; ζ_1 = 1/2 − 1/4: a change at p = 1 moves z to 1, the next by 1/4 and by 1/4 of the last move.
 
+    >>> from freshopt import CrawlLog
     >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 1.0, 2.0], changed=[0, 1, 1])
     >>> model = MomentumStochasticApproximation(step=2.0, beta=1.0, omega=1.0)
     >>> model.fit(log, crawl_rate=1.0).change_rate_
     array([1.5])
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
+    _width: ClassVar[int] = 2
 
     def __init__(
         self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float = FLOOR
@@ -98,64 +91,14 @@ class MomentumStochasticApproximation:
         self.beta: Final = beta
         self.omega: Final = omega
         self.floor: Final = check_floor(floor)
-        self._evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         settings = f"step={self.step}, beta={self.beta}, omega={self.omega}, floor={self.floor}"
         return f"MomentumStochasticApproximation({settings})"
 
-    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> MomentumStochasticApproximation:
-        """Estimate the change rates of a log's sources, forgetting what was learnt before.
-
-        Parameters
-        ----------
-        log : CrawlLog
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
-            per crawl, in the log's order. Needed: the gaps themselves are not looked at.
-
-        Returns
-        -------
-        MomentumStochasticApproximation
-            This estimator, with its attributes set.
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate is not a positive number.
-        """
-        return self._learn(None, log, crawl_rate)
-
-    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> MomentumStochasticApproximation:
-        """Learn from one more batch; equal to `fit` of all batches together.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
-            the batch before) or ``elapsed`` tells its gap. Its crawls come after those of earlier batches.
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            As in `fit`; of this batch.
-
-        Returns
-        -------
-        MomentumStochasticApproximation
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
-            not that of the batches before. What was learnt before stays.
-        """
-        return self._learn(self._evidence, log, crawl_rate)
-
-    def _learn(
-        self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike
-    ) -> MomentumStochasticApproximation:
-        known, at = Evidence.before(log, earlier, width=2)
-        rows = Observed.of(log)
-        rate, source = rows.crawl_rates(log, crawl_rate), np.repeat(at, rows.crawls)
+    def _advance(self, known: Evidence, at: IntArray, rows: Observed, rate: Array) -> Array:
+        source = np.repeat(at, rows.crawls)
         k = known.crawls[source] + rows.rank
 
         def maps(part: slice) -> tuple[Array, Array]:
@@ -168,7 +111,7 @@ class MomentumStochasticApproximation:
             linear = np.stack([1.0 - back, zeta, -back, zeta], axis=1).reshape(-1, 2, 2)
             return linear, np.stack([push, push], axis=1)
 
-        known = self._evidence = known.after(rows, at, advance(known.state, source, maps))
-        self.change_rate_ = at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
-        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
-        return self
+        return advance(known.state, source, maps)
+
+    def _estimate(self, known: Evidence) -> Array:
+        return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)

@@ -8,17 +8,18 @@ Cost: one pass over a batch; two numbers per source are kept.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.estimator import OnlineEstimator
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
 
 
-class Naive:
+class Naive(OnlineEstimator):
     """Naive estimator of change rates, Î/T: changes found over the time observed.
 
     Parameters
@@ -31,12 +32,8 @@ class Naive:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. A source that never changed or has a baseline only is at the floor;
         without a floor these are 0 and NaN. Always finite for a source that had always changed.
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
-    sources_ : ndarray, shape (n,)
-        The sources seen so far, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them.
 
     Raises
     ------
@@ -63,20 +60,16 @@ class Naive:
     array([0.6])
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
+    _width: ClassVar[int] = 1
 
     def __init__(self, floor: float = FLOOR) -> None:
         self.floor: Final = check_floor(floor)
-        self._evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         return f"Naive(floor={self.floor})"
 
-    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Naive:
+    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Self:
         """Estimate the change rates of a log's sources, forgetting what was learnt before.
 
         Parameters
@@ -98,38 +91,22 @@ class Naive:
         """
         return self._learn(None, log, crawl_rate)
 
-    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Naive:
-        """Learn from one more batch; equal to `fit` of all batches together.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
-            the batch before) or ``elapsed`` tells its gap.
-        crawl_rate : scalar or array_like, optional
-            As in `fit`.
-
-        Returns
-        -------
-        Naive
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
-            not that of the batches before. What was learnt before stays.
-        """
+    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Self:
+        """Learn from one more batch, as `LawOfLargeNumbers.partial_fit` does; equal to `fit` of all."""
         return self._learn(self._evidence, log, crawl_rate)
 
-    def _learn(self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike | None) -> Naive:
-        known, at = Evidence.before(log, earlier, width=1)
+    def _learn(self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike | None) -> Self:
         rows = Observed.of(log)
         time = rows.gap if crawl_rate is None else 1.0 / rows.crawl_rates(log, crawl_rate)
-        state = known.state.copy()
-        state[at, 0] += rows.sums(time)
-        known = self._evidence = known.after(rows, at, state)
+
+        def advance(known: Evidence, at: IntArray) -> Array:
+            state = known.state.copy()
+            state[at, 0] += rows.sums(time)
+            return state
+
+        return self._carry_on(earlier, log, rows, advance)
+
+    def _estimate(self, known: Evidence) -> Array:
         with np.errstate(invalid="ignore"):
             rate = known.found / known.state[:, 0]
-        self.change_rate_ = at_least(self.floor, rate, known.time_unit)
-        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
-        return self
+        return at_least(self.floor, rate, known.time_unit)

@@ -9,19 +9,18 @@ Cost: two powers and about two compositions a crawl; three numbers per source ar
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
-from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.known_crawl_rate import KnownCrawlRate
 from freshopt.learning.recursion import advance
 
 
-class StochasticApproximation:
+class StochasticApproximation(KnownCrawlRate):
     """SA estimator of Poisson change rates: y_{k+1} = y_k + η_k (I_{k+1} (y_k + p_{k+1}) − y_k), y_0 = 0.
 
     I_k tells whether crawl k found a change, p_k is the rate of the Poisson crawling process before it, and
@@ -41,12 +40,8 @@ class StochasticApproximation:
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Of a source that had always changed Ση_j p_j, finite; one that never
         changed or has a baseline only is at the floor (0 without one).
-    flag_ : ndarray of str, shape (n,)
-        "ok", "baseline only", "never changed" or "always changed", as `MaximumLikelihood` flags them.
-    sources_ : ndarray, shape (n,)
-        The sources seen so far, sorted.
-    time_unit_ : str
-        The log's time unit.
+    flag_, sources_, time_unit_
+        As `Estimator` has them.
 
     Raises
     ------
@@ -70,15 +65,13 @@ class StochasticApproximation:
     --------
     Steps 1, 1/2, 1/3 after a change, none, and a change, at p = 1: 1, then 1/2, then 1/2 + 1/3.
 
+    >>> from freshopt import CrawlLog
     >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
     >>> StochasticApproximation(step=1.0).fit(log, crawl_rate=1.0).change_rate_.round(6)
     array([0.833333])
     """
 
-    change_rate_: Array
-    flag_: npt.NDArray[np.str_]
-    sources_: npt.NDArray[Any]
-    time_unit_: str
+    _width: ClassVar[int] = 1
 
     def __init__(self, step: float = 0.75, floor: float = FLOOR) -> None:
         if not 0 < step <= 1:
@@ -87,63 +80,13 @@ class StochasticApproximation:
             )
         self.step: Final = step
         self.floor: Final = check_floor(floor)
-        self._evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         return f"StochasticApproximation(step={self.step}, floor={self.floor})"
 
-    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> StochasticApproximation:
-        """Estimate the change rates of a log's sources, forgetting what was learnt before.
-
-        Parameters
-        ----------
-        log : CrawlLog
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
-            per crawl, in the log's order. Needed: the gaps themselves are not looked at.
-
-        Returns
-        -------
-        StochasticApproximation
-            This estimator, with its attributes set.
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate is not a positive number.
-        """
-        return self._learn(None, log, crawl_rate)
-
-    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> StochasticApproximation:
-        """Learn from one more batch; equal to `fit` of all batches together.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
-            the batch before) or ``elapsed`` tells its gap. Its crawls come after those of earlier batches.
-        crawl_rate : scalar or array_like of shape (n,) or (rows,)
-            As in `fit`; of this batch.
-
-        Returns
-        -------
-        StochasticApproximation
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate is not a positive number, or the time unit or the kind of the sources' names is
-            not that of the batches before. What was learnt before stays.
-        """
-        return self._learn(self._evidence, log, crawl_rate)
-
-    def _learn(
-        self, earlier: Evidence | None, log: CrawlLog, crawl_rate: npt.ArrayLike
-    ) -> StochasticApproximation:
-        known, at = Evidence.before(log, earlier, width=1)
-        rows = Observed.of(log)
-        rate, source = rows.crawl_rates(log, crawl_rate), np.repeat(at, rows.crawls)
+    def _advance(self, known: Evidence, at: IntArray, rows: Observed, rate: Array) -> Array:
+        source = np.repeat(at, rows.crawls)
         k = known.crawls[source] + rows.rank
 
         def maps(part: slice) -> tuple[Array, Array]:
@@ -151,7 +94,7 @@ class StochasticApproximation:
             kept = np.where(found, 1.0, 1.0 - size)
             return kept[:, None, None], np.where(found, size * rate[part], 0.0)[:, None]
 
-        known = self._evidence = known.after(rows, at, advance(known.state, source, maps))
-        self.change_rate_ = at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
-        self.flag_, self.sources_, self.time_unit_ = known.flags(), known.sources, known.time_unit
-        return self
+        return advance(known.state, source, maps)
+
+    def _estimate(self, known: Evidence) -> Array:
+        return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
