@@ -1,14 +1,18 @@
 """Change rates from crawl logs."""
 
+from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+from freshopt.learning.mirror_sync_regret_bound import mirror_sync_regret_bound as mirror_sync_regret_bound
 from freshopt.learning.moment_matching import MomentMatching as MomentMatching
 from freshopt.learning.momentum_stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
 from freshopt.learning.naive import Naive as Naive
+from freshopt.learning.price_bracket import price_bracket as price_bracket
+from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity_bound
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
 __all__ = [
@@ -20,4 +24,8 @@ __all__ = [
     "MomentumStochasticApproximation",
     "Naive",
     "StochasticApproximation",
+    "etc_regret_bound",
+    "mirror_sync_regret_bound",
+    "price_bracket",
+    "sensitivity_bound",
 ]
