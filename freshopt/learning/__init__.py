@@ -1,6 +1,7 @@
 """Change rates from crawl logs."""
 
 from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
+from freshopt.learning.change_history import ChangeHistory as ChangeHistory
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
@@ -16,6 +17,7 @@ from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
 __all__ = [
+    "ChangeHistory",
     "FullObservation",
     "GammaPrior",
     "LawOfLargeNumbers",

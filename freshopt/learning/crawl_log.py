@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.errors import SourceDataError
+from freshopt.learning.frames import frame_columns
 from freshopt.learning.log_rows import LogRows, RowName, position_name
 from freshopt.learning.timeline import Times, as_datetime
 from freshopt.units import check_time_unit
@@ -143,6 +144,38 @@ class CrawlLog:
         log = object.__new__(cls)
         _fill(log, LogRows.read(columns, check_time_unit(time_unit), row_name, names), start)
         return log
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,  # noqa: ANN401 - any dataframe library's frame
+        *,
+        start: Times | None = None,
+        time_unit: str = "day",
+    ) -> CrawlLog:
+        """Build from a dataframe (polars, pandas, pyarrow, ...) with one row per crawl.
+
+        Parameters
+        ----------
+        frame : dataframe
+            Columns as in `from_columns`; others are ignored. Zoned times are converted to UTC.
+        start, time_unit
+            As in the constructor.
+
+        Raises
+        ------
+        SourceDataError
+            As in `from_columns`, or if `frame` is no dataframe.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> frame = pl.DataFrame({"source": ["a", "a"], "time": [0.0, 2.0], "changed": [False, True]})
+        >>> CrawlLog.from_frame(frame)
+        CrawlLog(2 crawls of 1 source over 2 days, 1 found a change)
+        """
+        columns = frame_columns(frame, "the log", ("source", "changed"), ("time", "elapsed", "changes"))
+        return cls.from_columns(columns, start=start, time_unit=time_unit)
 
     def __len__(self) -> int:
         """Return the number of rows, baselines included."""
