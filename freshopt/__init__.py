@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from freshopt.result import Status as Status
     from freshopt.scheduling.schedule import Schedule as Schedule
     from freshopt.scheduling.schedule import schedule as schedule
+    from freshopt.simulation.world import World as World
     from freshopt.solving import Frontier as Frontier
     from freshopt.solving import frontier as frontier
     from freshopt.solving import solve as solve
@@ -55,6 +56,7 @@ _HOME = {
     "SourceDataError": "freshopt.errors",
     "Sources": "freshopt.sources",
     "Status": "freshopt.result",
+    "World": "freshopt.simulation.world",
     "certify": "freshopt.certificate",
     "cross_check": "freshopt.crosscheck",
     "frontier": "freshopt.solving",
@@ -62,7 +64,7 @@ _HOME = {
     "schedule": "freshopt.scheduling.schedule",
     "solve": "freshopt.solving",
 }
-_PACKAGES = ("distributed", "learning", "problems", "scheduling", "solvers", "testing")
+_PACKAGES = ("distributed", "learning", "problems", "scheduling", "simulation", "solvers", "testing")
 
 __all__ = [*_HOME, "__version__"]
 

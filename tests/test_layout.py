@@ -47,7 +47,11 @@ LAYERS = (
     ("cli",),
 )
 LAYER = {name: k for k, layer in enumerate(LAYERS) for name in layer}
-SAME_LAYER = {("io", "learning"), ("examples", "learning")}  # a crawl log is what reading one returns
+SAME_LAYER = {
+    ("io", "learning"),  # a crawl log is what reading one returns
+    ("examples", "learning"),
+    ("learning", "simulation"),  # learners act in a world
+}
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
     "closed_form": {"accumulated_delay", "binary_freshness", "harmonic_staleness", "polling_knapsack"},
