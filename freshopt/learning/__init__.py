@@ -4,6 +4,7 @@ from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bo
 from freshopt.learning.change_history import ChangeHistory as ChangeHistory
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
+from freshopt.learning.history import History as History
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.learning.mirror_sync_regret_bound import mirror_sync_regret_bound as mirror_sync_regret_bound
@@ -20,6 +21,7 @@ __all__ = [
     "ChangeHistory",
     "FullObservation",
     "GammaPrior",
+    "History",
     "LawOfLargeNumbers",
     "MaximumLikelihood",
     "MomentMatching",

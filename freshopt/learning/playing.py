@@ -1,0 +1,256 @@
+"""How every learner runs: rounds that are recorded, can be watched, and survive an interruption.
+
+A learner is a frozen record of settings. What changes while it runs is a value, its state: arrays by name. A
+round maps a state to the next one, `play` repeats it. At a checkpoint the state, the records and (in a
+simulation) the crawler are written to one file, which appears complete or not at all; a run that is resumed
+goes on exactly where it was, with the same bits to the end. A real crawler keeps its own copies and is not
+saved: its run resumes with what was learnt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array
+from freshopt.errors import SourceDataError
+from freshopt.learning.history import History, Sense
+from freshopt.simulation import Crawler
+
+State: TypeAlias = dict[str, npt.NDArray[Any]]
+Round: TypeAlias = Callable[[State, int], State]
+
+MOST_NUMBERS = 8_000_000  # rates that a journal keeps, 64 MB; beyond, every second round is dropped
+SECONDS = 30.0  # between two checkpoints, so that saving costs little against what it saves
+
+
+class Journal:
+    """The records of a run, from which its history is made.
+
+    Parameters
+    ----------
+    learner : str
+        How the learner prints.
+    sense : "minimise" or "maximise"
+    exact : bool
+    time_unit : str
+
+    Examples
+    --------
+    >>> journal = Journal("Tried()")
+    >>> journal.add(1.0, [0.5, 0.5], value=3.0, best=2.0, spent=1, allowed=1.0)
+    >>> journal.add(2.0, [0.4, 0.6], value=2.5, best=2.0, spent=1, allowed=1.0)
+    >>> journal.history()
+    History(Tried(): 2 rounds in 2 days, value 2.5, best 2, regret 1.5, 100.0% of the bandwidth spent)
+    """
+
+    def __init__(
+        self, learner: str, sense: Sense = "minimise", *, exact: bool = True, time_unit: str = "day"
+    ) -> None:
+        self._learner, self._sense, self._exact, self._time_unit = learner, sense, exact, time_unit
+        self._rows: dict[str, list[float]] = {}
+        self._kept: list[int] = []
+        self._rates: list[Array] = []
+        self._last = np.empty(0)
+        self._stride = 1
+
+    def __len__(self) -> int:
+        """Return the number of rounds recorded."""
+        return len(self._rows.get("time", ()))
+
+    def add(
+        self,
+        time: float,
+        rates: npt.ArrayLike,
+        *,
+        value: float,
+        spent: float,
+        allowed: float,
+        best: float | None = None,
+        **extra: float,
+    ) -> None:
+        """Record a round that ended at `time`; the first began at 0.
+
+        `extra` are further columns, the same in every round.
+        """
+        number = len(self)
+        row = {"time": time, "value": value, "spent": spent, "allowed": allowed, **extra}
+        if best is not None:
+            row["best"] = best
+        if number and row.keys() != self._rows.keys():
+            raise SourceDataError(f"round {number} records {list(row)}, earlier ones {list(self._rows)}.")
+        for key, number_ in row.items():
+            self._rows.setdefault(key, []).append(float(number_))
+        self._last = np.array(rates, dtype=np.float64)
+        if number % self._stride == 0:
+            self._kept.append(number)
+            self._rates.append(self._last)
+            if len(self._rates) > 1 and len(self._rates) * len(self._last) > MOST_NUMBERS:
+                self._kept, self._rates, self._stride = self._kept[::2], self._rates[::2], 2 * self._stride
+
+    def history(self) -> History:
+        """Return what has been recorded."""
+        columns = {key: np.array(column) for key, column in self._rows.items()}
+        times = columns.pop("time", np.empty(0))
+        kept, rates = list(self._kept), list(self._rates)
+        if len(times) and kept[-1] != len(times) - 1:
+            kept, rates = [*kept, len(times) - 1], [*rates, self._last]
+        value, spent, allowed = (columns.pop(key, np.empty(0)) for key in ("value", "spent", "allowed"))
+        return History(
+            learner=self._learner,
+            time=times,
+            duration=np.diff(times, prepend=0.0),
+            value=value,
+            best=columns.pop("best", None),
+            spent=spent,
+            allowed=allowed,
+            kept=np.array(kept, dtype=np.int64),
+            rates=np.array(rates).reshape(len(rates), len(self._last)),
+            sense=self._sense,
+            exact=self._exact,
+            time_unit=self._time_unit,
+            extra=columns,
+        )
+
+    def state(self) -> State:
+        """Return the records as arrays by name."""
+        columns = {f"row {key}": np.array(column) for key, column in self._rows.items()}
+        rates = np.array(self._rates).reshape(len(self._rates), len(self._last))
+        fixed = {"kept": np.array(self._kept, dtype=np.int64), "stride": np.array(self._stride)}
+        return {**columns, **fixed, "rates": rates, "last": self._last}
+
+    def restore(self, state: State) -> None:
+        """Take over the records of `state`."""
+        self._rows = {key[4:]: column.tolist() for key, column in state.items() if key.startswith("row ")}
+        self._kept = state["kept"].tolist()
+        self._rates, self._last = list(state["rates"]), state["last"]
+        self._stride = int(state["stride"])
+
+
+def play(
+    start: State,
+    next_round: Round,
+    rounds: int,
+    journal: Journal,
+    *,
+    crawler: Crawler | None = None,
+    checkpoint: str | Path | None = None,
+    settings: str = "",
+    progress: bool = False,
+    seconds: float = SECONDS,
+) -> State:
+    """Play rounds from a state, or from where a checkpoint left off, and return the last state.
+
+    Parameters
+    ----------
+    start : dict of str to ndarray
+        The state before the first round.
+    next_round : callable
+        ``next_round(state, k)`` plays round k = 0, 1, ... with its crawler, adds it to the journal, and
+        returns the next state. It must not change the arrays of the state that it is given.
+    rounds : int
+        How many there are in all, counting those before a checkpoint.
+    journal : Journal
+    crawler : Crawler, optional
+        Saved and restored with the run if it has ``state()`` and ``restore(state)``.
+    checkpoint : path, optional
+        A file to resume from if it is there, and to save to.
+    settings : str
+        What must be the same to resume: the learner and its world, as they print.
+    progress : bool
+        Whether to show a bar.
+    seconds : float
+        Between two checkpoints; the last round is always saved.
+
+    Raises
+    ------
+    SourceDataError
+        If the checkpoint is of another run, or not a checkpoint.
+    """
+    state, done, path = start, 0, None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        saved = load_checkpoint(path, settings)
+        done = int(saved["done"])
+        if done > rounds:
+            raise SourceDataError(
+                f"{path} has {done} rounds but {rounds} are asked for. Ask for more, or use another file."
+            )
+        state = _part(saved, "state/")
+        journal.restore(_part(saved, "journal/"))
+        if crawler is not None and hasattr(crawler, "restore"):
+            crawler.restore(_part(saved, "crawler/"))
+
+    def save(done: int) -> None:
+        if path is not None:
+            keeps = crawler is not None and hasattr(crawler, "state")
+            parts = {"state/": state, "journal/": journal.state()}
+            parts |= {"crawler/": crawler.state()} if keeps else {}  # type: ignore[union-attr]
+            arrays = {head + key: array for head, part in parts.items() for key, array in part.items()}
+            save_checkpoint(path, {**arrays, "done": np.array(done)}, settings)
+
+    last_saved = time.monotonic()
+    with _bar(rounds, done, progress) as advance:
+        for number in range(done, rounds):
+            state = next_round(state, number)
+            advance()
+            if time.monotonic() - last_saved >= seconds and number + 1 < rounds:
+                save(number + 1)
+                last_saved = time.monotonic()
+    if done < rounds:
+        save(rounds)
+    return state
+
+
+def save_checkpoint(path: Path, arrays: State, settings: str) -> None:
+    """Write arrays and settings to one file, complete or not at all; no pickles."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            np.savez(file, settings=np.array(json.dumps(settings)), **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path, settings: str) -> State:
+    """Read what `save_checkpoint` wrote; refuse a file of other settings."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        found = json.loads(str(arrays.pop("settings")))
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise SourceDataError(f"{path} is not a checkpoint ({error}). Choose another file.") from None
+    if found != settings:
+        raise SourceDataError(
+            f"{path} is a checkpoint of {found}, not of {settings}. Resume with the same settings, or choose "
+            "another file."
+        )
+    return arrays
+
+
+def _part(saved: State, head: str) -> State:
+    return {key.removeprefix(head): array for key, array in saved.items() if key.startswith(head)}
+
+
+@contextlib.contextmanager
+def _bar(rounds: int, done: int, shown: bool) -> Iterator[Callable[[], None]]:
+    """Yield what to call after each round; with a bar on the terminal if one is wanted."""
+    if not shown:
+        yield lambda: None
+        return
+    from rich.progress import Progress
+
+    with Progress() as progress:
+        task = progress.add_task("rounds", total=rounds, completed=done)
+        yield lambda: progress.advance(task)
