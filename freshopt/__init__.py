@@ -64,7 +64,7 @@ _HOME = {
     "schedule": "freshopt.scheduling.schedule",
     "solve": "freshopt.solving",
 }
-_PACKAGES = ("distributed", "learning", "problems", "scheduling", "simulation", "solvers", "testing")
+_PACKAGES = ("automata", "distributed", "learning", "problems", "scheduling", "simulation", "solvers", "testing")
 
 __all__ = [*_HOME, "__version__"]
 

@@ -40,6 +40,7 @@ LAYERS = (
     ("certificate",),
     ("result",),
     ("verdict",),
+    ("automata",),
     ("problems", "solvers"),
     ("solving",),
     ("crosscheck", "simulation", "learning", "scheduling", "io", "examples"),

@@ -1,0 +1,57 @@
+"""The steps of a tree, compiled: this module imports numba and is imported when first needed.
+
+The machine code is cached on disk. Mathematics is not relaxed: the same bits as in Python are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.arrays import Array, IntArray
+from freshopt.automata import steps
+from freshopt.automata.steps import Slots, Tree
+
+for _name, _function in inspect.getmembers(steps, inspect.isfunction):
+    if _function.__module__ == steps.__name__:
+        register_jitable(_function)
+
+EDITION = hashlib.sha256(inspect.getsource(steps).encode()).hexdigest()
+
+
+def build(*, cache: bool) -> dict[str, Callable[..., None]]:
+    """Return the loops `simulate`, `choose_many` and `learn_many` of `steps`."""
+    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": cache}
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def simulate(
+        tree: Tree,
+        slots: Slots,
+        polls: int,
+        scheduler: int,
+        rule: int,
+        reward: bool,
+        penalty: bool,
+        gain: float,
+        probing: float,
+    ) -> None:
+        _ = edition
+        steps.simulate(tree, slots, polls, scheduler, rule, reward, penalty, gain, probing)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
+        _ = edition
+        steps.choose_many(tree, scheduler, out)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def learn_many(tree: Tree, leaves: IntArray, values: Array, reward: bool, penalty: bool) -> None:
+        _ = edition
+        steps.learn_many(tree, leaves, values, reward, penalty)
+
+    return {"simulate": simulate, "choose_many": choose_many, "learn_many": learn_many}

@@ -1,0 +1,125 @@
+"""`SimulatedSources`: sources that change while poll slots go by, for trees to be run against.
+
+A source changes at random with a hazard a per slot, an expected number of changes: a poll after a gap of T
+slots finds news with probability 1 − e^{−aT}. Where a source has an update in a slot with probability u,
+a = −log(1 − u), and only whether it has changed counts. Hazards may change on the way (`swap`): what had
+accumulated before stays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.arrays import Array, IntArray, as_vector, read_only
+from freshopt.automata.settings import Feedback, weights_of
+from freshopt.automata.steps import Slots
+from freshopt.errors import SourceDataError
+
+
+class SimulatedSources:
+    """Sources with their changes, and a count of what polls have found.
+
+    Parameters
+    ----------
+    hazard : array_like, shape (n,)
+        a ≥ 0, expected changes per slot; a slot is the time between two polls.
+    importance : array_like, scalar or shape (n,)
+        w ≥ 0: what news of the source, or its freshness, is worth.
+
+    Attributes
+    ----------
+    hazard, importance : ndarray, shape (n,)
+        Read-only views.
+
+    Raises
+    ------
+    SourceDataError
+
+    Examples
+    --------
+    >>> from freshopt.automata import Hierarchy, Polling, SimulatedSources
+    >>> sources = SimulatedSources(hazard=[0.1, 0.3])
+    >>> Hierarchy.fixed([0.25, 0.75], polling=Polling.EARLIEST_DEADLINE).simulate(sources, 10_000, None)
+    >>> sources.polls, round(sources.found / 10_000, 2)  # 1 − e^{−0.4} = 0.33
+    (array([2500, 7500]), 0.33)
+    """
+
+    def __init__(self, hazard: npt.ArrayLike, importance: npt.ArrayLike = 1.0) -> None:
+        rates = np.atleast_1d(np.array(hazard, dtype=np.float64))
+        n = len(rates)
+        if rates.ndim != 1 or not n or not bool(np.all((rates >= 0.0) & (rates < np.inf))):
+            raise SourceDataError("hazard must be a column of finite numbers >= 0. Mend it.")
+        self.importance = as_vector(importance, n, "importance")
+        if not bool(np.all((self.importance >= 0.0) & (self.importance < np.inf))):
+            raise SourceDataError("importance must be finite and 0 or more. Mend it.")
+        self._slots = Slots(
+            hazard=rates,
+            pending=np.zeros(n),
+            since=np.zeros(n),
+            weight=np.ones(n),
+            before=np.full(n, -1, dtype=np.int64),
+            plan=np.full(n, np.inf),
+            reach=np.zeros(n),
+            polls=np.zeros(n, dtype=np.int64),
+            news=np.zeros(n, dtype=np.int64),
+            totals=np.zeros(3),
+        )
+        self._weighted: Feedback | None = None
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self._slots.hazard)
+
+    @property
+    def hazard(self) -> Array:
+        """Expected changes per slot, as they are now."""
+        return read_only(self._slots.hazard)
+
+    @property
+    def polls(self) -> IntArray:
+        """Polls of each source so far."""
+        return self._slots.polls.copy()
+
+    @property
+    def news(self) -> IntArray:
+        """Polls of each source that found news."""
+        return self._slots.news.copy()
+
+    @property
+    def found(self) -> int:
+        """Polls that found news."""
+        return int(self._slots.totals[0])
+
+    @property
+    def probes(self) -> int:
+        """Probes so far, which are not counted among the polls."""
+        return int(self._slots.totals[2])
+
+    def expected(self, shares: Array) -> float:
+        """Return Σ w·x·d(x), the weighted news per slot of periodic polls at given shares."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(shares > 0.0, -np.expm1(-self._slots.hazard / shares), 0.0)
+        return float(np.sum(self.importance * shares * found))
+
+    def swap(self, one: int, other: int, now: int) -> None:
+        """Let two sources exchange their hazards in slot `now`; changes that came before stay where they are.
+
+        Parameters
+        ----------
+        one, other : int
+        now : int
+            The tree's `polls`.
+        """
+        slots, both = self._slots, np.array([one, other])
+        slots.pending[both] += slots.hazard[both] * (now - slots.since[both])
+        slots.since[both] = now
+        slots.plan[both] = np.inf  # a probe that was planned before belongs to the hazard of before
+        slots.hazard[both] = slots.hazard[both[::-1]]
+
+    def slots(self, feedback: Feedback) -> Slots:
+        """Return the arrays, with the weights as a feedback takes them; for loops."""
+        if self._weighted is not feedback:
+            self._slots.weight[:] = weights_of(self.importance, feedback)
+            self._weighted = feedback
+        return self._slots
