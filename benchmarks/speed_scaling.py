@@ -161,8 +161,8 @@ STYLES = {"freshopt, certified": "--", "freshopt, not compiled": ":", ADD: "-."}
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds over sources, both logarithmic, on a ground of its own that reads in the dark too."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - only who saves needs it
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
     from PIL import Image  # noqa: PLC0415
 
     figure = Figure(figsize=(8.0, 4.8), dpi=110, facecolor="white", layout="constrained")

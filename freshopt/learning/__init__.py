@@ -1,7 +1,7 @@
 """Change rates from crawl logs."""
 
-from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
 from freshopt.learning.change_history import ChangeHistory as ChangeHistory
+from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
@@ -13,6 +13,8 @@ from freshopt.learning.momentum_stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
 from freshopt.learning.naive import Naive as Naive
+from freshopt.learning.poisson_check import PoissonCheck as PoissonCheck
+from freshopt.learning.poisson_check import poisson_check as poisson_check
 from freshopt.learning.price_bracket import price_bracket as price_bracket
 from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity_bound
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
@@ -27,9 +29,11 @@ __all__ = [
     "MomentMatching",
     "MomentumStochasticApproximation",
     "Naive",
+    "PoissonCheck",
     "StochasticApproximation",
     "etc_regret_bound",
     "mirror_sync_regret_bound",
+    "poisson_check",
     "price_bracket",
     "sensitivity_bound",
 ]
