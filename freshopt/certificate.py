@@ -27,6 +27,7 @@ from freshopt.declaration import declare_total
 from freshopt.derived import DerivedNumerics
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.gap import Gap
+from freshopt.hosts import HostPrices
 from freshopt.model import FEW_ULP, Problem
 from freshopt.pricing import best_prices
 
@@ -51,7 +52,7 @@ class Certificate:
         Largest relative violation that the rates had before they were repaired; 0 for feasible rates.
     price : float
         The λ that proves the bound.
-    host_prices : dict
+    host_prices : mapping
         The μ_h of each limited host.
     rates : ndarray, shape (n,)
         The repaired rates to which all of this applies.
@@ -67,7 +68,7 @@ class Certificate:
     relative_gap: float
     infeasibility: float
     price: float
-    host_prices: dict[Any, float]
+    host_prices: Mapping[Any, float]
     rates: Array
     reason: str
     vanishing: bool
@@ -188,13 +189,18 @@ def _meets(problem: Problem, rates: Array) -> bool:
 
 
 def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
+    if isinstance(host_prices, HostPrices) and host_prices.hosts is problem.hosts:
+        return _checked(host_prices.values_)
     known = set(problem.hosts.names)
     unknown = [repr(host) for host in host_prices if host not in known]
     if unknown:
         raise SourceDataError(
             f"host_prices name hosts without a limit: {list_offenders(unknown)}. Drop them."
         )
-    prices = np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names])
+    return _checked(np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names]))
+
+
+def _checked(prices: Array) -> Array:
     if not bool(np.all(prices >= 0.0)):
         raise SourceDataError("host_prices must be numbers >= 0. Correct them.")
     return prices
@@ -213,7 +219,7 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
         relative_gap=relative,
         infeasibility=infeasibility,
         price=price,
-        host_prices=dict(zip(problem.hosts.names, host_prices.tolist(), strict=True)),
+        host_prices=problem.hosts.named(host_prices),
         rates=gap.rates,
         reason="" if proved else "the cost or the bound is infinite at these rates.",
         vanishing=proved and cost >= 0.0 >= cost - short and short <= VANISHING * _typical_cost(gap),
@@ -234,7 +240,6 @@ def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certifica
     declared, _ = declare_total(problem.objective, rate, problem.sources)
     rate.save_value(np.array(rates))
     value = float(declared.value)
-    unknown: dict[Any, float] = dict.fromkeys(problem.hosts.names, math.nan)
     return Certificate(
         value=value,
         bound=problem.objective.value_from_cost(-math.inf, problem.sources),
@@ -242,7 +247,7 @@ def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certifica
         relative_gap=math.inf,
         infeasibility=infeasibility,
         price=math.nan,
-        host_prices=unknown,
+        host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
         rates=rates,
         reason=problem.unknown_atom,
         vanishing=False,

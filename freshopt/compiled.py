@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from freshopt.demands import Demand
 
 Column: TypeAlias = Array | float
 
+BLOCKS = 4  # of sources whose hosts' sums are kept apart
+ROUNDING = 4e-16  # relative: a limit that is exceeded by less is met
 WORTHWHILE = 65_536  # sources below which NumPy is done before a compiled loop is loaded from its cache
 AT_HAND = 2048  # sources from which a loop that is loaded is faster: six times at 10⁴
 
@@ -39,6 +41,15 @@ def threads() -> int:
     """Return how many threads share a pass."""
     given = os.environ.get("FRESHOPT_THREADS", "")
     return max(1, int(given)) if given.isdigit() else len(os.sched_getaffinity(0))
+
+
+class HostMarket(NamedTuple):
+    """Who belongs to which host: as in `freshopt.hosts.HostLimits`."""
+
+    limits: Array
+    codes: IntArray
+    order: IntArray
+    first: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,12 +90,18 @@ class Columns:
     def sample(self, size: int) -> Columns:
         """Return about `size` of the sources, evenly spaced."""
         stride = max(1, self.n // size)
+        return self.take(slice(0, self.n, stride), len(range(0, self.n, stride)))
+
+    def take(self, index: slice | IntArray, n: int) -> Columns:
+        """Return the n sources that an index picks."""
 
         def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
-            return read_only(column[::stride].copy()) if isinstance(column, np.ndarray) else column
+            return (
+                read_only(np.ascontiguousarray(column[index])) if isinstance(column, np.ndarray) else column
+            )
 
         return Columns(
-            len(range(0, self.n, stride)),
+            n,
             self.formula,
             self.announced,
             taken(self.signalled),
@@ -95,31 +112,78 @@ class Columns:
             taken(self.upper),
         )
 
-    def settle_hosts(
-        self, order: IntArray, first: IntArray, limits: Array, guess: float, out: Array
-    ) -> Array:
-        """Write each source's rate at its own host's price to `out`; return the hosts' prices.
+    def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
+        """Return Σ cost·ρ of each host's sources at a price.
 
         Parameters
         ----------
-        order : ndarray of int, shape (m,)
-            The sources of limited hosts, host by host.
-        first : ndarray of int, shape (H+1,)
-            Where each host's sources begin in `order`.
-        limits : ndarray, shape (H,)
-        guess : float
-            A price to start from.
-        out : ndarray, shape (n,)
-            Untouched where a host's limit cannot bind. A price is NaN where none was found.
+        price : float
+        codes : ndarray of int, shape (n,)
+            The host of each source; `hosts` for those of none.
+        hosts : int
+
+        Returns
+        -------
+        ndarray, shape (hosts,)
         """
-        prices = np.zeros(len(limits))
-        loop = _loops(self.formula, self.announced).hosts
-        size = int(np.max(np.diff(first)))
+        sums = np.zeros((BLOCKS, hosts + 1))  # a block's sources add to a row of their own: same bits always
+        loop, size = _loops(self.formula, self.announced).by_host, -(-self.n // BLOCKS)
 
         def part(begin: int, end: int) -> None:
-            loop(begin, end, order, first, limits, math.log(guess), size, self._everything(), out, prices)
+            loop(begin, end, self.n, size, price, self._everything(), codes, sums)
 
-        _share_out(part, len(limits), max(1, len(limits) // (8 * threads())))
+        _share_out(part, BLOCKS, 1)
+        spent: Array = np.sum(sums, axis=0)[:hosts]
+        return spent
+
+    def settle_hosts(
+        self, limits: HostMarket, spent: Array, floor: float, guess: float, steepness: float, out: Array
+    ) -> Array:
+        """Write to `out` the rates of hosts that spend more than their limits, at prices of their own.
+
+        Parameters
+        ----------
+        limits : HostMarket
+        spent : ndarray, shape (H,)
+            What the hosts spend at the price `floor`.
+        floor, guess : float
+            A price below all that matter, and a likely one.
+        steepness : float
+            −d log(spent)/d log(price), about, > 0.
+        out : ndarray, shape (n,)
+            Untouched where a limit is met at `floor`.
+
+        Returns
+        -------
+        ndarray, shape (H,)
+            The hosts' prices, 0 where the limit is met at `floor`; NaN where none was found.
+        """
+        prices = np.zeros(len(limits.limits))
+        which = np.flatnonzero(spent > limits.limits * (1.0 + ROUNDING))
+        if not len(which):
+            return prices
+        loop = _loops(self.formula, self.announced).hosts
+        size = int(np.max(np.diff(limits.first)))
+
+        def part(begin: int, end: int) -> None:
+            loop(
+                begin,
+                end,
+                which,
+                limits.order,
+                limits.first,
+                limits.limits,
+                spent,
+                math.log(floor),
+                math.log(guess),
+                steepness,
+                size,
+                self._everything(),
+                out,
+                prices,
+            )
+
+        _share_out(part, len(which), max(1, len(which) // (8 * threads())))
         return prices
 
     def _pass(self, price: float, out: Array | None) -> float:
@@ -160,6 +224,7 @@ def _share_out(part: Callable[[int, int], None], pieces: int, least: int) -> Non
 class _Loops:
     demand: Callable[..., None]
     fill: Callable[..., None]
+    by_host: Callable[..., None]
     hosts: Callable[..., None]
 
 

@@ -244,7 +244,7 @@ def _solve(solver: Solver, problem: Problem, terms: Terms) -> Solution:
             rates=np.full(len(problem.sources), np.nan),
             value=math.nan,
             price=math.nan,
-            host_prices=dict.fromkeys(problem.hosts.names, math.nan),
+            host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
             certificate=None,
             iterations=0,
             seconds=time.perf_counter() - begun,

@@ -1,14 +1,14 @@
-"""`HostLimits`: politeness limits on groups of sources, prepared once per problem."""
+"""`HostLimits`: politeness limits on groups of sources, prepared once per problem, and their `HostPrices`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, read_only
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.sources import LARGEST, SMALLEST, Sources
 
@@ -29,6 +29,8 @@ class HostLimits:
         The sources of limited hosts, host by host.
     first : ndarray of int, shape (H+1,)
         Where each host begins in `order`.
+    position : dict
+        Where in `names` a host is.
     """
 
     names: tuple[Any, ...]
@@ -36,6 +38,7 @@ class HostLimits:
     codes: IntArray
     order: IntArray
     first: IntArray
+    position: dict[Any, int]
 
     @classmethod
     def of(cls, sources: Sources, limits: Mapping[Any, float] | None) -> HostLimits:
@@ -49,7 +52,7 @@ class HostLimits:
         given = dict(limits or {})
         if not given:
             none = np.zeros(0, dtype=np.int64)
-            return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none)
+            return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none, {})
         if sources.host is None:
             raise SourceDataError(
                 "host_limits are given but the sources have no host. Pass Sources(host=...)."
@@ -77,7 +80,8 @@ class HostLimits:
         values = np.array([float(limit) for limit in given.values()])
         codes = code_of[inverse]
         first = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(given))[: len(given)])))
-        return cls(tuple(given), values, codes, np.argsort(codes, kind="stable")[: first[-1]], first)
+        order = np.argsort(codes, kind="stable")[: first[-1]]
+        return cls(tuple(given), values, codes, order, first, {host: k for k, host in enumerate(given)})
 
     def __len__(self) -> int:
         """Return the number of limited hosts."""
@@ -90,10 +94,55 @@ class HostLimits:
         sums = np.bincount(self.codes, weights=amounts, minlength=len(self.names) + 1).astype(np.float64)
         return sums[: len(self.names)]
 
+    def named(self, prices: Array) -> HostPrices:
+        """Return prices, shape (H,), by the hosts' names."""
+        return HostPrices(self, read_only(prices))
+
     def spread(self, per_host: Array, otherwise: float = 0.0) -> Array:
         """Give each source its host's value, shape (n,)."""
         values: Array = np.append(per_host, otherwise)[self.codes]
         return values
+
+
+class HostPrices(Mapping[Any, float]):
+    """What more bandwidth of each limited host is worth: a mapping that costs no more than an array.
+
+    Attributes
+    ----------
+    hosts : HostLimits
+    values_ : ndarray, shape (H,)
+        In the order of ``hosts.names``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0, 1.0], host=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0, host_limits={"b": 1.0})
+    >>> fo.solve(problem).host_prices
+    {'b': 0.75}
+    """
+
+    __slots__ = ("hosts", "values_")
+
+    def __init__(self, hosts: HostLimits, prices: Array) -> None:
+        self.hosts, self.values_ = hosts, prices
+
+    def __getitem__(self, host: Any) -> float:  # noqa: ANN401 - whatever names a host
+        """Return the price of one host."""
+        return float(self.values_[self.hosts.position[host]])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the hosts, in the order in which their limits were given."""
+        return iter(self.hosts.names)
+
+    def __len__(self) -> int:
+        """Return the number of limited hosts."""
+        return len(self.hosts.names)
+
+    def __repr__(self) -> str:
+        """Return what a dict shows, of at most five hosts."""
+        shown = ", ".join(f"{host!r}: {self[host]!r}" for host in self.hosts.names[:5])
+        return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
 
 
 def _usable(limit: object) -> bool:

@@ -1,8 +1,7 @@
 """The loops themselves, as numba compiles them: this module imports numba and is imported when first needed.
 
 The machine code is cached on disk beside this module (or in the user's cache folder), apart for each edition
-of the formulas. Arguments that may be a column or a number pass through `part` and `at`, which numba resolves
-by type: for a number they cost nothing. The functions of `freshopt.demands` are inlined.
+of the formulas. The functions of `freshopt.demands` are inlined.
 """
 
 from __future__ import annotations
@@ -11,26 +10,22 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.extending import overload, register_jitable
+from numba import njit
+from numba.extending import register_jitable
 
-from freshopt import demands, powers, tables
+from freshopt import demands, loop_columns, powers, tables
 from freshopt.arrays import CACHED, Array, IntArray
 from freshopt.demands import Demand
+from freshopt.loop_columns import Data, all_gathered, at, entries, gathered, part, parts, room, rooms
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # nothing that assumes away infinities or NaN
 ROUNDS = 200  # of a host's search; bisection of 1400 nats to an ulp takes 60
-FREE = -667.0  # logarithm of a price so low that only what is worth nothing is left undone
-WIDTH, CLOSE, ULP = (
-    1e-13,
-    1e-13,
-    4e-16,
-)  # relative: a price's bracket, error of a limit left to be spread, rounding
-
-Data: TypeAlias = Any  # a column, a number, or a tuple of them: numba tells by type
+NEAR = 20.0  # nats: what a host spends tells where its price is, if it is not farther
+WIDTH, CLOSE = 1e-13, 1e-13  # relative: a price's bracket, error of a limit that is left to be spread
+ULP = 4e-16
 
 for _module in (tables, powers, demands):
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
@@ -42,86 +37,12 @@ for _module in (tables, powers, demands):
 
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (tables, powers, demands)).encode()
+    "".join(inspect.getsource(module) for module in (tables, powers, demands, loop_columns)).encode()
 ).hexdigest()
 
 
-def part(column: Data, begin: int, end: int) -> Data:
-    """Return a column's entries, or the number."""
-    return column[begin:end]
-
-
-def at(column: Data, k: int) -> Data:
-    """Return a column's entry, or the number."""
-    return column[k]
-
-
-def parts(columns: Data, begin: int, end: int) -> Data:
-    """Return `part` of each column."""
-    return tuple(part(column, begin, end) for column in columns)
-
-
-def entries(columns: Data, k: int) -> Data:
-    """Return `at` of each column."""
-    return tuple(at(column, k) for column in columns)
-
-
-def gathered(column: Data, members: IntArray) -> Data:
-    """Return a column's entries of some sources, or the number."""
-    return column[members]
-
-
-def all_gathered(columns: Data, members: IntArray) -> Data:
-    """Return `gathered` of each column."""
-    return tuple(gathered(column, members) for column in columns)
-
-
-@overload(gathered, strict=False)
-def _gathered(column: Data, members: IntArray) -> Data:
-    if isinstance(column, types.Array):
-        return lambda column, members: column[members]
-    return lambda column, members: column
-
-
-@overload(all_gathered, strict=False)
-def _all_gathered(columns: Data, members: IntArray) -> Data:
-    if len(columns) == 1:
-        return lambda columns, members: (gathered(columns[0], members),)
-    return lambda columns, members: (gathered(columns[0], members), gathered(columns[1], members))
-
-
-@overload(part, strict=False)
-def _part(column: Data, begin: int, end: int) -> Data:
-    if isinstance(column, types.Array):
-        return lambda column, begin, end: column[begin:end]
-    return lambda column, begin, end: column
-
-
-@overload(at, strict=False)
-def _at(column: Data, k: int) -> Data:
-    if isinstance(column, types.Array):
-        return lambda column, k: column[k]
-    return lambda column, k: column
-
-
-@overload(parts, strict=False)
-def _parts(columns: Data, begin: int, end: int) -> Data:
-    if len(columns) == 1:
-        return lambda columns, begin, end: (part(columns[0], begin, end),)
-    return lambda columns, begin, end: (part(columns[0], begin, end), part(columns[1], begin, end))
-
-
-@overload(entries, strict=False)
-def _entries(columns: Data, k: int) -> Data:
-    if len(columns) == 1:
-        return lambda columns, k: (at(columns[0], k),)
-    return lambda columns, k: (at(columns[0], k), at(columns[1], k))
-
-
-def build(
-    formula: Demand, announced: Demand | None, *, cache: bool
-) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return the loops (demand, fill, hosts) of a formula, of two where some sources are signalled.
+def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Callable[..., None], ...]:
+    """Return the loops (demand, fill, by_host, hosts) of a formula, of two where some sources are signalled.
 
     ``columns`` is (signalled, importance, parameters, cost, lower, upper) in each of them.
     """
@@ -188,16 +109,29 @@ def build(
             sums[chunk] = total
 
     @register_jitable
-    def host_of(columns: Data, members: IntArray) -> Data:
+    def memory(columns: Data, size: int) -> Data:
+        """Return places for the columns of a host."""
+        signalled, importance, parameters, cost, lower, upper = columns
+        return (
+            room(signalled, size),
+            room(importance, size),
+            rooms(parameters, size),
+            room(cost, size),
+            room(lower, size),
+            room(upper, size),
+        )
+
+    @register_jitable
+    def host_of(columns: Data, members: IntArray, into: Data) -> Data:
         """Return copies of a host's columns, which stay in the first-level cache."""
         signalled, importance, parameters, cost, lower, upper = columns
         return (
-            gathered(signalled, members),
-            gathered(importance, members),
-            all_gathered(parameters, members),
-            gathered(cost, members),
-            gathered(lower, members),
-            gathered(upper, members),
+            gathered(signalled, members, into[0]),
+            gathered(importance, members, into[1]),
+            all_gathered(parameters, members, into[2]),
+            gathered(cost, members, into[3]),
+            gathered(lower, members, into[4]),
+            gathered(upper, members, into[5]),
         )
 
     @register_jitable
@@ -210,75 +144,108 @@ def build(
         return used
 
     @njit(**options)  # type: ignore[untyped-decorator]
+    def by_host(
+        begin: int, end: int, n: int, size: int, price: float, columns: Data, codes: IntArray, sums: Array
+    ) -> None:
+        _ = edition
+        inverse = 1.0 / price
+        for block in range(begin, end):
+            mine = sums[block]
+            for a in range(block * size, min(n, (block + 1) * size), CACHED):
+                b = min(n, (block + 1) * size, a + CACHED)
+                here, host = chunk_of(columns, a, b), codes[a:b]
+                cost = here[3]
+                for k in range(b - a):
+                    mine[host[k]] += at(cost, k) * bought(here, k, inverse)
+
+    @register_jitable
+    def moved(here: Data, one: Array, other: Array) -> bool:
+        """Tell whether a source is at a bound in one of two vectors of rates and not in the other."""
+        for j in range(len(one)):
+            lower, upper = at(here[4], j), at(here[5], j)
+            if (lower < one[j] < upper) != (lower < other[j] < upper):
+                return True
+        return False
+
+    @njit(**options)  # type: ignore[untyped-decorator]
     def hosts(
         begin: int,
         end: int,
+        which: IntArray,
         order: IntArray,
         first: IntArray,
         limits: Array,
+        spent: Array,
+        floor: float,
         guess: float,
+        steepness: float,
         size: int,
         columns: Data,
         out: Array,
         prices: Array,
     ) -> None:
         _ = edition
-        buffers = np.empty((3, size))
-        for host in range(begin, end):
+        buffers, places = np.empty((2, size)), memory(columns, size)
+        for host in which[begin:end]:
             members = order[first[host] : first[host + 1]]
-            here, limit = host_of(columns, members), limits[host]
-            trial, generous, frugal = (
-                buffers[0, : len(members)],
-                buffers[1, : len(members)],
-                buffers[2, : len(members)],
-            )
-            prices[host] = 0.0
-            low, high, x, f, reach, steepness = -np.inf, np.inf, guess, np.nan, 1.0, 1.0
+            here, limit, many = host_of(columns, members, places), limits[host], len(members)
+            trial, other = buffers[0, :many], buffers[1, :many]
+            low, high, steep, settled = floor, np.inf, steepness, False
+            before, value = floor, math.log(spent[host] / limit)  # > 0: at the floor it spends too much
+            x, f, reach = before + value / steep, np.nan, np.inf
+            if not abs(x - before) <= NEAR:
+                x, before, value = guess, np.nan, np.nan
             for turn in range(ROUNDS):
-                before, value = x, f
-                if turn > 0:
-                    step = f / steepness if abs(f) < np.inf else math.copysign(reach, f)
-                    reach = 4.0 * min(reach, abs(step))
-                    x += min(reach, max(-reach, step))
-                    if not low < x < high and high - low < np.inf:
-                        x = 0.5 * (low + high)
                 used = spend(x, here, trial)
                 f = math.log(used / limit)
-                if turn == 0 and f <= 0.0:
-                    if spend(FREE, here, generous) <= limit * (1.0 + ULP):
-                        break  # the limit cannot bind
-                    low = FREE
-                if f > 0.0:
-                    low = x
-                    generous[:] = trial
-                else:
-                    high = x
-                    frugal[:] = trial
+                if math.isnan(f):
+                    high = np.inf
+                    break
+                low, high = (x, high) if f > 0.0 else (low, x)
                 if abs(f) <= CLOSE or high - low <= WIDTH + ULP * abs(x):
                     break
+                if turn > 0 and abs(f) * abs(value) <= CLOSE and not moved(here, trial, other):
+                    settled = True
+                    break
                 secant = (value - f) / (x - before)
-                steepness = secant if 0.0 < secant < np.inf else 0.25 * steepness  # a plateau: further
-            if low == -np.inf and high == np.inf:  # left at once
-                continue
-            prices[host] = math.exp(x) if abs(f) <= CLOSE or high - low < np.inf else np.nan
-            if abs(f) <= CLOSE:  # what rounding leaves goes to those between their bounds
+                if 0.0 < secant < np.inf:
+                    steep = secant
+                elif turn > 0:  # a plateau: further
+                    steep *= 0.25
+                step = f / steep if abs(f) < np.inf else math.copysign(min(reach, 1.0), f)
+                step = min(reach, max(-reach, step))
+                reach = 4.0 * abs(step)
+                before, value = x, f
+                trial, other = other, trial
+                x += step
+                if not low < x < high:
+                    x = 0.5 * (low + high) if high < np.inf else before + 1.0
+            prices[host] = np.nan
+            if settled:  # between the last two, or just beyond them: linear to rounding
+                last = 0.0
+                for j in range(many):
+                    last += at(here[3], j) * other[j]
+                share = (limit - used) / (last - used)
+                prices[host] = math.exp(x + share * (before - x))
+                for j in range(many):
+                    wish = trial[j] + share * (other[j] - trial[j])
+                    out[members[j]] = min(max(wish, at(here[4], j)), at(here[5], j))
+            elif abs(f) <= CLOSE:  # what rounding leaves goes to those between their bounds
+                prices[host] = math.exp(x)
                 room = 0.0
-                for j in range(len(members)):
+                for j in range(many):
                     if at(here[4], j) < trial[j] < at(here[5], j):
                         room += at(here[3], j) * trial[j]
                 more = 1.0 + (limit - used) / room if room > 0.0 else 1.0
-                for j in range(len(members)):
+                for j in range(many):
                     inside = at(here[4], j) < trial[j] < at(here[5], j)
                     wish = trial[j] * more if inside else trial[j]
                     out[members[j]] = min(max(wish, at(here[4], j)), at(here[5], j))
-            elif high - low < np.inf:  # the demand jumps
-                rich, poor = 0.0, 0.0
-                for j in range(len(members)):
-                    rich += at(here[3], j) * generous[j]
-                    poor += at(here[3], j) * frugal[j]
+            elif high < np.inf:  # the demand jumps
+                rich, poor = spend(low, here, trial), spend(high, here, other)
                 share = min(1.0, max(0.0, (limit - poor) / (rich - poor))) if rich > poor else 0.0
-                for j in range(len(members)):
-                    out[members[j]] = frugal[j] + share * (generous[j] - frugal[j])
+                for j in range(many):
+                    out[members[j]] = other[j] + share * (trial[j] - other[j])
                 prices[host] = math.exp(high + share * (low - high))
 
-    return demand, fill, hosts
+    return demand, fill, by_host, hosts

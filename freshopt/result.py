@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ class Answer:
         None if the solver ended without any.
     price : float or None
         The bandwidth's multiplier; None has the certificate search for one.
-    host_prices : dict or None
+    host_prices : mapping or None
         Multipliers of the limited hosts, on top of `price`.
     iterations : int
     status : Status or None
@@ -67,7 +68,7 @@ class Answer:
 
     rates: Array | None
     price: float | None = None
-    host_prices: dict[Any, float] | None = None
+    host_prices: Mapping[Any, float] | None = None
     iterations: int = 0
     status: Status | None = None
     note: str = ""
@@ -87,7 +88,7 @@ class Solution:
         The objective in the declared sense, Σ w_k(·).
     price : float
         The bandwidth's multiplier λ: what one more refresh per time unit is worth.
-    host_prices : dict
+    host_prices : mapping
         μ_h ≥ 0 of each limited host, on top of `price`.
     certificate : Certificate or None
         None only if ``certify=False``.
@@ -106,7 +107,7 @@ class Solution:
     rates: Array
     value: float
     price: float
-    host_prices: dict[Any, float]
+    host_prices: Mapping[Any, float]
     certificate: Certificate | None
     iterations: int
     seconds: float

@@ -19,7 +19,7 @@ rates are from optimal: that, not the size of a step, ends the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class _Descent:
             self.point.spending / self.problem.sources.cost, self.problem.lower, self.problem.upper
         )
         on_top = np.maximum(0.0, self.host_prices - self.price)
-        gap = certify(self.problem, rates, self.price, self._named(on_top)).relative_gap
+        gap = certify(self.problem, rates, self.price, self.problem.hosts.named(on_top)).relative_gap
         if gap <= self.gap:
             self.gap, self.best = gap, rates
             self.best_price, self.best_host_prices = self.price, on_top
@@ -240,7 +240,7 @@ class _Descent:
 
     def answer(self, status: Status | None, note: str) -> Answer:
         """Return the best rates seen."""
-        host_prices = self._named(self.best_host_prices)
+        host_prices = self.problem.hosts.named(self.best_host_prices)
         return Answer(self.best, self.best_price, host_prices, self.evaluations, status, note)
 
     def _step(self, spending: Array, gradient: Array, eta: float) -> Step:
@@ -252,9 +252,6 @@ class _Descent:
         """Take the prices of a step."""
         self.price = step.multiplier / self.eta
         self.host_prices = np.maximum(step.host_multipliers / self.eta, self.edge)
-
-    def _named(self, host_prices: Array) -> dict[Any, float]:
-        return dict(zip(self.problem.hosts.names, host_prices.tolist(), strict=True))
 
     def _close_full_hosts(self) -> Array:
         """Hold the sources of hosts whose limit min_rate uses up; return the hosts' prices that do so."""

@@ -115,7 +115,7 @@ class Market:
             edge = self._edge_prices()
             np.maximum.at(host_prices, hosts.codes[self.pinned], edge[self.pinned])
         excess = np.maximum(0.0, host_prices - self.price)
-        names = dict(zip(hosts.names, excess.tolist(), strict=True))
+        names = hosts.named(excess)
         rates = np.clip(self.rates, problem.lower, problem.upper)
         return Answer(rates, self.price, names, self.models.evaluations, note=note)
 

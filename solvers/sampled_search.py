@@ -102,9 +102,9 @@ def _straight(excess: Callable[[float], float], x: float) -> bool:
     return abs((beyond - there) - (there - here)) <= POWER
 
 
-def first_price(columns: Columns, bandwidth: float) -> float:
-    """Return a price to start from, told by few sources; 1 if they do not tell."""
-    few = columns.sample(FIRST)
+def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
+    """Return a price to start from, told by `size` of the sources; 1 if they do not tell."""
+    few = columns.sample(size)
     weight, target = columns.n / few.n, math.log(bandwidth)
     tiny = np.finfo(float).tiny
     x = _root(lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target, 0.0)

@@ -13,22 +13,19 @@ pass over the sources; a search takes about ten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, chunks, exact_sum, read_only, total
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
 from freshopt.columns import columns_of
-from freshopt.compiled import Column, Columns
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.kernel import Numerics
 from freshopt.model import FEW_ULP, Problem
 from freshopt.result import Answer, Solution, Status
+from freshopt.solvers.compiled_filling import FREE, fill_compiled
 from freshopt.solvers.price_search import WIDTH, search_prices
-from freshopt.solvers.sampled_search import first_price, sampled_search
 from freshopt.verdict import DEFAULT, Terms, conclude
-
-FREE = 1e-290  # a price so low that only what is worth nothing is left undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def fill(
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     columns = columns_of(problem, numerics)
-    found = None if columns is None else _fill_compiled(problem, columns, start)
+    found = None if columns is None else fill_compiled(problem, columns, start)
     if found is not None:
         return found
     market = _Market(problem, numerics, width)
@@ -90,45 +87,9 @@ def fill(
     return Answer(
         rates,
         price,
-        dict(zip(problem.hosts.names, excess.tolist(), strict=True)),
+        problem.hosts.named(excess),
         host_evaluations + evaluations,
     )
-
-
-def _fill_compiled(problem: Problem, columns: Columns, start: float | None) -> Answer | None:
-    """Return what compiled passes find, or None where only the general search will do."""
-    hosts, cost, sources = problem.hosts, problem.sources.cost, len(problem.sources)
-    host_prices = np.zeros(len(hosts))
-    if len(hosts):
-        if bool(np.any(hosts.totals(cost * problem.lower) >= hosts.limits * (1.0 - FEW_ULP))):
-            return None
-        capped = np.array(problem.upper)
-        guess = start if start is not None else first_price(columns, problem.bandwidth)
-        host_prices = columns.settle_hosts(hosts.order, hosts.first, hosts.limits, guess, capped)
-        if not bool(np.all(np.isfinite(host_prices))):
-            return None
-        columns = replace(columns, upper=read_only(capped))
-    if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + FEW_ULP):
-        rates = np.empty(sources)
-        if columns.fill(FREE, rates) <= problem.bandwidth * (1.0 + FEW_ULP):
-            return Answer(rates, 0.0, dict(zip(hosts.names, host_prices.tolist(), strict=True)), 1)
-    if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
-        return None
-    found = sampled_search(columns, problem.bandwidth, start)
-    if found is None:
-        return None
-    excess = np.maximum(0.0, host_prices - found.price)
-    prices = dict(zip(hosts.names, excess.tolist(), strict=True))
-    return Answer(found.rates, found.price, prices, found.passes)
-
-
-def _sum(cost: Column, rates: Column, n: int) -> float:
-    """Return Σ cost·rates without a temporary; a number stands for n equal rates."""
-    if not isinstance(rates, np.ndarray):
-        return rates * (n * cost if isinstance(cost, float) else total(cost)) if rates else 0.0
-    if isinstance(cost, float):
-        return cost * total(rates)
-    return exact_sum(float(np.dot(cost[part], rates[part])) for part in chunks(n))
 
 
 class _Market:

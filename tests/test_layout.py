@@ -20,6 +20,7 @@ LAYERS = (
     ("arrays",),
     ("units", "special", "inversion", "quadrature", "tables", "powers"),
     ("increments", "demands"),
+    ("loop_columns",),
     ("loops",),
     ("compiled",),
     ("sources",),
