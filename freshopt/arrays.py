@@ -22,7 +22,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 CACHED = 8192  # sources of a chunk in compiled loops: five columns of it are 320 KiB
-CHUNK = 65_536  # 512 KiB of float64: the temporaries of a pass stay in the second-level cache
+CHUNK = 16_384  # 128 KiB of float64: the temporaries of a pass stay in the second-level cache
 
 
 def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:

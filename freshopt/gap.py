@@ -19,6 +19,7 @@ from freshopt.model import Problem
 NEGLIGIBLE = 1e-16  # of what the sources pay: a gap that rounding leaves of exact rates
 ALLOTTED = 1e-12  # of what the sources pay: up to here a gap may be overstated, eightfold
 PUSH = 1e-6  # of the rate: nearer to it than this, steps outwards grow eightfold, beyond it twofold
+SEVERAL_ULP = 8 * np.finfo(float).eps
 _PUSHES = 80  # steps: from 8 ulp up to 1e12 times the rate, before the bound itself is taken
 
 
@@ -106,38 +107,45 @@ class Gap:
         nothing. So a small multiple of NEGLIGIBLE·ν·ρ is allotted to each source first, which says how far it
         may go; what has not crossed there is inverted. An exact answer thus costs one look at the marginals.
         """
-        numerics = self.numerics.take(part)
+        numerics, problem = self.numerics.take(part), self.problem
         rates, slope = self.rates[part], self._slope(part, numerics)
-        lower, upper = self.problem.lower[part], self.problem.upper[part]
-        rising = slope > paid
+        lower, upper = problem.lower[part], problem.upper[part]
         with np.errstate(all="ignore"):
-            off, room = np.abs(slope - paid), np.abs(np.where(rising, upper, lower) - rates)
-            step = np.where((off == 0.0) | (room == 0.0), 0.0, np.nan)
-            short = np.flatnonzero(np.isnan(step))
-            allotted = NEGLIGIBLE
+            excess = slope - paid
+            step, settled = _near(numerics, rates, paid, excess, lower, upper, NEGLIGIBLE)
+            short, allotted = np.flatnonzero(~settled), 8.0 * NEGLIGIBLE
             while len(short) and allotted <= ALLOTTED:
-                own = slice(None) if len(short) == len(rates) else short
-                near = np.maximum(allotted * paid[own] * rates[own] / off[own], 8.0 * np.spacing(rates[own]))
-                near = np.minimum(near, room[own])
-                reached = np.where(rising[own], rates[own] + near, rates[own] - near)
-                worth = numerics.take(own).marginal(reached)
-                crossed = (worth <= paid[own]) == rising[own]
-                settled = crossed | (worth == paid[own]) | (near >= room[own])
-                settled &= np.isfinite(near)
+                own = (rates[short], paid[short], excess[short], lower[short], upper[short])
+                near, settled = _near(numerics.take(short), *own, allotted)
                 step[short[settled]] = near[settled]
-                short = short[~settled]
-                allotted *= 8.0
+                short, allotted = short[~settled], 8.0 * allotted
             if len(short):
-                problem = self.problem
-                step[short] = _crossing(
-                    numerics.take(short),
-                    rates[short],
-                    paid[short],
-                    rising[short],
-                    room[short],
-                    problem.sources.change_rate[part][short],
-                )
-            return np.where(step == 0.0, 0.0, step * off)
+                rising = excess[short] > 0.0
+                room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
+                typical = problem.sources.change_rate[part][short]
+                far = (rates[short], paid[short], rising, room, typical)
+                step[short] = _crossing(numerics.take(short), *far)
+            off = np.abs(excess, out=excess)
+            terms = step * off
+            unknown = np.isnan(terms)
+            if bool(np.any(unknown)):  # 0·inf: where nothing is to be gained, or no room is left
+                terms[unknown & ((off == 0.0) | (step == 0.0))] = 0.0
+            return terms
+
+
+def _near(
+    numerics: Numerics, rates: Array, paid: Array, excess: Array, lower: Array, upper: Array, allotted: float
+) -> tuple[Array, BoolArray]:
+    """Return a step outwards worth `allotted` of what is paid, and where it has crossed ν or met a bound."""
+    near = np.maximum(allotted * paid * rates / np.abs(excess), SEVERAL_ULP * rates)
+    reached = np.minimum(np.maximum(rates + np.copysign(near, excess), lower), upper)
+    worth = numerics.marginal(reached)
+    rising = excess > 0.0
+    settled = ((worth <= paid) == rising) | (worth == paid)
+    settled |= (rising & (reached >= upper)) | (~rising & (reached <= lower))
+    settled &= np.isfinite(reached)
+    settled |= excess == 0.0
+    return np.abs(reached - rates), settled
 
 
 def _crossing(
