@@ -1,5 +1,9 @@
-"""Change rates from crawl logs."""
+"""Change rates from crawl logs, learners that act while they learn, and bounds on what that costs."""
 
+from freshopt.learning.async_mirror_sync import AsyncMirrorSync as AsyncMirrorSync
+from freshopt.learning.async_projected_gradient_sync import (
+    AsyncProjectedGradientSync as AsyncProjectedGradientSync,
+)
 from freshopt.learning.change_history import ChangeHistory as ChangeHistory
 from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
 from freshopt.learning.full_observation import FullObservation as FullObservation
@@ -7,6 +11,7 @@ from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+from freshopt.learning.mirror_sync import MirrorSync as MirrorSync
 from freshopt.learning.mirror_sync_regret_bound import mirror_sync_regret_bound as mirror_sync_regret_bound
 from freshopt.learning.moment_matching import MomentMatching as MomentMatching
 from freshopt.learning.momentum_stochastic_approximation import (
@@ -20,12 +25,15 @@ from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
 __all__ = [
+    "AsyncMirrorSync",
+    "AsyncProjectedGradientSync",
     "ChangeHistory",
     "FullObservation",
     "GammaPrior",
     "History",
     "LawOfLargeNumbers",
     "MaximumLikelihood",
+    "MirrorSync",
     "MomentMatching",
     "MomentumStochasticApproximation",
     "Naive",

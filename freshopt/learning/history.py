@@ -44,6 +44,9 @@ class History:
     kept : ndarray of int, shape (r,)
         The rounds whose rates are kept, counted from 0; the last round always is.
     rates : ndarray, shape (r, n)
+        What was played.
+    final : ndarray, shape (n,)
+        What would be played next: the rates that the run has learnt.
     sense : "minimise" or "maximise"
     exact : bool
         Whether values are under the true parameters; otherwise they are estimates.
@@ -61,6 +64,7 @@ class History:
     allowed: Array
     kept: IntArray
     rates: Array
+    final: Array
     sense: Sense = "minimise"
     exact: bool = True
     time_unit: str = "day"
@@ -76,7 +80,7 @@ class History:
                 f"a history of {len(self.time)} rounds has other lengths in {', '.join(wrong) or 'rates'}. "
                 "Give every column one entry per round."
             )
-        for key in ("time", "duration", "value", "best", "spent", "allowed", "kept", "rates"):
+        for key in ("time", "duration", "value", "best", "spent", "allowed", "kept", "rates", "final"):
             column = getattr(self, key)
             object.__setattr__(self, key, None if column is None else read_only(np.asarray(column)))
 
@@ -95,11 +99,6 @@ class History:
         share = float(np.sum(self.spent) / np.sum(self.allowed))
         span = f"{self.time[-1]:.6g} {self.time_unit}s"
         return f"History({self.learner}: {rounds} in {span}, {now}, {share:.1%} of the bandwidth spent)"
-
-    @property
-    def final(self) -> Array:
-        """The rates of the last round, shape (n,)."""
-        return self.rates[-1]
 
     @property
     def shortfall(self) -> Array:
@@ -142,7 +141,7 @@ class History:
             If Matplotlib is not installed.
         """
         try:
-            from matplotlib.figure import Figure  # noqa: PLC0415 - only who draws needs it
+            from matplotlib.figure import Figure
         except ImportError:
             raise FreshoptError("Matplotlib is not installed. Install it: pip install matplotlib.") from None
 

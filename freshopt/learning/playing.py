@@ -10,6 +10,7 @@ saved: its run resumes with what was learnt.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -24,7 +25,8 @@ import numpy.typing as npt
 from freshopt.arrays import Array
 from freshopt.errors import SourceDataError
 from freshopt.learning.history import History, Sense
-from freshopt.simulation import Crawler
+from freshopt.model import Problem
+from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler, World
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
 Round: TypeAlias = Callable[[State, int], State]
@@ -97,8 +99,8 @@ class Journal:
             if len(self._rates) > 1 and len(self._rates) * len(self._last) > MOST_NUMBERS:
                 self._kept, self._rates, self._stride = self._kept[::2], self._rates[::2], 2 * self._stride
 
-    def history(self) -> History:
-        """Return what has been recorded."""
+    def history(self, final: Array | None = None) -> History:
+        """Return what has been recorded, and the rates learnt (by default those of the last round)."""
         columns = {key: np.array(column) for key, column in self._rows.items()}
         times = columns.pop("time", np.empty(0))
         kept, rates = list(self._kept), list(self._rates)
@@ -115,6 +117,7 @@ class Journal:
             allowed=allowed,
             kept=np.array(kept, dtype=np.int64),
             rates=np.array(rates).reshape(len(rates), len(self._last)),
+            final=np.array(self._last if final is None else final),
             sense=self._sense,
             exact=self._exact,
             time_unit=self._time_unit,
@@ -208,6 +211,21 @@ def play(
     if done < rounds:
         save(rounds)
     return state
+
+
+def settings_of(learner: object, problem: Problem, world: World | Crawler) -> str:
+    """Return what must be the same for a run to be resumed: learner, problem and world, as text.
+
+    The data of the problem enter as a digest. A crawler that is not simulated enters by its class: it is the
+    caller's.
+    """
+    sources, digest = problem.sources, hashlib.sha256()
+    columns = (sources.change_rate, sources.importance, sources.cost, sources.signalled)
+    for column in (*columns, problem.lower, problem.upper):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    inside = world.world if isinstance(world, SimulatedCrawler) else world
+    name = repr(inside) if isinstance(inside, World | AgeCosts) else type(inside).__name__
+    return f"{learner!r} on {problem!r} with data {digest.hexdigest()[:16]} in {name}"
 
 
 def save_checkpoint(path: Path, arrays: State, settings: str) -> None:

@@ -1,9 +1,10 @@
 """Worlds whose sources change, crawlers in them, and what staleness cost there."""
 
+from freshopt.simulation.age_costs import AgeCosts as AgeCosts
 from freshopt.simulation.crawler import Crawler as Crawler
 from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
 from freshopt.simulation.missed_costs import MissedCosts as MissedCosts
 from freshopt.simulation.missed_costs import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
 
-__all__ = ["Crawler", "MissedCosts", "SimulatedCrawler", "World", "missed_costs"]
+__all__ = ["AgeCosts", "Crawler", "MissedCosts", "SimulatedCrawler", "World", "missed_costs"]
