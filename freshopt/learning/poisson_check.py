@@ -110,7 +110,7 @@ class PoissonCheck:
     def share_rejected(self, test: str = "any", *, false_discoveries: bool = False) -> float:
         """Return the share of the sources that a test could be asked of which it rejects; NaN if of none."""
         asked = int(np.count_nonzero(~np.isnan(self.p_value[test])))
-        found = np.count_nonzero(self.rejected(test, false_discoveries=false_discoveries))
+        found = int(np.count_nonzero(self.rejected(test, false_discoveries=false_discoveries)))
         return found / asked if asked else float("nan")
 
     def summary(self) -> polars.DataFrame:

@@ -1,0 +1,83 @@
+"""What git prints, as a stream; what it complains of, as one line.
+
+Git is run with a plain list of arguments, never through a shell, and with those of a repository's settings
+switched off that would start another program or change the format.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from freshopt.errors import SourceDataError
+
+CHUNK = 1 << 20  # bytes of git's output read at once
+SAFE = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "-c", "log.follow=false", "--no-pager")
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # would point away from the folder that was named
+
+
+@contextmanager
+def running(folder: Path, arguments: Sequence[str]) -> Iterator[IO[bytes]]:
+    """Run git in a folder and yield what it prints.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no git, or it fails; with the first line of its complaint.
+    """
+    environment = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    with tempfile.TemporaryFile() as errors:  # not a pipe, which would have to be emptied all the while
+        try:
+            process = subprocess.Popen(
+                ["git", *SAFE, "-C", os.fspath(folder), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+            )
+        except FileNotFoundError:
+            raise SourceDataError(
+                "there is no git on this machine. Install it, or pass a log file."
+            ) from None
+        with process:
+            try:
+                yield cast("IO[bytes]", process.stdout)
+            except BaseException:
+                process.kill()
+                raise
+        errors.seek(0)
+        complaint = errors.read().decode("utf-8", "replace").strip()
+    if process.returncode:
+        reason = complaint.split("\n", 1)[0].removeprefix("fatal: ").rstrip(".") or "it gave no reason"
+        raise SourceDataError(
+            f"git cannot read {folder}: {reason}. Name a folder of a git repository that has commits."
+        )
+
+
+def output_of(folder: Path, *arguments: str) -> bytes:
+    """Return all that a git command prints."""
+    with running(folder, arguments) as stream:
+        return stream.read()
+
+
+def fields(stream: IO[bytes]) -> Iterator[bytes]:
+    r"""Yield the fields of a stream in which a zero byte ends each.
+
+    Examples
+    --------
+    >>> import io
+    >>> list(fields(io.BytesIO(b"one\0two\0three")))
+    [b'one', b'two', b'three']
+    """
+    rest = b""
+    while chunk := stream.read(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
+    if rest.strip(b"\n"):
+        yield rest
