@@ -1,0 +1,117 @@
+"""Exact moments of the estimators that read the outcomes of crawls alone, independent of freshopt.
+
+Crawls form a Poisson process of rate p, so that outcomes are independent, a change with probability
+μ = Δ/(Δ+p). The number of changes found is binomial, which gives the moments of every estimate that depends
+on it alone. The recursion z' = (1+ζ−η(1−I))z − ζz₀ + ηpI is linear in (z, z₀), so that the means and second
+moments of the pair follow from those of the crawl before: five numbers a crawl.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.integrate import quad
+
+Array = npt.NDArray[np.float64]
+Moments = tuple[float, float]  # mean, and mean of the square
+
+
+def counted(
+    crawls: int, change_rate: float, crawl_rate: float, estimate: Callable[[Array], Array]
+) -> Moments:
+    """Return the moments of an estimate that is a function of the number of changes found."""
+    from scipy.stats import binom
+
+    found = np.arange(crawls + 1.0)
+    weights = binom.pmf(found, crawls, change_rate / (change_rate + crawl_rate))
+    values = estimate(found)
+    return float(weights @ values), float(weights @ values**2)
+
+
+def naive(crawls: int, change_rate: float, crawl_rate: float) -> Moments:
+    """Return the moments of pÎ/k."""
+    return counted(crawls, change_rate, crawl_rate, lambda found: crawl_rate * found / crawls)
+
+
+def law(crawls: int, change_rate: float, crawl_rate: float, alpha: float = 1.0) -> Moments:
+    """Return the moments of pÎ/(k+α−Î)."""
+    return counted(
+        crawls, change_rate, crawl_rate, lambda found: crawl_rate * found / (crawls + alpha - found)
+    )
+
+
+def recursion(
+    crawls: int,
+    change_rate: float,
+    crawl_rate: float,
+    step: float,
+    beta: float | None = None,
+    omega: float = 1.0,
+) -> npt.NDArray[np.float64]:
+    """Return mean and second moment after each crawl of SA (no beta) or SAM, shape (crawls, 2)."""
+    mu, p = change_rate / (change_rate + crawl_rate), crawl_rate
+    one = zero = square = cross = before = 0.0  # E z, E z₀, E z², E z z₀, E z₀²
+    moments = np.empty((crawls, 2))
+    for k in range(crawls):
+        eta, zeta = (k + 1.0) ** -step, 0.0
+        if beta is not None and k > 0:
+            zeta = ((k + 1.0) ** -beta - omega * eta) / k**-beta
+        a, c, ac = 1 + zeta - eta * (1 - mu), eta * p * mu, eta * p * mu * (1 + zeta)
+        aa = mu * (1 + zeta) ** 2 + (1 - mu) * (1 + zeta - eta) ** 2
+        after = aa * square + zeta**2 * before + eta * p * c
+        after += 2 * (ac * one - zeta * (a * cross + c * zero))
+        cross = a * square - zeta * cross + c * one
+        one, zero = a * one - zeta * zero + c, one
+        square, before = after, square
+        moments[k] = one, square
+    return moments
+
+
+def heavy_ball(
+    crawls: int,
+    change_rate: float,
+    crawl_rate: float,
+    step: float,
+    beta: float | None = None,
+    omega: float = 1.0,
+) -> Moments:
+    """Return the moments of SA or SAM after the last crawl."""
+    mean, square = recursion(crawls, change_rate, crawl_rate, step, beta, omega)[-1]
+    return float(mean), float(square)
+
+
+def likelihood_bias(crawls: int, change_rate: float, crawl_rate: float) -> float:
+    """Return the bias of maximum likelihood to order 1/k.
+
+    With l a crawl's log-likelihood it is (E l₁l₂ + E l₃/2)/(k (E l₁²)²), l₁, l₂, l₃ its derivatives.
+    """
+
+    def share(which: int, gap: float) -> float:
+        """Return the integrand of E l₁², E l₁l₂ or E l₃ over the gaps."""
+        e, found = np.exp(-change_rate * gap), -np.expm1(-change_rate * gap)
+        first, second, third = gap * e / found, -(gap**2) * e / found**2, gap**3 * e * (1 + e) / found**3
+        terms = (found * first**2 + e * gap**2, found * first * second, found * third)
+        return float(terms[which] * crawl_rate * np.exp(-crawl_rate * gap))
+
+    def mean(which: int) -> float:
+        near, far = 1e-12 / change_rate, 60 / crawl_rate
+        value = quad(lambda gap: share(which, gap), near, far, points=[1 / change_rate], limit=500)[0]
+        return float(value)
+
+    return (mean(1) + mean(2) / 2) / (crawls * mean(0) ** 2)
+
+
+def error(moments: Moments, change_rate: float) -> float:
+    """Return the root mean square error that belongs to two moments."""
+    mean, square = moments
+    return float(np.sqrt(max(0.0, square - 2 * change_rate * mean + change_rate**2)))
+
+
+def every_outcome(crawls: int, change_rate: float, crawl_rate: float) -> tuple[npt.NDArray[np.bool_], Array]:
+    """Return all 2^k outcomes of k crawls, shape (2^k, k), and their probabilities."""
+    outcomes = np.array(list(itertools.product((False, True), repeat=crawls)))
+    mu = change_rate / (change_rate + crawl_rate)
+    return outcomes, np.prod(np.where(outcomes, mu, 1 - mu), axis=1)
