@@ -64,7 +64,17 @@ _HOME = {
     "schedule": "freshopt.scheduling.schedule",
     "solve": "freshopt.solving",
 }
-_PACKAGES = ("automata", "distributed", "learning", "problems", "scheduling", "simulation", "solvers", "testing")
+_PACKAGES = (
+    "automata",
+    "distributed",
+    "io",
+    "learning",
+    "problems",
+    "scheduling",
+    "simulation",
+    "solvers",
+    "testing",
+)
 
 __all__ = [*_HOME, "__version__"]
 

@@ -1,0 +1,187 @@
+"""`read_dbt`: a crawl log from the freshness artifacts that dbt leaves behind, one a run.
+
+Each ``dbt source freshness`` looks at all sources once and writes ``sources.json``: when it looked
+(``snapshotted_at``) and up to when the source was loaded (``max_loaded_at``). Artifacts of several runs,
+kept, are a crawl log: a source has changed if the latter moved.
+
+The artifact tells more than `CrawlLog` holds: ``max_loaded_at`` itself is when the last change took place.
+
+Cost: reading the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from freshopt.errors import SourceDataError
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.units import check_time_unit
+
+NAMES = ("sources", "freshness")  # what an artifact's file is called, before a date or so
+FAILED = "runtime error"  # the status of a source that could not be looked at
+
+
+class Look(NamedTuple):
+    """What one run saw of one source."""
+
+    source: str
+    time: datetime
+    loaded: datetime | None  # None: the table was empty
+    where: str
+
+
+def read_dbt(
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], time_unit: str = "day"
+) -> CrawlLog:
+    """Read dbt freshness artifacts as a crawl log.
+
+    Parameters
+    ----------
+    path : path or iterable of paths
+        A folder, searched with the folders in it for JSON files whose names begin with ``sources`` or
+        ``freshness``; or the files themselves. dbt overwrites ``target/sources.json``: keep a copy of each
+        run's, such as ``sources-2026-01-31T06.json``.
+    time_unit : str
+        "second", "minute", "hour", "day" or "week".
+
+    Returns
+    -------
+    CrawlLog
+        Sources are dbt's ``unique_id``, crawls its ``snapshotted_at`` (in UTC where there is no offset). A
+        crawl found a change if ``max_loaded_at`` is not what it was at the one before; the first is the
+        baseline. Results of queries that failed are left out, and artifacts that occur twice count once.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no artifact, a file is none, or a result lacks what is needed; names the file, the result
+        and the field.
+
+    Notes
+    -----
+    Read are the artifact's schemas v1 to v3 (``results``, as in [1]_), and ``freshness.json`` v0, whose
+    results have the same fields, models included.
+
+    References
+    ----------
+    .. [1] https://docs.getdbt.com/reference/artifacts/sources-json
+    """
+    check_time_unit(time_unit)
+    looks: dict[tuple[str, datetime], Look] = {}
+    for file in _files(path):
+        for look in _looks(file):
+            known = looks.setdefault((look.source, look.time), look)
+            if known.loaded != look.loaded:
+                raise SourceDataError(
+                    f"{look.where} and {known.where} have different max_loaded_at of {look.source!r} at one "
+                    "snapshotted_at. Remove the file that is wrong."
+                )
+    if not looks:
+        raise SourceDataError(
+            f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs."
+        )
+    rows = sorted(looks.values(), key=lambda look: (look.source, look.time))
+    changed = [False] + [
+        later.source == earlier.source and later.loaded != earlier.loaded for earlier, later in pairwise(rows)
+    ]
+    return CrawlLog(
+        source=[look.source for look in rows],
+        time=[look.time for look in rows],
+        changed=changed,
+        time_unit=time_unit,
+    )
+
+
+def _files(path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the artifacts that a path stands for."""
+    if not isinstance(path, str | os.PathLike):
+        return [Path(each) for each in path]
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    found = sorted(
+        file for file in place.rglob("*.json") if file.name.lower().startswith(NAMES) and file.is_file()
+    )
+    if not found:
+        raise SourceDataError(
+            f"{place} has no JSON file whose name begins with {' or '.join(NAMES)}. Run `dbt source "
+            "freshness` and "
+            "keep a copy of target/sources.json of each run."
+        )
+    return found
+
+
+def _looks(file: Path) -> Iterator[Look]:
+    """Yield the results of an artifact whose queries succeeded."""
+    document = _document(file)
+    results = document.get("results")
+    if not isinstance(results, list):
+        raise SourceDataError(
+            f"{file} has no list 'results'. Pass artifacts of `dbt source freshness`, schema v1 or newer."
+        )
+    for k, result in enumerate(results):
+        where = f"result {k + 1} of {file}"
+        if not isinstance(result, dict):
+            raise SourceDataError(f"{where} is {_short(result)}, not an object. Write the artifact anew.")
+        source = result.get("unique_id")
+        if not isinstance(source, str) or not source:
+            raise SourceDataError(f"unique_id is {_short(source)} in {where}. Write the artifact anew.")
+        if str(result.get("status")).lower() == FAILED:
+            continue
+        if "max_loaded_at" not in result:
+            raise SourceDataError(
+                f"max_loaded_at is missing in {where} ({source!r}). Write the artifact anew."
+            )
+        loaded = result["max_loaded_at"]
+        yield Look(
+            source,
+            _moment(result.get("snapshotted_at"), "snapshotted_at", where),
+            None if loaded is None else _moment(loaded, "max_loaded_at", where),
+            where,
+        )
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Return an artifact's content."""
+    try:
+        document = json.loads(file.read_bytes())
+    except OSError as error:
+        raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise SourceDataError(f"{file} is not UTF-8 (byte {error.start}). Write the artifact anew.") from None
+    except json.JSONDecodeError as error:
+        raise SourceDataError(
+            f"{file} is not JSON: {error.msg} in line {error.lineno}. Write the artifact anew, or remove it."
+        ) from None
+    except (RecursionError, ValueError):  # or a number of thousands of digits
+        raise SourceDataError(f"{file} holds JSON that no artifact has. Remove it.") from None
+    if not isinstance(document, dict):
+        raise SourceDataError(f"{file} holds {_short(document)}, not an object. Pass artifacts of dbt.")
+    return document
+
+
+def _moment(text: object, field: str, where: str) -> datetime:
+    """Return a time of an artifact; early versions of dbt wrote ``+00:00Z``."""
+    if isinstance(text, str):
+        plain = text.removesuffix("Z") if text.endswith("+00:00Z") else text
+        try:
+            moment = datetime.fromisoformat(plain)
+        except ValueError:
+            moment = None
+        if moment is not None and 1 < moment.year < 9999:  # with a day to spare for an offset
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    raise SourceDataError(
+        f"{field} is {_short(text)} in {where}. It is a time such as 2026-01-31T06:00:00Z. Write the "
+        "artifact anew."
+    )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
