@@ -3,8 +3,8 @@
 from freshopt.simulation.age_costs import AgeCosts as AgeCosts
 from freshopt.simulation.crawler import Crawler as Crawler
 from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
-from freshopt.simulation.missed_costs import MissedCosts as MissedCosts
-from freshopt.simulation.missed_costs import missed_costs as missed_costs
+from freshopt.simulation.staleness import MissedCosts as MissedCosts
+from freshopt.simulation.staleness import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
 
 __all__ = ["AgeCosts", "Crawler", "MissedCosts", "SimulatedCrawler", "World", "missed_costs"]

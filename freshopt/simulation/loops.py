@@ -155,7 +155,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
         out: Array,
         most: npt.NDArray[np.int64],
     ) -> None:
-        """Integrate costs of sources between changes; see `freshopt.simulation.missed_costs`."""
+        """Integrate costs of sources between changes; see `freshopt.simulation.staleness`."""
         _ = edition
         for k in range(len(begin)):
             now, oldest, missed, harmonic = begin[k], 0.0, 0, 0.0
