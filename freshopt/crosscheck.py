@@ -18,7 +18,7 @@ import numpy as np
 from freshopt.errors import FreshoptError
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
-from freshopt.verdict import Solver, Terms
+from freshopt.verdict import Solver, Terms, exemption
 
 if TYPE_CHECKING:
     import polars
@@ -53,7 +53,7 @@ class Agreement:
     def agrees(self) -> bool:
         """Whether a solver answered, all that aim at the optimum are proved to have it, and none contradict.
 
-        Refusals and baselines do not count against it; failures do.
+        Refusals, baselines and solvers that learn from samples do not count against it; failures do.
         """
         judged = self.judged()
         optimal = all(self.solutions[k].status is Status.OPTIMAL for k in judged)
@@ -67,7 +67,9 @@ class Agreement:
     def judged(self) -> list[int]:
         """Return the positions of the solvers that aim at the optimum and did not refuse."""
         return [
-            k for k, s in enumerate(self.solutions) if s.status is not Status.REFUSED and not _is_baseline(s)
+            k
+            for k, s in enumerate(self.solutions)
+            if s.status is not Status.REFUSED and not exemption(s.solver)
         ]
 
     def short(self) -> list[int]:
@@ -265,8 +267,8 @@ def verdict(solution: Solution) -> str:
         return "proved optimal"
     if solution.status is Status.REFUSED:
         return "does not apply"
-    if _is_baseline(solution):
-        return "baseline"
+    if solution.certificate and exemption(solution.solver):
+        return exemption(solution.solver)
     return "NOT optimal" if solution.certificate else "NO ANSWER"
 
 
@@ -308,7 +310,3 @@ def _cell(tag: str, text: str, column: int) -> str:
     if tag == "td" and column == len(COLUMNS) - 1:
         style += f";color:{_COLOURS.get(text, _GREY)}"
     return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
-
-
-def _is_baseline(solution: Solution) -> bool:
-    return bool(getattr(solution.solver, "baseline", False))

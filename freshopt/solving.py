@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError, SourceDataError
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
-from freshopt.verdict import Solver, Terms
+from freshopt.verdict import Solver, Terms, exemption
 
 if TYPE_CHECKING:
     import polars
@@ -82,7 +82,7 @@ def _raise_unless_good(solution: Solution) -> None:
         raise SolverRefusedError(solution.note)
     if solution.status is Status.INFEASIBLE:
         raise InfeasibleProblemError(solution.note)
-    if solution.status is Status.INACCURATE and getattr(solution.solver, "baseline", False):
+    if solution.status is Status.INACCURATE and exemption(solution.solver):
         return
     raise CertificateError(
         f"{solution.solver} ended {solution.status.value}. {solution.note} Solve with another solver, or "

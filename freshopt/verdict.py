@@ -53,8 +53,8 @@ Method: TypeAlias = Callable[[Problem, float | None], Answer]
 class Solver(Protocol):
     """A frozen record of an algorithm's settings.
 
-    A solver may also carry ``baseline = True``: it does not aim at the optimum, so that a gap is its result
-    and not its failure.
+    A solver may also carry ``baseline = True``: it does not aim at the optimum; or ``sampled = True``: it
+    learns from a finite number of samples. Then a gap is its result and not its failure.
     """
 
     def supports(self, problem: Problem) -> str | None:
@@ -62,6 +62,18 @@ class Solver(Protocol):
 
     def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
         """Return a certified solution; failures and refusals are a status. Usually one call of `conclude`."""
+
+
+_EXEMPT = {
+    "": "",
+    "baseline": "A baseline, not meant to be optimal: ",
+    "sampled": "Learnt from a finite number of samples: ",
+}
+
+
+def exemption(solver: object) -> str:
+    """Return why a gap is not a solver's failure: it is a "baseline", or "sampled"; "" if it is one."""
+    return next((kind for kind in _EXEMPT if kind and getattr(solver, kind, False)), "")
 
 
 def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> Solution:
@@ -119,8 +131,8 @@ def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float
         return Status.OPTIMAL, answer.note
     if proof.reason:
         return Status.INACCURATE, f"Nothing is proved: {proof.reason}"
-    kind = "A baseline, not meant to be optimal: " if getattr(solver, "baseline", False) else ""
-    shortfall = f"{kind}the certified gap {proof.relative_gap:.2g} exceeds the tolerance {tolerance:g}."
+    why = _EXEMPT[exemption(solver)]
+    shortfall = f"{why}the certified gap {proof.relative_gap:.2g} exceeds the tolerance {tolerance:g}."
     return Status.INACCURATE, " ".join(part for part in (shortfall, answer.note) if part)
 
 
@@ -150,7 +162,7 @@ def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: floa
         value = problem.objective.value_from_cost(exact_sum(parts), problem.sources)
     return Solution(
         problem=problem,
-        status=answer.status or (Status.INACCURATE if getattr(solver, "baseline", False) else Status.OPTIMAL),
+        status=answer.status or (Status.INACCURATE if exemption(solver) else Status.OPTIMAL),
         rates=np.full(len(problem.sources), np.nan) if rates is None else rates,
         value=value,
         price=math.nan if answer.price is None else answer.price,

@@ -1,6 +1,7 @@
 """Solvers, one algorithm per file. Installs as `freshopt.solvers`."""
 
 from freshopt.solvers.auto import Auto as Auto
+from freshopt.solvers.automata_tree import AutomataTree as AutomataTree
 from freshopt.solvers.binary_lambda_crawl import BinaryLambdaCrawl as BinaryLambdaCrawl
 from freshopt.solvers.closed_form import ClosedForm as ClosedForm
 from freshopt.solvers.conic import Conic as Conic
@@ -15,6 +16,7 @@ from freshopt.solvers.water_filling import WaterFilling as WaterFilling
 
 __all__ = [
     "Auto",
+    "AutomataTree",
     "BinaryLambdaCrawl",
     "ClosedForm",
     "Conic",

@@ -56,6 +56,7 @@ SAME_LAYER = {
 }
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
+    "automata_tree": {"binary_freshness", "polling_knapsack"},
     "closed_form": {"accumulated_delay", "binary_freshness", "harmonic_staleness", "polling_knapsack"},
     "lambda_crawl": {"harmonic_staleness"},
     "binary_lambda_crawl": {"binary_freshness"},
@@ -162,9 +163,15 @@ def test_problems_and_solvers_meet_only_where_a_solver_is_of_one_objective() -> 
 
 # Who acts while learning takes a solver's steps or solves anew, and is measured against the best rates.
 ACTING = {
+    "adaptive_rates",
     "async_mirror_sync",
     "async_projected_gradient_sync",
+    "best_exploration",
+    "campaign",
+    "explore_then_commit",
+    "lambda_learn_and_crawl",
     "mirror_sync",
+    "phased_epsilon_greedy",
     "sync_cycles",
     "synchronization",
     "truth",

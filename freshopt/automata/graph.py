@@ -101,7 +101,7 @@ def draw(tree: Hierarchy, path: str | Path, name: Sequence[Any] | None = None) -
             "Look at to_networkx() or automata() instead."
         )
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - only who draws needs it
+        from matplotlib.figure import Figure
     except ImportError:
         raise FreshoptError("Matplotlib is not installed. Install it: pip install matplotlib.") from None
 

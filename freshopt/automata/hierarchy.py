@@ -190,7 +190,8 @@ class Hierarchy:
         feedback : Feedback or None
             None polls without learning.
         gain : float
-            Of values that are not bits: how far a typical one moves an automaton, as a multiple of a bit's.
+            How far a reward of mean importance at a mean share moves an automaton, in steps; without effect
+            on penalties, and on rewards where there are penalties.
         probing : float
             Share of the gaps in which a probe is planned.
 
@@ -205,10 +206,10 @@ class Hierarchy:
             check_together(feedback, self.update)
         on = (False, False) if feedback is None else (self.update.on_reward, self.update.on_penalty)
         rule = Feedback.NEWS if feedback is None else feedback
+        slots = sources.slots(rule, self.update)
+        step = float(gain) if rule.is_bit else gain / self.n  # a typical value is 1/share, of a bit 1
         codes = self.polling.code, rule.code
-        loops()["simulate"](
-            self._tree, sources.slots(rule), polls, *codes, *on, gain / self.n, float(probing)
-        )
+        loops()["simulate"](self._tree, slots, polls, *codes, *on, step, float(probing))
 
     def checkpoint(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the arrays that hold the state."""

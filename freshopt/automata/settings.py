@@ -10,32 +10,27 @@ News under periodic polling
     polling knapsack. The number of news Σ w·x·d has the derivative w(1 − (1 + u)e^{−u}) instead, and the two
     optima are the same only without weights.
 News twice in a row, under random polling
-    Gaps are independent, so that a poll and the one before both find news with probability d². With
-    q = e^{−a} a geometric gap has d = (1 − q)/(1 − q + xq), and Σ w·x·d has exactly the derivative w·d².
-    Weights count as the probability that the feedback is passed on.
+    Gaps are exponential of mean 1/x and independent, so that a poll finds news with d = a/(a + x), and it and
+    the one before both do with d². The number of news Σ w·x·d has the derivative w·(a/(a + x))² = w·d².
 News and then none, under random polling
-    For gaps that are exponential rather than geometric (a ≪ 1), d = a/(a + x) and freshness is x/(a + x), of
-    derivative a/(a + x)² = d(1 − d)/x: the probability of news and then none, over the share. In slots of
-    which the polls are a share x this is low by the factor (a e^{−a})/(1 − e^{−a}) ≈ 1 − a/2.
-A probe, under any polling
-    Let C(s) = ∫₀ˢ c be the expected cost of a gap s, here c(s) = w(1 − e^{−as}), the weighted probability of
-    being stale. Polled at gaps s/x, where the lengths s have a fixed law of mean 1, a source costs
-    J(x) = x·E C(s/x) and
+    Freshness is x/(a + x), of derivative a/(a + x)² = d(1 − d)/x: news and then none, over the share.
+A probe, under periodic polling
+    A source that costs c(s) at age s costs J(x) = x·C(1/x), C(s) = ∫₀ˢ c, at gaps T = 1/x, and so
 
-        −J'(x) = E[T c(T) − C(T)] = E ∫₀ᵀ (c(T) − c(t)) dt,   T = s/x.
+        −J'(x) = T c(T) − C(T) = ∫₀ᵀ (c(T) − c(t)) dt = T·E[c(T) − c(t)],   t uniform in [0, T],
 
-    For t uniform in [0, T] the integral is T·E[c(T) − c(t)], which [1]_ Lemma 2 estimates by costs seen at t
-    and at T. Being stale lasts until the next poll, so the difference of the two bits is 1 where the copy is
-    fresh at t and stale at T, and 0 otherwise: no feedback is negative. T is not known when t is drawn; but
-    if t is uniform in [0, R], R ≥ T, and the probe is dropped where the poll comes first, then
+    which [1]_ Lemma 2 estimates by costs seen at t and at T. Here the cost is 1 while the copy is stale,
+    c(s) = 1 − e^{−as}. Being stale lasts until the poll, so the difference of the two bits is 1 where the
+    copy is fresh at t and stale at T, and 0 otherwise: it is never negative, and its mean gives
 
-        R·1{t < T, fresh at t, stale at T}   has the mean   ∫₀ᵀ (e^{−at} − e^{−aT}) dt = (1 − (1 + u)e^{−u})/a
+        −J'(x) = T·P(fresh at t, stale at T) = ∫₀ᵀ (e^{−at} − e^{−aT}) dt = (1 − (1 + u)e^{−u})/a.
 
-    all the same (the last for T = 1/x), which times w is exactly the derivative of weighted periodic
-    freshness; times w·a it is that of the weighted number of news. The probe must leave the copy as it is, so
-    that the poll tells whether it was stale; it costs a poll and ends no gap. With R = 2/x, polling by
-    deadlines has gaps up to R and one slot; credits have a few that are longer, of which what lies beyond R
-    is lost.
+    T is not known when t is drawn. If t is uniform in [0, R] with R ≥ T, and the probe is dropped where the
+    poll comes first, then R·1{t < T, fresh at t, stale at T} has the mean ∫₀ᵀ (e^{−at} − e^{−aT}) dt as well,
+    whatever T. Times w it is exactly the derivative of weighted periodic freshness, and with weights w·a that
+    of the weighted number of news. The probe must leave the copy as it is, so that the poll tells whether it
+    was stale; it costs a poll and ends no gap. With R = 2/x, deadlines have gaps up to R and a slot; credits
+    have a few that are longer, and what lies beyond R of those is lost.
 
 References
 ----------
@@ -58,8 +53,9 @@ class Polling(enum.Enum):
 
     ``CREDIT``: each automaton sends polls left and right in turn, as evenly as its state allows; O(log n).
     ``EARLIEST_DEADLINE``: virtual deadlines 1/share apart, on two heaps; gaps are the most even, and no
-    source is ever a whole poll ahead or behind, but a changed share shows only at the source's next poll.
-    ``RANDOM``: each automaton draws, and gaps are geometric.
+    source is ever a whole poll ahead or behind. A changed share shows only at the source's next poll: one
+    that was tiny for a moment is left alone for long, and where most feedback is a penalty nothing brings it
+    back. ``RANDOM``: each automaton draws, and slots are exponential, so that each source's gaps are.
     """
 
     CREDIT = "credit"
@@ -151,8 +147,10 @@ def check_together(feedback: Feedback, update: Update) -> None:
         )
 
 
-def weights_of(importance: Array, feedback: Feedback) -> Array:
-    """Return the weights as a feedback takes them: bits are passed on with probability w/max w.
+def weights_of(importance: Array, feedback: Feedback, update: Update) -> Array:
+    """Return the weights of sources as rewards take them.
+
+    A reward counts w times; where zeros are penalties, it is passed on with probability w/max w instead.
 
     Raises
     ------
@@ -162,4 +160,5 @@ def weights_of(importance: Array, feedback: Feedback) -> Array:
     largest = float(np.max(importance))
     if largest <= 0.0:
         raise SourceDataError("importance is 0 for all sources. Give one of them a positive importance.")
-    return importance / (largest if feedback.is_bit else float(np.mean(importance)))
+    passed_on = feedback.is_bit and update.on_penalty
+    return importance / (largest if passed_on else float(np.mean(importance)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray, as_vector, read_only
-from freshopt.automata.settings import Feedback, weights_of
+from freshopt.automata.settings import Feedback, Update, weights_of
 from freshopt.automata.steps import Slots
 from freshopt.errors import SourceDataError
 
@@ -63,9 +63,10 @@ class SimulatedSources:
             reach=np.zeros(n),
             polls=np.zeros(n, dtype=np.int64),
             news=np.zeros(n, dtype=np.int64),
-            totals=np.zeros(3),
+            totals=np.zeros(2),
+            now=np.zeros(1),
         )
-        self._weighted: Feedback | None = None
+        self._weighted: tuple[Feedback, Update] | None = None
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -94,7 +95,7 @@ class SimulatedSources:
     @property
     def probes(self) -> int:
         """Probes so far, which are not counted among the polls."""
-        return int(self._slots.totals[2])
+        return int(self._slots.totals[1])
 
     def expected(self, shares: Array) -> float:
         """Return Σ w·x·d(x), the weighted news per slot of periodic polls at given shares."""
@@ -102,24 +103,18 @@ class SimulatedSources:
             found = np.where(shares > 0.0, -np.expm1(-self._slots.hazard / shares), 0.0)
         return float(np.sum(self.importance * shares * found))
 
-    def swap(self, one: int, other: int, now: int) -> None:
-        """Let two sources exchange their hazards in slot `now`; changes that came before stay where they are.
-
-        Parameters
-        ----------
-        one, other : int
-        now : int
-            The tree's `polls`.
-        """
+    def swap(self, one: int, other: int) -> None:
+        """Let two sources exchange their hazards; changes that came before stay where they are."""
         slots, both = self._slots, np.array([one, other])
+        now = slots.now[0]
         slots.pending[both] += slots.hazard[both] * (now - slots.since[both])
         slots.since[both] = now
         slots.plan[both] = np.inf  # a probe that was planned before belongs to the hazard of before
         slots.hazard[both] = slots.hazard[both[::-1]]
 
-    def slots(self, feedback: Feedback) -> Slots:
-        """Return the arrays, with the weights as a feedback takes them; for loops."""
-        if self._weighted is not feedback:
-            self._slots.weight[:] = weights_of(self.importance, feedback)
-            self._weighted = feedback
+    def slots(self, feedback: Feedback, update: Update) -> Slots:
+        """Return the arrays, with the weights as feedback and automata take them; for loops."""
+        if self._weighted != (feedback, update):
+            self._slots.weight[:] = weights_of(self.importance, feedback, update)
+            self._weighted = feedback, update
         return self._slots

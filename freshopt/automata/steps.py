@@ -54,10 +54,10 @@ class Tree(NamedTuple):
 class Slots(NamedTuple):
     """Sources that change while poll slots go by.
 
-    ``hazard`` per slot (the expected number of changes), ``pending`` hazard since the last poll and up to the
-    slot ``since``. ``weight`` in the feedback. ``before``: whether the last poll found news, or -1. ``plan``
-    and ``reach``: slot of the planned probe and the span from which it was drawn. ``polls`` and ``news`` of
-    each source, and ``totals``: news, weighted news, probes.
+    ``hazard`` per slot (the expected number of changes), ``pending`` hazard since the last poll and up to
+    ``since``. ``weight`` in the feedback. ``before``: whether the last poll found news, or -1. ``plan``
+    and ``reach``: when the next probe is planned, and the span from which that was drawn. ``polls`` and
+    ``news`` of each source, and ``totals``: news, probes. ``now``: when the last poll was.
     """
 
     hazard: Array
@@ -70,6 +70,7 @@ class Slots(NamedTuple):
     polls: IntArray
     news: IntArray
     totals: Array
+    now: Array
 
 
 def bits(noise: IntArray) -> int:
@@ -208,14 +209,27 @@ def learn(tree: Tree, leaf: int, value: float, reward: bool, penalty: bool) -> N
         node = parent
 
 
-def poll(tree: Tree, slots: Slots, leaf: int, rule: int, gain: float, probing: float) -> float:
-    """Poll a source in the current slot, and return the feedback."""
-    now = float(tree.clock[0])
+def poll(
+    tree: Tree,
+    slots: Slots,
+    leaf: int,
+    scheduler: int,
+    rule: int,
+    penalty: bool,
+    gain: float,
+    probing: float,
+) -> float:
+    """Poll a source in the next slot, and return the feedback.
+
+    Slots are of length 1; under random polling of exponential length, so that each source's gaps are.
+    """
+    slots.now[0] += -math.log(1.0 - uniform(tree.noise)) if scheduler == RANDOM else 1.0
+    now = slots.now[0]
     weight, since = slots.weight[leaf], slots.since[leaf]
     value = 0.0
     fresh = True
     if rule == PROBE and slots.plan[leaf] < now:
-        slots.totals[2] += 1.0
+        slots.totals[1] += 1.0
         passed = slots.pending[leaf] + slots.hazard[leaf] * (slots.plan[leaf] - since)
         fresh = uniform(tree.noise) < math.exp(-passed)
         slots.pending[leaf], since = 0.0, slots.plan[leaf]  # from here on what happens is independent
@@ -231,8 +245,11 @@ def poll(tree: Tree, slots: Slots, leaf: int, rule: int, gain: float, probing: f
             value = gain * weight / share(tree, leaf)
     elif changed and fresh and slots.plan[leaf] < now:
         value = gain * weight * slots.reach[leaf]
-    if rule <= NEWS_TWICE and value > 0.0 and weight < 1.0 and uniform(tree.noise) >= weight:
-        value = 0.0
+    if rule <= NEWS_TWICE and value > 0.0:
+        if not penalty:
+            value = gain * weight
+        elif weight < 1.0 and uniform(tree.noise) >= weight:
+            value = 0.0
     if rule == PROBE:
         slots.plan[leaf] = math.inf
         if probing >= 1.0 or uniform(tree.noise) < probing:
@@ -244,7 +261,6 @@ def poll(tree: Tree, slots: Slots, leaf: int, rule: int, gain: float, probing: f
     if news:
         slots.news[leaf] += 1
         slots.totals[0] += 1.0
-        slots.totals[1] += weight
     return value
 
 
@@ -262,7 +278,8 @@ def simulate(
     """Poll `polls` times and learn from each."""
     for _ in range(polls):
         leaf = choose(tree, scheduler)
-        learn(tree, leaf, poll(tree, slots, leaf, rule, gain, probing), reward, penalty)
+        value = poll(tree, slots, leaf, scheduler, rule, penalty, gain, probing)
+        learn(tree, leaf, value, reward, penalty)
 
 
 def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:

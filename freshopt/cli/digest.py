@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from freshopt.cli.console import count
 from freshopt.crosscheck import Agreement, aligned, gap_text
+from freshopt.verdict import exemption
 
 HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")
 
@@ -106,7 +107,7 @@ class Digest:
     def idle(self) -> list[str]:
         """Return the solvers that did not apply to any problem."""
         names = dict.fromkeys(name for checked in self.checked for name in checked.agreement.names)
-        return [name for name in names if not self._runs(name) and not self._is_baseline(name)]
+        return [name for name in names if not self._runs(name) and not self._is_exempt(name)]
 
     def skips(self) -> list[str]:
         """Return what does not exist, in one line per reason."""
@@ -149,11 +150,11 @@ class Digest:
             if checked.agreement.names[k] == name
         ]
 
-    def _is_baseline(self, name: str) -> bool:
+    def _is_exempt(self, name: str) -> bool:
         for checked in self.checked:
             for k, solution in enumerate(checked.agreement.solutions):
                 if checked.agreement.names[k] == name:
-                    return bool(getattr(solution.solver, "baseline", False))
+                    return bool(exemption(solution.solver))
         return False
 
 

@@ -12,6 +12,7 @@ from freshopt.cli.objectives import EXPONENT, OBJECTIVES, PLANNED
 from freshopt.examples.histories import EXAMPLES
 from freshopt.solvers import (
     Auto,
+    AutomataTree,
     BinaryLambdaCrawl,
     ClosedForm,
     Conic,
@@ -41,6 +42,7 @@ SOLVERS: dict[str, Solver] = {
     "binary-lambda-crawl": BinaryLambdaCrawl(),
     "mirror-descent": MirrorDescent(),
     "projected-gradient": ProjectedGradient(),
+    "automata-tree": AutomataTree(),
     "uniform": Uniform(),
     "proportional": Proportional(),
 }
