@@ -27,7 +27,7 @@ def test_five_events_by_hand() -> None:
     of = fo.World.from_events(
         {"source": [0] * 5, "time": [1.0, 2.0, 5.0, 6.0, 6.5]}, names=[0, 1], horizon=10.0
     )
-    costs = missed_costs(of, [0, 1, 0], [6.0, 3.0, 4.0], end=10.0, penalty=lambda m: m**2.0)
+    costs = missed_costs(of, [0, 1, 0], [6.0, 3.0, 4.0], end=10.0, penalty=lambda m: m**2)
     assert costs.stale.tolist() == [3.0 + 1.0 + 3.5, 0.0]
     assert costs.harmonic.tolist() == [1.0 + 2 * 1.5 + 1.0 + 3.5, 0.0]
     assert costs.count.tolist() == [1.0 + 2 * 2.0 + 1.0 + 3.5, 0.0]

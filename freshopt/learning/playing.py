@@ -244,7 +244,7 @@ def save_checkpoint(path: Path, arrays: State, settings: str) -> None:
 def load_checkpoint(path: Path, settings: str) -> State:
     """Read what `save_checkpoint` wrote; refuse a file of other settings."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         found = json.loads(str(arrays.pop("settings")))
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:

@@ -77,7 +77,7 @@ def missed_costs(
     end: float,
     *,
     begin: float = 0.0,
-    penalty: Callable[[IntArray], Array] | None = None,
+    penalty: Callable[[IntArray], npt.ArrayLike] | None = None,
 ) -> MissedCosts:
     """Integrate the costs of staleness between refreshes, exactly.
 
