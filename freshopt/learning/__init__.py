@@ -1,14 +1,18 @@
 """Change rates from crawl logs, learners that act while they learn, and bounds on what that costs."""
 
+from freshopt.learning.adaptive_rates import AdaptiveRates as AdaptiveRates
 from freshopt.learning.async_mirror_sync import AsyncMirrorSync as AsyncMirrorSync
 from freshopt.learning.async_projected_gradient_sync import (
     AsyncProjectedGradientSync as AsyncProjectedGradientSync,
 )
+from freshopt.learning.best_exploration import best_exploration as best_exploration
 from freshopt.learning.change_history import ChangeHistory as ChangeHistory
 from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
+from freshopt.learning.explore_then_commit import ExploreThenCommit as ExploreThenCommit
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
+from freshopt.learning.lambda_learn_and_crawl import LambdaLearnAndCrawl as LambdaLearnAndCrawl
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.learning.mirror_sync import MirrorSync as MirrorSync
@@ -18,6 +22,7 @@ from freshopt.learning.momentum_stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
 from freshopt.learning.naive import Naive as Naive
+from freshopt.learning.phased_epsilon_greedy import PhasedEpsilonGreedy as PhasedEpsilonGreedy
 from freshopt.learning.poisson_check import PoissonCheck as PoissonCheck
 from freshopt.learning.poisson_check import poisson_check as poisson_check
 from freshopt.learning.price_bracket import price_bracket as price_bracket
@@ -25,20 +30,25 @@ from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
 __all__ = [
+    "AdaptiveRates",
     "AsyncMirrorSync",
     "AsyncProjectedGradientSync",
     "ChangeHistory",
+    "ExploreThenCommit",
     "FullObservation",
     "GammaPrior",
     "History",
+    "LambdaLearnAndCrawl",
     "LawOfLargeNumbers",
     "MaximumLikelihood",
     "MirrorSync",
     "MomentMatching",
     "MomentumStochasticApproximation",
     "Naive",
+    "PhasedEpsilonGreedy",
     "PoissonCheck",
     "StochasticApproximation",
+    "best_exploration",
     "etc_regret_bound",
     "mirror_sync_regret_bound",
     "poisson_check",

@@ -1,0 +1,136 @@
+"""`best_exploration`: how long to explore before committing, for sources such as those expected.
+
+The regret of exploring for a number of sweeps and committing is computed, not bounded. What exploration
+loses is known exactly. What commitment loses is averaged over draws of what exploration finds: after N sweeps
+of length a, a source was found changed Binomial(N, 1 − e^{−aΔ}) times, and its estimate is −ln(1 − share)/a.
+
+Cost: one solve per draw and candidate length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.arrays import Array, read_only, total
+from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.learning.judging import with_rates, worth
+from freshopt.learning.moment_matching import BOUNDS, check_bounds
+from freshopt.model import Problem
+from freshopt.objective import Refresh
+from freshopt.solving import solve
+
+CANDIDATES = 25  # lengths between one sweep and the horizon, equally spaced in the logarithm
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Exploration:
+    """Lengths of exploration and what they cost.
+
+    Attributes
+    ----------
+    length : float
+        The best of `lengths`, in time units.
+    regret : float
+        Mean regret there, in units of the objective times time.
+    lengths : ndarray, shape (m,)
+    regrets : ndarray, shape (draws, m)
+        One per draw and length.
+    """
+
+    length: float
+    regret: float
+    lengths: Array
+    regrets: Array
+
+    def __repr__(self) -> str:
+        """Return the best length and its regret."""
+        return f"Exploration({self.length:g} of {len(self.lengths)} lengths, regret {self.regret:.4g})"
+
+
+def best_exploration(
+    problem: Problem,
+    horizon: float,
+    *,
+    sweeps: Sequence[int] | None = None,
+    bounds: tuple[float, float] = BOUNDS,
+    draws: int = 8,
+    seed: int = 0,
+) -> Exploration:
+    """Search the length of exploration with the least regret at a horizon.
+
+    Parameters
+    ----------
+    problem : Problem
+        With change rates like those expected; without signalled sources.
+    horizon : float
+        T, in time units.
+    sweeps : sequence of int, optional
+        Candidates: how often each source is visited. By default 25 from one to the horizon.
+    bounds : (float, float)
+        Between which estimates are clipped, in changes per time unit: those of `MomentMatching`.
+    draws : int
+        Of what exploration finds; the same random numbers serve all lengths.
+    seed : int
+
+    Returns
+    -------
+    Exploration
+
+    Raises
+    ------
+    ObjectiveError
+        If sources are signalled, or the objective has no periodic cell.
+    SourceDataError
+        If the horizon is shorter than a sweep, or there are no draws.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(np.linspace(0.1, 1.0, 100), importance=np.exp(2.0 * np.sin(np.arange(100))))
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=50.0)
+    >>> [round(best_exploration(problem, horizon).length) for horizon in (1e3, 1e4, 1e5)]
+    [76, 142, 702]
+    """
+    if bool(np.any(problem.sources.signalled)):
+        raise ObjectiveError("exploration is searched for silent sources. Pass signalled=False.")
+    if not hasattr(problem.objective, "refresh") or not hasattr(problem.objective, "curve"):
+        raise ObjectiveError(
+            f"{problem.objective!r} has no periodic cell to tell what exploration costs. Pass the length of "
+            "exploration yourself."
+        )
+    lowest, highest = check_bounds(bounds)
+    sources = problem.sources
+    sweep = total(sources.cost) / problem.bandwidth
+    most = math.floor(horizon / sweep) if math.isfinite(horizon) else 0
+    if most < 1 or draws < 1:
+        raise SourceDataError(
+            f"horizon is {horizon} and draws {draws}. Pass a finite horizon of at least one sweep, "
+            f"{sweep:g}, and one draw or more."
+        )
+    numbers = np.unique(np.geomspace(1, most, CANDIDATES).round()) if sweeps is None else np.sort(sweeps)
+    numbers = numbers[(numbers >= 1) & (numbers <= most)].astype(np.int64)
+    best = solve(problem)
+    sign = 1.0 if problem.objective.sense == "minimise" else -1.0
+    even = np.full(len(sources), 1.0 / sweep)
+    exploring = sign * (worth(problem, even, Refresh.PERIODIC) - best.value)
+    chance = -np.expm1(-sources.change_rate * sweep)
+    regrets = np.empty((draws, len(numbers)))
+    for draw in range(draws):
+        start: float = best.price
+        for k, number in enumerate(numbers.tolist()):
+            found = np.random.default_rng([seed, draw, number]).binomial(number, chance)
+            with np.errstate(divide="ignore"):
+                estimate = np.clip(-np.log1p(-found / number) / sweep, lowest, highest)
+            planned = solve(with_rates(problem, problem.objective, estimate, sources.min_rate), start=start)
+            start = planned.price if planned.price > 0.0 else start
+            lost = sign * (worth(problem, planned.rates, problem.objective.refresh) - best.value)
+            length = number * sweep
+            regrets[draw, k] = exploring * length + lost * (horizon - length)
+    mean = regrets.mean(axis=0)
+    k = int(np.argmin(mean))
+    lengths = numbers * sweep
+    return Exploration(float(lengths[k]), float(mean[k]), read_only(lengths), read_only(regrets))

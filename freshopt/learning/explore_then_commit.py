@@ -1,0 +1,152 @@
+"""`ExploreThenCommit`: visit all sources in turn for a while, then keep the rates that seem best.
+
+Exploration loses for as long as it lasts, and what is lost afterwards falls with its length: with errors of
+the change rates like 1/√τ the loss per time unit after it is like 1/τ (`sensitivity_bound`). The sum is least
+for τ of order √T, and so is the regret. Where the horizon T is not known it is guessed, and the guess doubled
+when it has passed; each new exploration adds to what is known.
+
+Cost: one or two fits and solves per guess of the horizon.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from freshopt.arrays import total
+from freshopt.errors import SourceDataError
+from freshopt.learning.best_exploration import best_exploration
+from freshopt.learning.campaign import Campaign, Leg
+from freshopt.learning.estimator import Estimator
+from freshopt.learning.history import History
+from freshopt.learning.moment_matching import MomentMatching
+from freshopt.model import Problem
+from freshopt.objective import Refresh
+from freshopt.simulation import Crawler, World
+from freshopt.verdict import Solver
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreThenCommit:
+    """Explore at equal gaps for a time τ, then commit to the rates that are optimal for what was found.
+
+    Parameters
+    ----------
+    exploration : float, optional
+        τ in time units; rounded up to whole sweeps of Σcost/bandwidth. By default it is searched with
+        `best_exploration` on the problem's own change rates, the guess.
+    doubling : float, optional
+        First guess of the horizon, for an unknown one: after it has passed the next stretch is as long as
+        all before. The j-th stretch begins with τ·2^{j/2} of exploration.
+    estimator : Estimator
+        Any of `freshopt.learning`, not fitted; gaps are equal, so it should not ask for exponential ones.
+    solver : Solver, optional
+    seed : int
+        Of Poisson visits after exploration.
+
+    Notes
+    -----
+    [1]_ section 5; doubling as mentioned there. After exploration sources are refreshed as the problem's
+    objective says. Regret is against its best rates; while exploring it can be negative, as equal gaps are
+    better than the Poisson refreshes that the best rates are of.
+
+    References
+    ----------
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([0.2, 1.0, 0.5], importance=[1.0, 2.0, 3.0])
+    >>> guess = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources(1.0, sources.importance), bandwidth=2.0)
+    >>> history = ExploreThenCommit(exploration=60.0).run(fo.World.poisson(sources, seed=1), guess, 400.0)
+    >>> history.time.tolist(), history.rates.round(2).tolist()
+    ([60.0, 400.0], [[0.67, 0.67, 0.67], [0.34, 0.68, 0.98]])
+    """
+
+    exploration: float | None = None
+    doubling: float | None = None
+    estimator: Estimator = field(default_factory=MomentMatching)
+    solver: Solver | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse times that are not positive."""
+        for what, value in (("exploration", self.exploration), ("doubling", self.doubling)):
+            if value is not None and not 0.0 < value < math.inf:
+                raise SourceDataError(f"{what} is {value}. Pass a time > 0, or None.")
+
+    def run(
+        self,
+        world: World | Crawler,
+        problem: Problem,
+        horizon: float,
+        *,
+        truth: Problem | None = None,
+        checkpoint: str | Path | None = None,
+        progress: bool = False,
+    ) -> History:
+        """Learn in a world until the horizon.
+
+        Parameters
+        ----------
+        world : World or Crawler
+            A simulation, or anything with the methods of `Crawler`.
+        problem : Problem
+            What is to be optimised; its change rates are a guess, of use only to choose τ.
+        horizon : float
+            T, time units from the beginning. With `doubling` it only says when to stop.
+        truth : Problem, optional
+            The true problem, to judge by; a Poisson world knows its own. Without it values are those that
+            the estimates promise.
+        checkpoint : path, optional
+            A file to resume from and to save to.
+        progress : bool
+            Whether to show a bar.
+
+        Returns
+        -------
+        History
+            One round per stretch of exploration and of commitment.
+        """
+        legs = self.legs(problem, horizon)
+        campaign = Campaign(world, problem, self.estimator, solver=self.solver, seed=self.seed, truth=truth)
+        return campaign.run(self, legs, checkpoint, progress)
+
+    def legs(self, problem: Problem, horizon: float) -> list[Leg]:
+        """Return the stretches until the horizon."""
+        sweep = total(problem.sources.cost) / problem.bandwidth
+        if not sweep <= horizon < math.inf:
+            raise SourceDataError(
+                f"horizon is {horizon}. Pass a finite time of at least one sweep over all sources, {sweep:g}."
+            )
+        explored = self._exploration(problem, self.doubling or horizon)
+        if self.doubling is None:
+            return _cut([(explored, 1.0), (horizon, 0.0)], sweep, horizon)
+        ends, begin, guess, turn = [], 0.0, self.doubling, 0
+        while begin < horizon:
+            ends += [(begin + explored * 2.0 ** (turn / 2.0), 1.0), (begin + guess, 0.0)]
+            begin, guess, turn = begin + guess, begin + guess, turn + 1
+        return _cut(ends, sweep, horizon)
+
+    def _exploration(self, problem: Problem, horizon: float) -> float:
+        if self.exploration is not None:
+            return self.exploration
+        return best_exploration(problem, horizon, seed=self.seed).length
+
+
+def _cut(ends: list[tuple[float, float]], sweep: float, horizon: float) -> list[Leg]:
+    """Make legs of stretches (end, share of exploration), whole sweeps of exploration, none too long."""
+    legs: list[Leg] = []
+    begin = 0.0
+    for end, explore in ends:
+        if explore:
+            sweeps = max(1, math.ceil((end - begin) / sweep * (1.0 - 1e-12)))
+            leg = Leg(min(begin + sweeps * sweep, horizon), 1.0, Refresh.PERIODIC)
+        else:
+            leg = Leg(min(end, horizon))
+        if leg.end > begin:
+            legs.append(leg)
+            begin = leg.end
+    return legs
