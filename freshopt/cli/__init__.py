@@ -21,6 +21,7 @@ from freshopt.errors import FreshoptError
 COMMANDS = {
     "plan": "freshopt.cli.plan",
     "estimate": "freshopt.cli.parts",
+    "poisson-check": "freshopt.cli.poisson",
     "solve": "freshopt.cli.parts",
     "schedule": "freshopt.cli.parts",
     "check": "freshopt.cli.check",
@@ -39,7 +40,9 @@ class _Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        command: click.Command = getattr(
+            importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")
+        )
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

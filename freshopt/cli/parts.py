@@ -8,8 +8,9 @@ import click
 import numpy as np
 
 from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import count, number, show
+from freshopt.cli.console import number, show
 from freshopt.cli.objectives import objective_of
+from freshopt.cli.origins import Origin, origin_options, outcome
 from freshopt.cli.partitioned import solve_in_partitions
 from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
@@ -29,14 +30,14 @@ out_option = click.option(
 @click.command()
 @options.log_argument
 @options.example_option
+@origin_options
 @out_option
 @options.smoothing_option
 @options.confidence_option
 @options.time_unit_option
 @options.overwrite_option
 def estimate(
-    log: Path | None,
-    example: str | None,
+    origin: Origin,
     out: Path,
     smoothing: float,
     confidence: float,
@@ -47,9 +48,11 @@ def estimate(
     import polars
 
     table_ending(out)
-    inputs.require_other(log, out)
+    for read in (origin.log, origin.history):
+        inputs.require_other(read, out)
     with complete_file(out, overwrite) as staging:
-        crawls = inputs.log_of(log, example, time_unit)
+        found = origin.read(time_unit)
+        crawls = found.log
         model = MaximumLikelihood(smoothing).fit(crawls)
         lower, upper = model.interval(confidence)
         columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
@@ -59,13 +62,11 @@ def estimate(
     kinds = ", ".join(
         f"{number_of:,} {flag}" for flag, number_of in zip(flags.tolist(), counts.tolist(), strict=True)
     )
-    found = int(np.count_nonzero(crawls.changed))
-    rows = f"{count(len(crawls), 'crawl')} of {count(len(crawls.sources_), 'source')}"
     known = model.change_rate_[np.isfinite(model.change_rate_)]
     median = f"median {number(float(np.median(known)))} per {crawls.time_unit}; " if len(known) else ""
     show(
         [
-            ("log", f"{example or log}: {rows}, {found:,} found a change"),
+            ("log", f"{found.words}{outcome(found.data)}"),
             ("change rates", f"{median}{kinds}"),
             ("wrote", str(out)),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from freshopt.certificate import Certificate
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, progress, show
 from freshopt.cli.objectives import Parameters, objective_of
+from freshopt.cli.origins import Origin, origin_options
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
 from freshopt.units import SECONDS
@@ -23,6 +25,7 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @click.command()
 @options.log_argument
 @options.example_option
+@origin_options
 @options.plan_objective_option
 @options.exponent_option
 @options.deadline_option
@@ -49,8 +52,7 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 @options.overwrite_option
 def plan(
-    log: Path | None,
-    example: str | None,
+    origin: Origin,
     objective: str,
     exponent: float | None,
     deadline: str | None,
@@ -93,15 +95,18 @@ def plan(
         seed=seed,
     )
     with complete_folder(out, overwrite, files=FILES) as staging, progress(6) as report:
-        crawls = inputs.log_of(log, example, time_unit)
-        made = make_plan(crawls, wishes, report)
+        found = origin.read(time_unit)
+        if wishes.importance is None and found.importance is not None:
+            weights = found.importance
+            wishes = replace(wishes, importance=lambda _: weights)
+        made = make_plan(found.log, wishes, report)
         report("writing")
         names = write_files(made, staging, csv=csv)
-    show(_rows(made, example or str(log), objective))
+    show(_rows(made, found.words, objective))
     click.echo(f"\nwrote {', '.join(names)} to {out}")
 
 
-def _rows(made: Plan, name: str, objective: str) -> list[tuple[str, str]]:
+def _rows(made: Plan, read: str, objective: str) -> list[tuple[str, str]]:
     """Return what a newcomer should read of a plan."""
     facts = summary(made)
     counts, unit, proof = facts["counts"], facts["time_unit"], made.solution.certificate
@@ -111,9 +116,8 @@ def _rows(made: Plan, name: str, objective: str) -> list[tuple[str, str]]:
     goal = f"{kind}, {objective}" if kind == "SynchronizationCost" else kind  # one class, several names
     sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
     others = "; ".join(f"{kind} rates {number(value)}" for kind, value in facts["baselines"].items())
-    crawls = f"{count(counts['crawls'], 'crawl')} of {count(counts['sources'], 'source')}"
     return [
-        ("log", f"{name}: {crawls}, {_span(made)}"),
+        ("log", f"{read}, {_span(made)}"),
         (
             "change rates",
             f"total {number(facts['change_rate']['sum'])} per {unit}, "
