@@ -4,6 +4,7 @@ from freshopt.io.read_bing import BingData as BingData
 from freshopt.io.read_bing import read_bing as read_bing
 from freshopt.io.read_dbt import read_dbt as read_dbt
 from freshopt.io.read_git import read_git as read_git
+from freshopt.io.read_history import read_history as read_history
 from freshopt.io.read_log import read_log as read_log
 
-__all__ = ["BingData", "read_bing", "read_dbt", "read_git", "read_log"]
+__all__ = ["BingData", "read_bing", "read_dbt", "read_git", "read_history", "read_log"]

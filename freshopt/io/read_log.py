@@ -68,7 +68,7 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
     path = Path(path)
     _check_columns(path, column_names(path))
     is_text = table_ending(path) != ".parquet"
-    cells = _Cells(path, is_text)
+    cells = Cells(path, is_text)
     frame = read_table(path, columns=COLUMNS, as_text=is_text)
     frame = _without_blank_end(frame) if is_text else frame
     if frame.height == 0:
@@ -83,7 +83,7 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
     return CrawlLog.from_columns(columns, names=names, time_unit=time_unit, row_name=cells.row_name)
 
 
-class _Cells:
+class Cells:
     """The columns of one file, converted with messages that name the file and the row."""
 
     def __init__(self, path: Path, has_lines: bool) -> None:
