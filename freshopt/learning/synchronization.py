@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.errors import SourceDataError
-from freshopt.learning.history import Sense
 from freshopt.learning.playing import Journal, State
 from freshopt.learning.truth import Truth
 from freshopt.model import Problem
+from freshopt.objective import Refresh
 from freshopt.simulation import Crawler
 from freshopt.simulation.crawler import poll
 from freshopt.simulation.draws import uniforms
@@ -105,13 +105,16 @@ class Synchronization:
                 np.any(problem.lower <= 0.0)
             ),
             "has no importance > 0": not np.sum(sources.importance) > 0.0,
-            "maximises": problem.objective.sense != "minimise",
+            f"predicts the cost of {problem.objective.refresh.value} refreshes, and these are periodic": (
+                problem.objective.refresh is not Refresh.PERIODIC
+            ),
         }
         for reason, found in reasons.items():
             if found:
                 raise SourceDataError(
-                    f"{learner} does not apply: the problem {reason}. Pass one that minimises a cost of age "
-                    "over sources with min_rate > 0, without host limits, costs or signals."
+                    f"{learner} does not apply: the problem {reason}. Pass an objective with "
+                    "refresh=Refresh.PERIODIC and sources with min_rate > 0, without host limits, costs or "
+                    "signals."
                 )
         if not 0.0 < exploration <= 1.0:
             raise SourceDataError(f"exploration is {exploration}. Pass a probability > 0 and <= 1.")
@@ -196,7 +199,8 @@ class Synchronization:
             value, best = truth.value(begin, rates), {"best": truth.best(begin)}
         else:  # a probe at a uniform point of an interval costs J on average
             mean = float(np.mean(seen[known])) if known.any() else np.nan
-            value = float(self.problem.sources.importance @ np.where(known, seen, mean))
+            cost = float(self.problem.sources.importance @ np.where(known, seen, mean))
+            value = self.problem.objective.value_from_cost(cost, self.problem.sources)
         allowed = self.problem.bandwidth * (end - begin)
         journal.add(
             end, rates, value=value, spent=spent, allowed=allowed, probes=probes, resets=resets, **best
@@ -214,8 +218,8 @@ def seen_cost(before: Array, source: IntArray, probed: Array) -> Array:
 
 def journal_of(learner: object, problem: Problem, truth: Truth | None) -> Journal:
     """Return an empty journal of a run."""
-    sense: Sense = "minimise"
-    return Journal(repr(learner), sense, exact=truth is not None, time_unit=problem.sources.time_unit)
+    sense, unit = problem.objective.sense, problem.sources.time_unit
+    return Journal(repr(learner), sense, exact=truth is not None, time_unit=unit)
 
 
 def with_exploration(problem: Problem, exploration: float) -> Problem:
