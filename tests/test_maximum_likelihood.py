@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, chi2
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.learning import MaximumLikelihood, crawl_likelihood
+from freshopt.learning import LikelihoodRatio, MaximumLikelihood, Posterior, crawl_likelihood, rate_posterior
 from freshopt.learning.crawl_log import CrawlLog
 from tests.tolerances import EXACT, SCALAR
 
@@ -81,7 +81,7 @@ def test_interval_ends_are_where_the_likelihood_has_fallen() -> None:
     sources = [random_rows(rng) for _ in range(300)]
     for confidence in (0.5, 0.95, 0.9999):
         model = MaximumLikelihood().fit(log_of(sources))
-        lower, upper = model.interval(confidence)
+        lower, upper = model.interval(confidence, LikelihoodRatio())
         for k, rows in enumerate(sources):
             smoothed = [*rows, *SMOOTHING]
             best = log_likelihood(model.change_rate_[k], smoothed)
@@ -108,7 +108,7 @@ CELL = st.tuples(
 def test_score_changes_sign_at_the_rate(cells: list[tuple[float, float]]) -> None:
     rows: Rows = [(10.0**decade, kind != 0, kind) for decade, kind in cells]
     model = MaximumLikelihood().fit(log_of([rows]))
-    (rate,), (lower,), (upper,) = model.change_rate_, *model.interval()
+    (rate,), (lower,), (upper,) = model.change_rate_, *model.interval(method=LikelihoodRatio())
     assert score(rate * (1 - 1e-9), [*rows, *SMOOTHING]) > 0 > score(rate * (1 + 1e-9), [*rows, *SMOOTHING])
     assert 0 <= lower < rate < upper < math.inf
 
@@ -131,7 +131,7 @@ def test_without_smoothing_the_edges_are_flagged() -> None:
     model = MaximumLikelihood(smoothing=0).fit(EDGES)
     np.testing.assert_array_equal(model.change_rate_, [np.inf, np.nan, 0.0])
     assert model.flag_.tolist() == ["always changed", "baseline only", "never changed"]
-    lower, upper = model.interval(0.95)
+    lower, upper = model.interval(0.95, LikelihoodRatio())
     drop = chi2.ppf(0.95, 1) / 2
     np.testing.assert_allclose(lower, [-math.log1p(-math.exp(-drop)) / 2, 0.0, 0.0], rtol=SCALAR)
     np.testing.assert_allclose(upper, [np.inf, np.inf, drop / 4], rtol=SCALAR)
@@ -142,7 +142,7 @@ def test_with_smoothing_the_edges_are_finite_and_still_flagged() -> None:
     assert model.flag_.tolist() == ["always changed", "baseline only", "never changed"]
     np.testing.assert_allclose(model.change_rate_[1], math.log(2) / 0.5, rtol=EXACT)
     np.testing.assert_allclose(model.change_rate_[2], math.log1p(0.5 / 4.5) / 0.5, rtol=EXACT)
-    assert np.isfinite(model.interval()).all()
+    assert np.isfinite(model.interval(method=LikelihoodRatio())).all()
 
 
 def test_smoothing_is_in_days_whatever_the_unit() -> None:
@@ -199,9 +199,11 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of([random_rows(rng) for _ in range(80)] + [[(1.0, False, math.nan)]])
     whole = MaximumLikelihood().fit(log)
     monkeypatch.setattr(crawl_likelihood, "BLOCK", 7)
+    monkeypatch.setattr(rate_posterior, "BLOCK", 7)
     parts = MaximumLikelihood().fit(log)
     np.testing.assert_allclose(parts.change_rate_, whole.change_rate_, rtol=EXACT)
-    np.testing.assert_allclose(parts.interval(), whole.interval(), rtol=EXACT)
+    for method in (LikelihoodRatio(), Posterior()):
+        np.testing.assert_allclose(parts.interval(0.9, method), whole.interval(0.9, method), rtol=SCALAR)
 
 
 def test_an_iteration_that_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

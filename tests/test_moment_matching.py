@@ -14,7 +14,15 @@ from scipy.optimize import brentq
 from scipy.stats import binom, chi2
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.learning import FullObservation, MaximumLikelihood, MomentMatching, moment_matching
+from freshopt.learning import (
+    Exact,
+    FullObservation,
+    Hoeffding,
+    MaximumLikelihood,
+    MomentMatching,
+    Published,
+    moment_matching,
+)
 from freshopt.learning.crawl_log import CrawlLog
 from tests.tolerances import EXACT, SCALAR
 
@@ -89,7 +97,7 @@ def test_interval_ends_solve_their_equations(confidence: float) -> None:
     gaps, changed = random_sources(np.random.default_rng(42), 100)
     bounds = (1e-3, 1e2)
     model = MomentMatching(bounds).fit(log_of(gaps, changed))
-    lower, upper = model.interval(confidence)
+    lower, upper = model.interval(confidence, Hoeffding())
     bound = model.error_bound(confidence)
     for k, (a, found) in enumerate(zip(gaps, changed, strict=True)):
         spread = math.sqrt(len(a) * math.log(2 / (1 - confidence)) / 2)
@@ -109,7 +117,9 @@ def test_published_bound_worked_by_hand() -> None:
     np.testing.assert_allclose(bound, 0.5 * math.e, rtol=EXACT)
     edges = CrawlLog(["a", "b", "b"], [0, 0, 1], [0, 0, 1])
     assert MomentMatching((0, 5)).fit(edges).error_bound().tolist()[0] == math.inf
-    np.testing.assert_array_equal(MomentMatching((0, 5)).fit(edges).interval(), [[0, 0], [5, 5]])
+    np.testing.assert_array_equal(
+        MomentMatching((0, 5)).fit(edges).interval(method=Hoeffding()), [[0, 0], [5, 5]]
+    )
 
 
 def test_intervals_cover_at_least_as_often_as_they_say() -> None:
@@ -119,11 +129,17 @@ def test_intervals_cover_at_least_as_often_as_they_say() -> None:
     counts = rng.poisson(gaps * rates[:, None])
     log = log_of(list(gaps), list(counts > 0), list(counts))
     wanted = binom.ppf(1e-4, 400, 0.9)
-    for model in (MomentMatching((0.1, 4.0)).fit(log), FullObservation().fit(log)):
-        lower, upper = model.interval(0.9)
+    matching, counting = MomentMatching((0.1, 4.0)).fit(log), FullObservation().fit(log)
+    for model, method, widest in (
+        (matching, Hoeffding(), 3.0),  # the bounds alone would be 3.9 apart
+        (counting, Exact(), 3.0),
+        (matching, Published(), 3.9),
+        (counting, Published((0.1, 4.0)), 3.9),
+    ):
+        lower, upper = model.interval(0.9, method)
         covered = np.count_nonzero((lower <= rates) & (rates <= upper))
         assert covered >= wanted
-        assert np.mean(upper - lower) < 3.0  # the bounds alone would be 3.9 apart
+        assert np.mean(upper - lower) < widest
     matched, counted = MomentMatching((0.1, 4.0)).fit(log), FullObservation(0).fit(log)
     assert np.count_nonzero(np.abs(matched.change_rate_ - rates) <= matched.error_bound(0.9)) >= wanted
     clipped = np.clip(counted.change_rate_, 0.1, 4.0)
@@ -141,7 +157,7 @@ def test_counted_changes_worked_by_hand() -> None:
     np.testing.assert_allclose(model.change_rate_, [7.5 / 4.5, 0.5 / 2.5, 1.0], rtol=EXACT)
     assert model.flag_.tolist() == ["ok", "never changed", "baseline only"]
     np.testing.assert_array_equal(FullObservation(0).fit(log).change_rate_, [7 / 4, 0.0, math.nan])
-    lower, upper = model.interval(0.95)
+    lower, upper = model.interval(0.95, Exact())
     np.testing.assert_allclose(lower, [chi2.ppf(0.025, 14) / 8, 0, 0], rtol=SCALAR)
     np.testing.assert_allclose(
         upper, [chi2.ppf(0.975, 16) / 8, chi2.ppf(0.975, 2) / 4, math.inf], rtol=SCALAR

@@ -12,6 +12,11 @@ from freshopt.learning.explore_then_commit import ExploreThenCommit as ExploreTh
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
+from freshopt.learning.interval_method import Exact as Exact
+from freshopt.learning.interval_method import Hoeffding as Hoeffding
+from freshopt.learning.interval_method import LikelihoodRatio as LikelihoodRatio
+from freshopt.learning.interval_method import Posterior as Posterior
+from freshopt.learning.interval_method import Published as Published
 from freshopt.learning.lambda_learn_and_crawl import LambdaLearnAndCrawl as LambdaLearnAndCrawl
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
@@ -34,12 +39,15 @@ __all__ = [
     "AsyncMirrorSync",
     "AsyncProjectedGradientSync",
     "ChangeHistory",
+    "Exact",
     "ExploreThenCommit",
     "FullObservation",
     "GammaPrior",
     "History",
+    "Hoeffding",
     "LambdaLearnAndCrawl",
     "LawOfLargeNumbers",
+    "LikelihoodRatio",
     "MaximumLikelihood",
     "MirrorSync",
     "MomentMatching",
@@ -47,6 +55,8 @@ __all__ = [
     "Naive",
     "PhasedEpsilonGreedy",
     "PoissonCheck",
+    "Posterior",
+    "Published",
     "StochasticApproximation",
     "best_exploration",
     "etc_regret_bound",

@@ -49,6 +49,8 @@ class CrawlLikelihood:
         The sum U of all other gaps.
     imaginary : float
         Length of one more gap in C, the same for every source; 0 for none.
+    weight : ndarray of float, shape (m,), or None
+        Of each gap in C, if crawls do not count alike; then `counted` and `exposure` are weighted sums.
 
     Examples
     --------
@@ -62,22 +64,27 @@ class CrawlLikelihood:
     counted: Array
     exposure: Array
     imaginary: float = 0.0
+    weight: Array | None = None
 
     @classmethod
-    def of(cls, log: CrawlLog) -> CrawlLikelihood:
-        """Return the likelihood of a log."""
+    def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
+        """Return the likelihood of a log, whose rows may have weights."""
         known = np.zeros(len(log), dtype=np.bool_) if log.changes is None else ~np.isnan(log.changes)
         found = log.changed & ~known
         other = np.where(found | np.isnan(log.gap), 0.0, log.gap)
         counted = np.zeros(len(log.sources_))
         if log.changes is not None:
-            counted = segment_sums(np.where(known, log.changes, 0.0), log.offsets)
+            changes = np.where(known, log.changes, 0.0)
+            counted = segment_sums(changes if weight is None else weight * changes, log.offsets)
         where = np.flatnonzero(found)
+        if weight is not None:
+            other *= weight
         return cls(
             gaps=log.gap[where],
             offsets=np.searchsorted(where, log.offsets).astype(np.int64),
             counted=counted,
             exposure=segment_sums(other, log.offsets),
+            weight=None if weight is None else weight[where],
         )
 
     def smoothed(self, imaginary: float) -> CrawlLikelihood:
@@ -95,7 +102,7 @@ class CrawlLikelihood:
 
     def value(self, rate: Array) -> Array:
         """Return l(Δ) at one rate > 0 per source."""
-        value = segment_sums(_log_found(self.gaps * np.repeat(rate, self.found)), self.offsets)
+        value = self._sums(_log_found(self.gaps * np.repeat(rate, self.found)))
         if self.imaginary:
             value += _log_found(self.imaginary * rate)
         return value + self.counted * np.log(rate) - self.exposure * rate
@@ -105,9 +112,9 @@ class CrawlLikelihood:
         with np.errstate(over="ignore"):  # a gap of 700/Δ and more adds 0
             share = self.gaps / np.expm1(self.gaps * np.repeat(rate, self.found))
             one = self.imaginary / np.expm1(self.imaginary * rate) if self.imaginary else np.zeros(len(rate))
-        total = segment_sums(share, self.offsets) + one
+        total = self._sums(share) + one
         share *= share + self.gaps
-        curve = segment_sums(share, self.offsets) + one * (one + self.imaginary)
+        curve = self._sums(share) + one * (one + self.imaginary)
         each = self.counted / rate
         return total + each, curve + each / rate
 
@@ -133,7 +140,7 @@ class CrawlLikelihood:
         return lower, upper
 
     def _maximum(self) -> Array:
-        found, span = self.found + 1.0 * (self.imaginary > 0), self._span()
+        found, span = self._number(), self._span()
         changed = (found > 0) | (self.counted > 0)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             # Both bound the root from below: 1/(e^x−1) ≥ 1/x − 1/2, and Jensen with the mean gap.
@@ -163,8 +170,8 @@ class CrawlLikelihood:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             lower = rate * np.exp(-np.minimum(width / rate, LEAP))
             # Every gap changed: by Jensen at most N ln(1−e^{−Δ·mean gap}), so this start lies outside.
-            mean = self._span() / self.found
-            lower = np.where(np.isinf(rate), -np.log1p(-np.exp(-drop / self.found)) / mean, lower)
+            mean = self._span() / self._number()
+            lower = np.where(np.isinf(rate), -np.log1p(-np.exp(-drop / self._number())) / mean, lower)
             upper = np.where(inside, rate + width, np.inf)
             upper = np.where(rate == 0, drop / self.exposure, upper)
         lower[rate == 0] = 0.0
@@ -200,11 +207,22 @@ class CrawlLikelihood:
             counted=self.counted[mask],
             exposure=self.exposure[mask],
             imaginary=self.imaginary,
+            weight=None if self.weight is None else self.weight[np.repeat(mask, self.found)],
         )
 
     def _span(self) -> Array:
         """Return the sum of the gaps in C, with the imaginary one."""
-        return segment_sums(self.gaps, self.offsets) + self.imaginary
+        return self._sums(self.gaps) + self.imaginary
+
+    def _number(self) -> Array:
+        """Return the number of gaps in C, weighted, with the imaginary one."""
+        number = (
+            self.found.astype(np.float64) if self.weight is None else segment_sums(self.weight, self.offsets)
+        )
+        return number + 1.0 * (self.imaginary > 0)
+
+    def _sums(self, values: Array) -> Array:
+        return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
 
     def _blocks(self) -> Iterator[tuple[slice, CrawlLikelihood]]:
         """Yield the sources in blocks of about `BLOCK` gaps."""
@@ -219,6 +237,7 @@ class CrawlLikelihood:
                 counted=self.counted[start:end],
                 exposure=self.exposure[start:end],
                 imaginary=self.imaginary,
+                weight=None if self.weight is None else self.weight[offsets[0] : offsets[-1]],
             )
             yield slice(start, end), block
             start = end

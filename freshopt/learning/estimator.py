@@ -9,18 +9,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
-from freshopt.errors import FreshoptError
+from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.evidence import Evidence, Observed
+from freshopt.learning.forgetting import Forgetting, moment_of
+from freshopt.learning.interval_method import IntervalMethod, Posterior, check_confidence
+from freshopt.learning.rate_distribution import RateDistribution
+
+POSTERIOR = Posterior()
+Advance: TypeAlias = Callable[[Evidence, IntArray, Array], Array]
 
 
-class Estimator:
+class Estimator(ABC):
     """What is known of change rates after a log was read.
 
     Attributes
@@ -48,14 +55,77 @@ class Estimator:
         self.sources_, self.time_unit_, self.change_rate_, self.flag_ = sources, time_unit, rate, flags
         return self
 
+    def interval(self, confidence: float = 0.95, method: IntervalMethod = POSTERIOR) -> tuple[Array, Array]:
+        """Return intervals of the change rates, one source at a time.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1).
+        method : Posterior, LikelihoodRatio, Exact, Hoeffding or Published
+            `Posterior` serves all estimators; which others an estimator has, its Notes say.
+
+        Returns
+        -------
+        lower, upper : ndarray of float, shape (n,)
+            Changes per time unit of the log. With `Posterior` `lower` is 0 for a source that never changed
+            and `upper` is inf for one that had always changed; a baseline alone leaves (0, inf). No smoothing
+            or floor enters, so that an estimate that is bounded by these alone may lie outside.
+
+        Raises
+        ------
+        SourceDataError
+            If `confidence` is not in (0, 1), or the estimator has no such method.
+        FreshoptError
+            If nothing was fitted yet.
+
+        Notes
+        -----
+        Measured on rates spread evenly in ln Δ from 0.05 to 3 changes per crawl, `Posterior` covers within
+        1 % of nominal from 20 to 2000 crawls. At a single rate it may be 7 % off where 20 crawls can have few
+        outcomes: crawls tell yes or no, and no interval covers all rates equally often.
+        """
+        check_confidence(confidence)
+        if isinstance(method, type) or not isinstance(method, IntervalMethod):
+            raise SourceDataError(f"method is {method!r}. Pass an instance, such as Posterior().")
+        return self._interval(confidence, method)
+
+    def draws(self, count: int, seed: int) -> Array:
+        """Return change rates drawn from the distribution whose intervals `Posterior` gives.
+
+        Parameters
+        ----------
+        count : int
+        seed : int
+
+        Returns
+        -------
+        ndarray of float, shape (count, n)
+            Independent between sources; NaN for a source with a baseline only, unless there is a prior.
+        """
+        return self._distribution().draws(count, seed)
+
+    @abstractmethod
+    def _distribution(self) -> RateDistribution:
+        """Return what is left open about the change rates."""
+
+    def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
+        if isinstance(method, Posterior):
+            return self._distribution().interval(confidence)
+        raise SourceDataError(
+            f"{type(self).__name__} has no interval by {method}. Pass Posterior(), or leave method out."
+        )
+
     def _not_fitted(self) -> FreshoptError:
         return FreshoptError(f"{type(self).__name__} has not seen a log yet. Call fit(log) first.")
 
 
-class OnlineEstimator(Estimator, ABC):
+class OnlineEstimator(Estimator):
     """An estimator that keeps a few numbers per source, and no crawls."""
 
-    _width: ClassVar[int]  # how many numbers of its own it keeps of a source
+    _width: ClassVar[int]  # how many numbers it keeps of a source
+    _squares: ClassVar[int | None] = None  # which of them is a sum of squared weights
+    _forgetting: Forgetting = Forgetting(None)
     _evidence: Evidence | None = None
 
     @abstractmethod
@@ -65,13 +135,7 @@ class OnlineEstimator(Estimator, ABC):
     def _flags(self, known: Evidence) -> npt.NDArray[np.str_]:
         return known.flags()
 
-    def _carry_on(
-        self,
-        earlier: Evidence | None,
-        log: CrawlLog,
-        rows: Observed,
-        advance: Callable[[Evidence, IntArray], Array],
-    ) -> Self:
+    def _carry_on(self, earlier: Evidence | None, log: CrawlLog, rows: Observed, advance: Advance) -> Self:
         """Add a batch to what was known before it.
 
         Parameters
@@ -83,11 +147,21 @@ class OnlineEstimator(Estimator, ABC):
         rows : Observed
             Its rows with a known gap.
         advance : callable
-            Takes the evidence before the batch and the positions in it of the batch's sources; returns the
-            state of all sources after the batch, of shape (n, width).
+            Takes the evidence before the batch, aged to its newest crawl, the positions in it of the batch's
+            sources, and the weights of the rows; returns the state of all sources after the batch, of shape
+            (n, width).
         """
         known, at = Evidence.before(log, earlier, self._width)
-        known = known.after(rows, at, advance(known, at))
+        newest = max(known.newest, moment_of(log, log.end))
+        factor = self._forgetting.factor(newest - known.newest, log.time_unit)
+        if factor < 1.0:
+            state = known.state * factor
+            if self._squares is not None:
+                state[:, self._squares] *= factor
+            known = replace(known, state=state)
+        weights = self._forgetting.weights(log, rows.row, newest)
+        state = advance(known, at, np.ones(len(rows.row)) if weights is None else weights)
+        known = known.after(rows, at, state, newest)
         rate = self._estimate(known)  # may refuse: the batch is then as if it had never come
         self._evidence = known
         return self._publish(known.sources, known.time_unit, rate, self._flags(known))

@@ -132,6 +132,8 @@ class Evidence:
         Those of them that found a change.
     state : ndarray of float, shape (n, width)
         The estimator's own numbers; 0 before a source's first crawl.
+    newest : float
+        The moment of the newest crawl of all, as `forgetting.moment_of` tells it.
     """
 
     sources: npt.NDArray[Any]
@@ -139,6 +141,7 @@ class Evidence:
     crawls: IntArray
     found: IntArray
     state: Array
+    newest: float
 
     @classmethod
     def before(cls, log: CrawlLog, earlier: Evidence | None, width: int) -> tuple[Evidence, IntArray]:
@@ -167,7 +170,7 @@ class Evidence:
         if earlier is None:
             n = len(log.sources_)
             none = np.zeros(n, dtype=np.int64)
-            return cls(log.sources_, log.time_unit, none, none, np.zeros((n, width))), np.arange(n)
+            return cls(log.sources_, log.time_unit, none, none, np.zeros((n, width)), -np.inf), np.arange(n)
         if log.time_unit != earlier.time_unit:
             raise SourceDataError(
                 f"time_unit of this batch is {log.time_unit!r} but that of the batches before is "
@@ -183,14 +186,15 @@ class Evidence:
         crawls, found = np.zeros((2, len(sources)), dtype=np.int64)
         state = np.zeros((len(sources), width))
         crawls[old], found[old], state[old] = earlier.crawls, earlier.found, earlier.state
-        return cls(sources, log.time_unit, crawls, found, state), np.searchsorted(sources, log.sources_)
+        evidence = cls(sources, log.time_unit, crawls, found, state, earlier.newest)
+        return evidence, np.searchsorted(sources, log.sources_)
 
-    def after(self, rows: Observed, at: IntArray, state: Array) -> Evidence:
+    def after(self, rows: Observed, at: IntArray, state: Array, newest: float) -> Evidence:
         """Return the evidence with a batch's counts added and with a new state of all sources."""
         crawls, found = self.crawls.copy(), self.found.copy()
         crawls[at] += rows.crawls
         found[at] += rows.found
-        return replace(self, crawls=crawls, found=found, state=state)
+        return replace(self, crawls=crawls, found=found, state=state, newest=newest)
 
     def flags(self) -> npt.NDArray[np.str_]:
         """Return what kind of evidence there is of each source, in the words of `MaximumLikelihood`."""

@@ -20,7 +20,10 @@ from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import OnlineEstimator
 from freshopt.learning.evidence import Evidence, Observed
-from freshopt.learning.moment_matching import check_bounds, check_confidence
+from freshopt.learning.forgetting import Forgetting
+from freshopt.learning.interval_method import Exact, IntervalMethod, Published, check_confidence
+from freshopt.learning.moment_matching import check_bounds
+from freshopt.learning.rate_distribution import RateDistribution
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
@@ -34,6 +37,8 @@ class FullObservation(OnlineEstimator):
         Number of imaginary changes added to U, and length in *days*, whatever the log's time unit, added to
         S. They keep estimates positive and finite, and pull those of sources seen for a short time towards 1
         per day. 0 switches smoothing off.
+    half_life : float, optional
+        Age in *days* at which a crawl counts half, for rates that drift. By default all crawls count alike.
 
     Attributes
     ----------
@@ -53,6 +58,7 @@ class FullObservation(OnlineEstimator):
     Consistent for gaps of any kind, but it needs the counts: a crawl that tells only that there was a change
     is refused. The estimate is line 13 of Algorithm 4 in [1]_, in which the denominator is S, as in equation
     11, or S + 0.5 without a unit; here it is half a day. Without smoothing it is equation 32 of [2]_.
+    Intervals: `Posterior`, which is Gamma(U + ½)/S, `Exact` and `Published`.
 
     References
     ----------
@@ -67,19 +73,22 @@ class FullObservation(OnlineEstimator):
     >>> model.change_rate_.round(6)
     array([2.142857])
     >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
-    [0.938, 4.808]
+    [1.044, 4.581]
     """
 
-    _width: ClassVar[int] = 2
+    _width: ClassVar[int] = 3  # changes, time, Σw²·gap
+    _squares: ClassVar[int] = -1
 
-    def __init__(self, smoothing: float = 0.5) -> None:
+    def __init__(self, smoothing: float = 0.5, half_life: float | None = None) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
         self.smoothing: Final = smoothing
+        self.half_life: Final = half_life
+        self._forgetting = Forgetting(half_life)
 
     def __repr__(self) -> str:
         """Return the settings."""
-        return f"FullObservation(smoothing={self.smoothing})"
+        return f"FullObservation(smoothing={self.smoothing}{self._forgetting.setting})"
 
     def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources, forgetting what was learnt before.
@@ -104,38 +113,6 @@ class FullObservation(OnlineEstimator):
     def partial_fit(self, log: CrawlLog) -> Self:
         """Learn from one more batch, as `LawOfLargeNumbers.partial_fit` does; equal to `fit` of all."""
         return self._learn(self._evidence, log)
-
-    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
-        """Return exact Poisson intervals of the change rates, without the smoothing.
-
-        Parameters
-        ----------
-        confidence : float
-            In (0, 1).
-
-        Returns
-        -------
-        lower, upper : ndarray of float, shape (n,)
-            Quantiles of Gamma(U) and Gamma(U+1) over S, which cover with at least this probability for any
-            number of crawls. A baseline alone leaves (0, inf).
-
-        Raises
-        ------
-        SourceDataError
-            If `confidence` is not in (0, 1).
-        FreshoptError
-            If nothing was fitted yet.
-        """
-        tail = 0.5 * (1.0 - check_confidence(confidence))
-        known = self._fitted()
-        from scipy.special import gammainccinv, gammaincinv
-
-        changes, span = known.state.T
-        lower, upper = np.zeros(len(changes)), np.full(len(changes), np.inf)
-        some, seen = changes > 0, known.crawls > 0
-        lower[some] = gammaincinv(changes[some], tail) / span[some]
-        upper[seen] = gammainccinv(changes[seen] + 1.0, tail) / span[seen]
-        return lower, upper
 
     def error_bound(self, bounds: tuple[float, float], confidence: float = 0.95) -> Array:
         """Return the published bound on |Δ̂ − Δ|, Δ̂ being U/S clipped to bounds in which Δ is known to lie.
@@ -167,8 +144,39 @@ class FullObservation(OnlineEstimator):
         t = highest / lowest - 1.0
         psi = 2.0 * ((1.0 + t) * math.log1p(t) - t) / t**2
         with np.errstate(divide="ignore"):
-            bound: Array = np.sqrt(2.0 * highest * math.log(2.0 / delta) / (self._fitted().state[:, 1] * psi))
+            bound: Array = np.sqrt(2.0 * highest * math.log(2.0 / delta) / (self._effective()[1] * psi))
         return bound
+
+    def _effective(self) -> tuple[Array, Array]:
+        """Return changes and time that count alike: as many as leave the estimate its spread."""
+        changes, span, squares = self._fitted().state.T
+        alike = np.divide(span, squares, out=np.ones_like(span), where=squares > 0)
+        return changes * alike, span * alike
+
+    def _distribution(self) -> RateDistribution:
+        return RateDistribution.of_counts(*self._effective())
+
+    def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
+        changes, span = self._effective()
+        if isinstance(method, Exact):
+            from scipy.special import gammainccinv, gammaincinv
+
+            tail = 0.5 * (1.0 - confidence)
+            lower, upper = np.zeros(len(changes)), np.full(len(changes), np.inf)
+            some, seen = changes > 0, span > 0
+            lower[some] = gammaincinv(changes[some], tail) / span[some]
+            upper[seen] = gammainccinv(changes[seen] + 1.0, tail) / span[seen]
+            return lower, upper
+        if isinstance(method, Published):
+            if method.bounds is None:
+                raise SourceDataError(
+                    "Published() of FullObservation has no bounds. Pass Published((low, high))."
+                )
+            bound = self.error_bound(method.bounds, confidence)
+            with np.errstate(invalid="ignore"):
+                rate = np.clip(np.nan_to_num(changes / span), *method.bounds)
+            return np.clip(rate - bound, *method.bounds), np.clip(rate + bound, *method.bounds)
+        return super()._interval(confidence, method)
 
     def _learn(self, earlier: Evidence | None, log: CrawlLog) -> Self:
         rows = Observed.of(log)
@@ -182,9 +190,10 @@ class FullObservation(OnlineEstimator):
                 "Give the column changes, or use MaximumLikelihood."
             )
 
-        def advance(known: Evidence, at: IntArray) -> Array:
+        def advance(known: Evidence, at: IntArray, weights: Array) -> Array:
             state = known.state.copy()
-            state[at] += np.stack([rows.sums(changes), rows.sums(rows.gap)], axis=1)
+            each = (weights * changes, weights * rows.gap, weights * weights * rows.gap)
+            state[at] += np.stack([rows.sums(values) for values in each], axis=1)
             return state
 
         return self._carry_on(earlier, log, rows, advance)

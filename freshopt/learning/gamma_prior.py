@@ -122,6 +122,11 @@ class GammaPrior:
         """Return l(Δ) + a·ln Δ − b·Δ, the logarithm of the posterior density of ln Δ."""
         return likelihood.counting(self.shape, convert_time(self.exposure, self.time_unit, time_unit))
 
+    def parameters(self, log: CrawlLog) -> tuple[Array, Array]:
+        """Return shape and exposure, in the log's time unit, for each of its sources."""
+        n = len(log.sources_)
+        return np.full(n, self.shape), np.full(n, convert_time(self.exposure, self.time_unit, log.time_unit))
+
 
 def _evidence(observed: CrawlLikelihood, shape: float, exposure: float) -> float:
     """Return the logarithm of the likelihood with all rates integrated out."""

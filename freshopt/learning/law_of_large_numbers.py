@@ -17,7 +17,8 @@ import numpy as np
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
-from freshopt.learning.known_crawl_rate import KnownCrawlRate
+from freshopt.learning.forgetting import Forgetting
+from freshopt.learning.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.sources import LARGEST, SMALLEST
 
 Alpha: TypeAlias = float | Callable[[int], float]
@@ -35,6 +36,9 @@ class LawOfLargeNumbers(KnownCrawlRate):
         By default ln(k+1).
     floor : float
         Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none.
+    half_life : float, optional
+        Age in *days* at which a crawl counts half, for rates that drift. Then k is the sum of the crawls'
+        weights, rounded where α is a function. By default all crawls count alike.
 
     Attributes
     ----------
@@ -72,27 +76,29 @@ class LawOfLargeNumbers(KnownCrawlRate):
     LawOfLargeNumbers(alpha=log1p, floor=0.001)
     """
 
-    _width: ClassVar[int] = 1
+    _width: ClassVar[int] = TALLY
 
-    def __init__(self, alpha: Alpha = math.log1p, floor: float = FLOOR) -> None:
+    def __init__(
+        self, alpha: Alpha = math.log1p, floor: float = FLOOR, half_life: float | None = None
+    ) -> None:
         if not callable(alpha):
             _require_positive(alpha, "alpha")
         self.alpha: Final = alpha
         self.floor: Final = check_floor(floor)
+        self.half_life: Final = half_life
+        self._forgetting = Forgetting(half_life)
 
     def __repr__(self) -> str:
         """Return the settings."""
         alpha = getattr(self.alpha, "__name__", self.alpha)
-        return f"LawOfLargeNumbers(alpha={alpha}, floor={self.floor})"
+        return f"LawOfLargeNumbers(alpha={alpha}, floor={self.floor}{self._forgetting.setting})"
 
-    def _advance(self, known: Evidence, at: IntArray, rows: Observed, rate: Array) -> Array:
-        state = known.state.copy()
-        state[at, 0] += rows.sums(np.where(rows.changed, rate, 0.0))
-        return state
+    def _advance(self, known: Evidence, at: IntArray, rows: Observed, rate: Array) -> Array:  # noqa: ARG002
+        return known.state[:, :0]  # the sums that are kept anyway are all it needs
 
     def _estimate(self, known: Evidence) -> Array:
-        unchanged = known.crawls - known.found
-        rate = known.state[:, 0] / (unchanged + self._alpha_at(known.crawls))
+        found_rate, _, found, crawls, _ = known.state.T
+        rate = found_rate / (crawls - found + self._alpha_at(np.rint(crawls).astype(np.int64)))
         return at_least(self.floor, rate, known.time_unit)
 
     def _alpha_at(self, crawls: IntArray) -> Array:

@@ -20,8 +20,11 @@ from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import Estimator
+from freshopt.learning.forgetting import Forgetting, moment_of
 from freshopt.learning.gamma_prior import GammaPrior
-from freshopt.learning.moment_matching import check_confidence
+from freshopt.learning.interval_method import IntervalMethod, LikelihoodRatio
+from freshopt.learning.rate_distribution import RateDistribution
+from freshopt.learning.rate_posterior import RatePosterior
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
@@ -42,6 +45,9 @@ class MaximumLikelihood(Estimator):
     prior : GammaPrior, optional
         How change rates are spread over sources, such as ``GammaPrior.of(log)``. It takes the place of the
         smoothing: estimates are the most probable ln Δ given the crawls and the prior.
+    half_life : float, optional
+        Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
+        count from the newest crawl of the log. By default all crawls count alike.
 
     Attributes
     ----------
@@ -63,6 +69,10 @@ class MaximumLikelihood(Estimator):
     Counted changes are not in [1]_, whose equation 11 serves sources that announce every change; nor is the
     prior, with which the estimate is that of a changes more in a time b more.
 
+    Intervals: `Posterior` and `LikelihoodRatio`. With a prior both hold the most probable values of ln Δ.
+    With a half-life and no prior an interval is that of as many equal crawls as leave the same spread; it
+    covers a rate that did not drift. With a prior old crawls lose their say to it.
+
     References
     ----------
     .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
@@ -77,21 +87,26 @@ class MaximumLikelihood(Estimator):
     >>> model.change_rate_.round(6), model.flag_
     (array([0.940614]), array(['ok'], dtype='<U14'))
     >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
-    [0.145, 3.49]
+    [0.16, 2.927]
     """
 
-    def __init__(self, smoothing: float = 0.5, prior: GammaPrior | None = None) -> None:
+    def __init__(
+        self, smoothing: float = 0.5, prior: GammaPrior | None = None, half_life: float | None = None
+    ) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
         self.smoothing = smoothing
         self.prior = prior
+        self.half_life = half_life
+        self._forgetting = Forgetting(half_life)
         self._likelihood: CrawlLikelihood | None = None
+        self._log: CrawlLog | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         if self.prior is not None:
-            return f"MaximumLikelihood(prior={self.prior})"
-        return f"MaximumLikelihood(smoothing={self.smoothing})"
+            return f"MaximumLikelihood(prior={self.prior}{self._forgetting.setting})"
+        return f"MaximumLikelihood(smoothing={self.smoothing}{self._forgetting.setting})"
 
     def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources.
@@ -105,43 +120,24 @@ class MaximumLikelihood(Estimator):
         MaximumLikelihood
             This estimator, with its attributes set.
         """
-        observed = CrawlLikelihood.of(log)
+        weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
+        observed = CrawlLikelihood.of(log, weights)
         if self.prior is None:
             self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
         else:
             self._likelihood = self.prior.added_to(observed, log.time_unit)
+        self._log = log
         return self._publish(log.sources_, log.time_unit, self._likelihood.maximum(), _flags(observed))
 
-    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
-        """Return likelihood-ratio intervals of the change rates.
+    def _distribution(self) -> RateDistribution:
+        if self._log is None:
+            raise self._not_fitted()
+        prior = None if self.prior is None else self.prior.parameters(self._log)
+        return RatePosterior(self._log, self._forgetting, prior).distribution()
 
-        Parameters
-        ----------
-        confidence : float
-            In (0, 1).
-
-        Returns
-        -------
-        lower, upper : ndarray of float, shape (n,)
-            The rates Δ with 2(l(Δ̂)−l(Δ)) ≤ q, q the `confidence` quantile of χ² with one degree of freedom
-            and l the log-likelihood, with its imaginary gaps if smoothed and with the prior, if any: then the
-            interval holds the most probable values of ln Δ. Without smoothing or prior `lower` is 0 for
-            a source that never changed, `upper` is inf for one that had always changed, and a baseline alone
-            leaves (0, inf).
-
-        Raises
-        ------
-        SourceDataError
-            If `confidence` is not in (0, 1).
-        FreshoptError
-            If nothing was fitted yet.
-
-        Notes
-        -----
-        The coverage is right in the limit of many crawls of each source; smoothing biases the interval of a
-        source with few. The interval is for one source at a time, not for all of them together.
-        """
-        check_confidence(confidence)
+    def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
+        if not isinstance(method, LikelihoodRatio):
+            return super()._interval(confidence, method)
         if self._likelihood is None:
             raise self._not_fitted()
         from scipy.special import chdtri

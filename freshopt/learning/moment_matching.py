@@ -23,6 +23,11 @@ from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.evidence import Evidence, Observed
+from freshopt.learning.forgetting import Forgetting, moment_of
+from freshopt.learning.interval_method import Hoeffding, IntervalMethod, Published
+from freshopt.learning.interval_method import check_confidence as check_confidence
+from freshopt.learning.rate_distribution import RateDistribution
+from freshopt.learning.rate_posterior import RatePosterior
 
 BOUNDS = (1e-3, 1e3)  # as far apart as a source crawled a thousand times can tell
 STEP = (
@@ -40,6 +45,9 @@ class MomentMatching(Estimator):
     ----------
     bounds : (float, float)
         Smallest and largest estimate, in changes per time unit of the log; (0, inf) for none.
+    half_life : float, optional
+        Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
+        count from the newest crawl of the log. By default all crawls count alike.
 
     Attributes
     ----------
@@ -60,6 +68,8 @@ class MomentMatching(Estimator):
     Consistent for gaps of any kind, as `MaximumLikelihood` is; for equal gaps the two are the same. The
     equation is [1]_ equation 7 and, unclipped, that of section 3.4 in [2]_.
 
+    Intervals: `Posterior`, that of `MaximumLikelihood` from the same crawls, `Hoeffding` and `Published`.
+
     References
     ----------
     .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
@@ -73,16 +83,20 @@ class MomentMatching(Estimator):
     >>> model.change_rate_.round(6)  # 2e^{−Δ} + e^{−2Δ} = 1: e^{−Δ} = √2 − 1
     array([0.881374])
     >>> [float(end.round(3)[0]) for end in model.interval(0.5)]
+    [0.527, 1.385]
+    >>> [float(end.round(3)[0]) for end in model.interval(0.5, Hoeffding())]
     [0.156, 10.0]
     """
 
-    def __init__(self, bounds: tuple[float, float] = BOUNDS) -> None:
+    def __init__(self, bounds: tuple[float, float] = BOUNDS, half_life: float | None = None) -> None:
         self.bounds: Final = check_bounds(bounds)
-        self._rows: Observed | None = None
+        self.half_life: Final = half_life
+        self._forgetting = Forgetting(half_life)
+        self._log: CrawlLog | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
-        return f"MomentMatching(bounds={self.bounds})"
+        return f"MomentMatching(bounds={self.bounds}{self._forgetting.setting})"
 
     def fit(self, log: CrawlLog) -> Self:
         """Estimate the change rates of a log's sources.
@@ -97,57 +111,49 @@ class MomentMatching(Estimator):
             This estimator, with its attributes set.
         """
         known, at = Evidence.before(log, None, width=0)
-        rows = self._rows = Observed.of(log)
-        known = known.after(rows, at, known.state)
-        rate = self._clip(_match(rows, known.found.astype(np.float64)))
+        self._log = log
+        rows, weights = self._weighed()
+        known = known.after(rows, at, known.state, known.newest)
+        found = rows.sums(np.where(rows.changed, weights, 0.0))
+        rate = self._clip(_match(rows, weights, found))
         return self._publish(known.sources, known.time_unit, rate, known.flags())
 
-    def interval(self, confidence: float = 0.95) -> tuple[Array, Array]:
-        """Return intervals that cover with at least the given probability, for any number of crawls.
+    def _distribution(self) -> RateDistribution:
+        if self._log is None:
+            raise self._not_fitted()
+        return RatePosterior(self._log, self._forgetting, None).distribution()
 
-        Parameters
-        ----------
-        confidence : float
-            In (0, 1).
+    def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
+        if isinstance(method, Hoeffding):
+            rows, weights = self._weighed()
+            spread, found = self._spread(confidence), rows.sums(np.where(rows.changed, weights, 0.0))
+            lower, upper = (_match(rows, weights, found + sign * spread) for sign in (-1.0, 1.0))
+            none = rows.crawls == 0
+            lower[none], upper[none] = 0.0, np.inf
+            return self._clip(lower), self._clip(upper)
+        if isinstance(method, Published):
+            bounds = self.bounds if method.bounds is None else check_bounds(method.bounds)
+            bound = self.error_bound(confidence, bounds)
+            rate = np.clip(np.nan_to_num(self.change_rate_, nan=bounds[0]), *bounds)
+            return np.clip(rate - bound, *bounds), np.clip(rate + bound, *bounds)
+        return super()._interval(confidence, method)
 
-        Returns
-        -------
-        lower, upper : ndarray of float, shape (n,)
-            The rates at which the expected share of crawls without a change is within ε = √(ln(2/δ)/(2N)) of
-            the observed one, N the number of crawls and δ = 1 − `confidence`, clipped to `bounds`.
-
-        Raises
-        ------
-        SourceDataError
-            If `confidence` is not in (0, 1).
-        FreshoptError
-            If nothing was fitted yet.
-
-        Notes
-        -----
-        Hoeffding's inequality, as in Lemma 3 of Upadhyay et al., AAAI 2020, but without replacing the curve
-        of expected shares by its smallest slope: never wider than `error_bound` on either side, and still
-        wider than the interval of `MaximumLikelihood`, which is right for many crawls only.
-        """
-        rows, spread = self._fitted(), self._spread(confidence)
-        lower, upper = (_match(rows, rows.found + sign * spread) for sign in (-1.0, 1.0))
-        none = rows.crawls == 0
-        lower[none], upper[none] = 0.0, np.inf
-        return self._clip(lower), self._clip(upper)
-
-    def error_bound(self, confidence: float = 0.95) -> Array:
+    def error_bound(self, confidence: float = 0.95, bounds: tuple[float, float] | None = None) -> Array:
         """Return the published bound on the error |Δ̂ − Δ|, if Δ is known to lie within `bounds`.
 
         Parameters
         ----------
         confidence : float
             In (0, 1): the bound holds with at least this probability.
+        bounds : (float, float), optional
+            Other bounds than the estimator's, to which its estimate is then clipped.
 
         Returns
         -------
         ndarray of float, shape (n,)
-            ε/((1/N) Σ_j a_j e^{−a_j Δ_max}), ε as in `interval` and Δ_max the upper bound: Lemma 3 of
-            Upadhyay et al., AAAI 2020. inf for a baseline only, or if the upper bound is inf.
+            ε/((1/N) Σ_j a_j e^{−a_j Δ_max}), ε = √(ln(2/δ)/(2N)), δ = 1 − `confidence`, N the number of
+            crawls and Δ_max the upper bound: Lemma 3 of Upadhyay et al., AAAI 2020. inf for a baseline only,
+            or if the upper bound is inf.
 
         Raises
         ------
@@ -160,21 +166,26 @@ class MomentMatching(Estimator):
         -----
         Very loose where Δ_max·a is large: the slope of the expected share is then next to 0 at Δ_max.
         """
-        rows, spread = self._fitted(), self._spread(confidence)
-        slope = rows.sums(rows.gap * np.exp(-rows.gap * self.bounds[1]))
+        (rows, weights), spread = self._weighed(), self._spread(confidence)
+        highest = (self.bounds if bounds is None else check_bounds(bounds))[1]
+        slope = rows.sums(weights * rows.gap * np.exp(-rows.gap * highest))
         with np.errstate(divide="ignore", invalid="ignore"):
             bound: Array = np.where(slope > 0, spread / slope, np.inf)
         return bound
 
-    def _fitted(self) -> Observed:
-        if self._rows is None:
+    def _weighed(self) -> tuple[Observed, Array]:
+        """Return the crawls and their weights."""
+        if self._log is None:
             raise self._not_fitted()
-        return self._rows
+        rows = Observed.of(self._log)
+        weights = self._forgetting.weights(self._log, rows.row, moment_of(self._log, self._log.end))
+        return rows, np.ones(len(rows.row)) if weights is None else weights
 
     def _spread(self, confidence: float) -> Array:
-        """Return N·ε, a number of crawls."""
+        """Return N·ε, a number of crawls; with weights w Hoeffding's inequality has √Σw² in place of √N."""
         delta = 1.0 - check_confidence(confidence)
-        spread: Array = np.sqrt(0.5 * math.log(2.0 / delta) * self._fitted().crawls)
+        rows, weights = self._weighed()
+        spread: Array = np.sqrt(0.5 * math.log(2.0 / delta) * rows.sums(weights * weights))
         return spread
 
     def _clip(self, rate: Array) -> Array:
@@ -192,25 +203,18 @@ def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     return lowest, highest
 
 
-def check_confidence(confidence: float) -> float:
-    """Return a confidence in (0, 1), or refuse it."""
-    if not 0 < confidence < 1:
-        raise SourceDataError(f"confidence is {confidence}. Pass a number between 0 and 1, such as 0.95.")
-    return confidence
-
-
-def _match(rows: Observed, found: Array) -> Array:
-    """Return the rates that let `found` of each source's crawls, any real number, find a change.
+def _match(rows: Observed, weights: Array, found: Array) -> Array:
+    """Return the rates that let `found` of each source's crawls, a weighted sum, find a change.
 
     0 where it is not positive, inf where it is the number of crawls or more, NaN where there are no crawls.
     """
-    crawls = rows.crawls
+    crawls = rows.sums(weights)
     rate = np.where(found <= 0, 0.0, np.inf)
-    rate[crawls == 0] = np.nan
+    rate[rows.crawls == 0] = np.nan
     sources = np.flatnonzero((found > 0) & (found < crawls))
-    gaps, offsets = _select(rows.gap, rows.offsets, sources)
+    (gaps, weights), offsets = _select((rows.gap, weights), rows.offsets, sources)
     share = found[sources] / crawls[sources]
-    rate[sources] = -np.log1p(-share) / (segment_sums(gaps, offsets) / crawls[sources])
+    rate[sources] = -np.log1p(-share) / (segment_sums(weights * gaps, offsets) / crawls[sources])
     for _ in range(STEPS):
         if len(sources) == 0:
             return rate
@@ -219,24 +223,27 @@ def _match(rows: Observed, found: Array) -> Array:
         kept, short = np.exp(-x), x < 1.0
         # Σe^{−x} − missed with the ones of short gaps counted apart: neither few changes among many crawls
         # nor one long gap among short ones costs digits.
-        ones = segment_sums(short.astype(np.float64), offsets) - missed
-        excess = segment_sums(np.where(short, np.expm1(-x), kept), offsets) + ones
-        move = np.log1p(excess / missed) * (missed + excess) / segment_sums(gaps * kept, offsets)
+        ones = segment_sums(np.where(short, weights, 0.0), offsets) - missed
+        excess = segment_sums(weights * np.where(short, np.expm1(-x), kept), offsets) + ones
+        move = np.log1p(excess / missed) * (missed + excess) / segment_sums(weights * gaps * kept, offsets)
         rate[sources] = at + move
         moving = np.flatnonzero(np.abs(move) > STEP * at)
-        gaps, offsets = _select(gaps, offsets, moving)
+        (gaps, weights), offsets = _select((gaps, weights), offsets, moving)
         sources = sources[moving]
     raise FreshoptError(
         f"the change rates of {len(sources)} sources did not settle in {STEPS} steps. Report their gaps."
     )
 
 
-def _select(values: Array, offsets: IntArray, keep: IntArray) -> tuple[Array, IntArray]:
+def _select(
+    columns: tuple[Array, Array], offsets: IntArray, keep: IntArray
+) -> tuple[tuple[Array, Array], IntArray]:
     """Return the values of some segments, at increasing positions, and their offsets."""
     counts = np.diff(offsets)
     mask = np.zeros(len(counts), dtype=np.bool_)
     mask[keep] = True
     if mask.all():
-        return values, offsets
+        return columns, offsets
     kept = np.concatenate([[0], np.cumsum(counts[mask])]).astype(np.int64)
-    return values[np.repeat(mask, counts)], kept
+    rows = np.repeat(mask, counts)
+    return (columns[0][rows], columns[1][rows]), kept

@@ -16,7 +16,7 @@ import numpy as np
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
-from freshopt.learning.known_crawl_rate import KnownCrawlRate
+from freshopt.learning.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.learning.recursion import advance
 
 
@@ -75,7 +75,7 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     array([1.5])
     """
 
-    _width: ClassVar[int] = 2
+    _width: ClassVar[int] = 2 + TALLY
 
     def __init__(
         self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float = FLOOR
@@ -111,7 +111,7 @@ class MomentumStochasticApproximation(KnownCrawlRate):
             linear = np.stack([1.0 - back, zeta, -back, zeta], axis=1).reshape(-1, 2, 2)
             return linear, np.stack([push, push], axis=1)
 
-        return advance(known.state, source, maps)
+        return advance(known.state[:, :2], source, maps)
 
     def _estimate(self, known: Evidence) -> Array:
         return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)

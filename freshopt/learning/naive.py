@@ -17,6 +17,8 @@ from freshopt.arrays import Array, IntArray
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import OnlineEstimator
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
+from freshopt.learning.forgetting import Forgetting
+from freshopt.learning.rate_distribution import RateDistribution
 
 
 class Naive(OnlineEstimator):
@@ -26,6 +28,8 @@ class Naive(OnlineEstimator):
     ----------
     floor : float
         Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none.
+    half_life : float, optional
+        Age in *days* at which a crawl counts half, for rates that drift. By default all crawls count alike.
 
     Attributes
     ----------
@@ -45,6 +49,7 @@ class Naive(OnlineEstimator):
     Not consistent for any gaps: for gaps of length a it tends to the mean of 1−e^{−aΔ} over the mean of a,
     which for exponential gaps of rate p is pΔ/(Δ+p), always below Δ ([1]_, section 3.4). With `crawl_rate`
     the expected gap 1/p takes the place of the observed one, which for one p is the p·Î/k of [1]_.
+    Its interval is one of what it estimates, changes *found* per time, and does not cover Δ.
 
     References
     ----------
@@ -60,14 +65,17 @@ class Naive(OnlineEstimator):
     array([0.6])
     """
 
-    _width: ClassVar[int] = 1
+    _width: ClassVar[int] = 4  # time, found, Σw, Σw²
+    _squares: ClassVar[int] = -1
 
-    def __init__(self, floor: float = FLOOR) -> None:
+    def __init__(self, floor: float = FLOOR, half_life: float | None = None) -> None:
         self.floor: Final = check_floor(floor)
+        self.half_life: Final = half_life
+        self._forgetting = Forgetting(half_life)
 
     def __repr__(self) -> str:
         """Return the settings."""
-        return f"Naive(floor={self.floor})"
+        return f"Naive(floor={self.floor}{self._forgetting.setting})"
 
     def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike | None = None) -> Self:
         """Estimate the change rates of a log's sources, forgetting what was learnt before.
@@ -99,14 +107,22 @@ class Naive(OnlineEstimator):
         rows = Observed.of(log)
         time = rows.gap if crawl_rate is None else 1.0 / rows.crawl_rates(log, crawl_rate)
 
-        def advance(known: Evidence, at: IntArray) -> Array:
+        def advance(known: Evidence, at: IntArray, weights: Array) -> Array:
             state = known.state.copy()
-            state[at, 0] += rows.sums(time)
+            each = (weights * time, np.where(rows.changed, weights, 0.0), weights, weights * weights)
+            state[at] += np.stack([rows.sums(values) for values in each], axis=1)
             return state
 
         return self._carry_on(earlier, log, rows, advance)
 
     def _estimate(self, known: Evidence) -> Array:
         with np.errstate(invalid="ignore"):
-            rate = known.found / known.state[:, 0]
+            rate = known.state[:, 1] / known.state[:, 0]
         return at_least(self.floor, rate, known.time_unit)
+
+    def _distribution(self) -> RateDistribution:
+        time, found, crawls, squares = self._fitted().state.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alike = np.nan_to_num(crawls / squares)
+            per_time = crawls / time
+        return RateDistribution.of_shares(found * alike, (crawls - found) * alike, per_time)

@@ -16,7 +16,7 @@ import numpy as np
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
-from freshopt.learning.known_crawl_rate import KnownCrawlRate
+from freshopt.learning.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.learning.recursion import advance
 
 
@@ -71,7 +71,7 @@ class StochasticApproximation(KnownCrawlRate):
     array([0.833333])
     """
 
-    _width: ClassVar[int] = 1
+    _width: ClassVar[int] = 1 + TALLY
 
     def __init__(self, step: float = 0.75, floor: float = FLOOR) -> None:
         if not 0 < step <= 1:
@@ -94,7 +94,7 @@ class StochasticApproximation(KnownCrawlRate):
             kept = np.where(found, 1.0, 1.0 - size)
             return kept[:, None, None], np.where(found, size * rate[part], 0.0)[:, None]
 
-        return advance(known.state, source, maps)
+        return advance(known.state[:, :1], source, maps)
 
     def _estimate(self, known: Evidence) -> Array:
         return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)

@@ -1,0 +1,90 @@
+"""`Forgetting`: old crawls count less, so that estimates follow rates that drift.
+
+A crawl weighs 2^{−age/half-life}, its age counted back from the newest crawl of all. The weighted sums of a
+batch can be carried over to a later one by one factor per batch, which keeps learning in batches as cheap as
+it was. With weights w, estimates have the spread of those from (Σw)²/Σw² crawls that weigh alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from freshopt.arrays import Array, IntArray
+from freshopt.errors import SourceDataError
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.sources import LARGEST, SMALLEST
+from freshopt.units import SECONDS, convert_time
+
+FAINTEST = -1000.0  # log₂ of the smallest weight: products of two of them stay above 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """The weights of crawls by their age.
+
+    Parameters
+    ----------
+    half_life : float or None
+        Age in *days*, whatever the log's time unit, at which a crawl counts half; None to forget nothing.
+
+    Raises
+    ------
+    SourceDataError
+        If `half_life` is not None or a positive number.
+
+    Examples
+    --------
+    >>> Forgetting(2.0).factor(4.0, "day")
+    0.25
+    """
+
+    half_life: float | None
+
+    def __post_init__(self) -> None:
+        """Check the half-life."""
+        if self.half_life is not None and not SMALLEST <= self.half_life <= LARGEST:
+            raise SourceDataError(
+                f"half_life is {self.half_life}. Pass a length in days > 0, or None to forget nothing."
+            )
+
+    @property
+    def setting(self) -> str:
+        """What an estimator's repr says of it."""
+        return "" if self.half_life is None else f", half_life={self.half_life}"
+
+    def factor(self, age: float, time_unit: str) -> float:
+        """Return the weight of what is that old, in time units; 1 for what is not older than nothing."""
+        if self.half_life is None or not age > 0:
+            return 1.0
+        return float(np.exp2(max(-age / convert_time(self.half_life, "day", time_unit), 0.5 * FAINTEST)))
+
+    def weights(self, log: CrawlLog, row: IntArray | slice, newest: float) -> Array | None:
+        """Return the weights of some rows of a log, None where nothing is forgotten.
+
+        Parameters
+        ----------
+        log : CrawlLog
+        row : ndarray of int, or slice
+            Their positions.
+        newest : float
+            The moment of the newest crawl of all, as `moment_of` tells it.
+        """
+        if self.half_life is None:
+            return None
+        unit = convert_time(self.half_life, "day", log.time_unit)
+        weights: Array = np.exp2(
+            np.maximum((log.time[row] - (newest - moment_of(log, 0.0))) / unit, 0.5 * FAINTEST)
+        )
+        return weights
+
+
+def moment_of(log: CrawlLog, time: float) -> float:
+    """Return a time of a log on a clock that all logs share, in time units: since 1970 if it has dates."""
+    return time + _epoch(log.origin) / SECONDS[log.time_unit]
+
+
+def _epoch(origin: datetime | None) -> float:
+    return 0.0 if origin is None else origin.timestamp()

@@ -1,0 +1,162 @@
+"""`LogDensity`: the logarithm of the posterior density of ln Δ, for some sources, with two derivatives.
+
+With x = aΔ for each gap a, F the gaps after which an unknown number of changes was found, K counted changes
+in a time A and U the sum of the gaps that ended without one, all weighted by w where weights are given,
+
+    l = Σ_F w ln(1−e^{−x}) + K ln Δ − (U+A)Δ.
+
+Without a prior the density of t = ln Δ is e^l √H, H = Δ²·I(Δ) = Σ w x²/(e^x−1) + AΔ, where I is the Fisher
+information of the crawls and the sum is over all gaps without a count: Jeffreys' prior. For equal gaps that
+is Beta(F+½, N−F+½) of the share of crawls that find a change, for counted changes Gamma(K+½)/A. A Gamma prior
+of shape s and exposure b takes its place: s·t − bΔ.
+
+Cost: one exponential per gap, and a logarithm per gap in F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, IntArray
+from freshopt.learning.crawl_likelihood import segment_sums
+from freshopt.learning.grid_quantiles import GridQuantiles, modes
+
+SHARP = 0.35  # standard deviation of ln Δ, about 8 changes, up to which nodes may follow the mode
+NODES = (-8.0, 10.0, 19)  # in standard deviations; at SHARP the left end lies below e^-14 of the top
+FAR = 16.0  # e^-16 is nothing beside the levels of intervals
+CELL = 0.45  # in ln Δ: what one gap tells changes over about 2
+STRAIGHT = 1e-4  # ΣaΔ below which g' is constant to that
+FALL = 60.0  # e^-60 is nothing
+STEPS, LEAP = 12, 2.0  # of Newton's iteration
+NOTHING = 1e-300  # stands for an information that underflows, far to the right of all crawls
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogDensity:
+    """g(t) of n sources, up to a constant.
+
+    Attributes
+    ----------
+    gaps : ndarray of float, shape (m,)
+        Those without a count, source after source.
+    found : ndarray of bool, shape (m,)
+    weight : ndarray of float, shape (m,), or None
+        None weighs all alike.
+    offsets : ndarray of int, shape (n+1,)
+    counted, time : ndarray of float, shape (n,)
+        K and A, weighted.
+    prior : (ndarray, ndarray) or None
+        Shape and exposure of a Gamma prior of each source; None for Jeffreys' prior.
+
+    Examples
+    --------
+    One crawl of two found a change: e^{−x}(1−e^{−x})·√(x²/(e^x−1)), up to a factor.
+
+    >>> density = LogDensity(np.ones(2), np.array([True, False]), None, np.array([0, 2]), np.zeros(1),
+    ...                      np.zeros(1), None)
+    >>> density(np.log([0.5]))[0].round(6)
+    array([-1.56295])
+    """
+
+    gaps: Array
+    found: BoolArray
+    weight: Array | None
+    offsets: IntArray
+    counted: Array
+    time: Array
+    prior: tuple[Array, Array] | None
+
+    def grids(self) -> Iterator[tuple[IntArray, GridQuantiles]]:
+        """Yield positions of sources and their quantiles: those with a sharp mode, then the others."""
+        mode, deviation, unclear = modes(self, self._start(), STEPS, LEAP)
+        sharp = deviation < SHARP
+        sharp[unclear] = False
+        far = self(mode + NODES[1] * deviation)[0] - self(mode)[0]
+        sharp &= far < -FAR  # where nearly all crawls found a change the right tail is long
+        for chosen in (np.flatnonzero(sharp), np.flatnonzero(~sharp)):
+            if len(chosen) == 0:
+                continue
+            part = self._select(chosen)
+            if sharp[chosen[0]]:
+                at, unit = mode[chosen], deviation[chosen]
+                left, right, nodes = at + NODES[0] * unit, at + NODES[1] * unit, NODES[2]
+            else:
+                left, right = part._range()
+                nodes = int(np.ceil(np.max(right - left) / CELL)) + 1
+            yield chosen, GridQuantiles.of(part, left, right, nodes)
+
+    def _start(self) -> Array:
+        """Return values of t near the mode, shape (n,)."""
+        changes = self._sums(self.found.astype(np.float64)) + self.counted
+        time = self._sums(np.where(self.found, 0.5 * self.gaps, self.gaps)) + self.time
+        shape, exposure = (0.5, 0.0) if self.prior is None else self.prior
+        begun: Array = np.log((changes + shape) / (time + exposure))
+        return begun
+
+    def _range(self) -> tuple[Array, Array]:
+        """Return t left of which the density falls exponentially, and t right of which it is nothing."""
+        changes = self._sums(self.found.astype(np.float64)) + self.counted
+        span = self._sums(self.gaps) + self.time
+        free = self.time + self._sums(np.where(self.found, 0.0, self.gaps))
+        n = len(self.counted)
+        shape, exposure = (np.full(n, 0.5), np.zeros(n)) if self.prior is None else self.prior
+        with np.errstate(divide="ignore"):
+            right = (FALL + 5.0 * (changes + shape)) / (free + exposure)  # l falls by UΔ at least
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if self.prior is None and len(filled):
+            # Where every gap ended with a change √H falls by aΔ/2, a the shortest.
+            shortest = np.minimum.reduceat(self.gaps, self.offsets[filled])
+            right[filled] = np.minimum(right[filled], 3.0 * FALL / shortest)
+        return np.log(STRAIGHT / (span + exposure)), np.log(right)
+
+    def _select(self, chosen: IntArray) -> LogDensity:
+        if len(chosen) == len(self.counted):
+            return self
+        mask = np.zeros(len(self.counted), dtype=np.bool_)
+        mask[chosen] = True
+        counts = np.diff(self.offsets)
+        rows = np.repeat(mask, counts)
+        return LogDensity(
+            gaps=self.gaps[rows],
+            found=self.found[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            offsets=np.concatenate([[0], np.cumsum(counts[mask])]).astype(np.int64),
+            counted=self.counted[mask],
+            time=self.time[mask],
+            prior=None if self.prior is None else (self.prior[0][mask], self.prior[1][mask]),
+        )
+
+    def __call__(self, t: Array) -> tuple[Array, Array, Array]:
+        """Return g, g' and g'' at one t per source."""
+        rate = np.exp(t)
+        with np.errstate(over="ignore"):
+            x = self.gaps * np.repeat(rate, np.diff(self.offsets))
+            odds = 1.0 / np.expm1(x)  # of no change against a change; 0 beyond x = 710
+        growth = x * (1.0 + odds)
+        each = x * odds
+        found = self.found
+        free = self.time + self._sums(np.where(found, 0.0, self.gaps))
+        value = -self._sums(np.where(found, np.log1p(odds), 0.0)) - free * rate
+        slope = self._sums(np.where(found, each, 0.0)) + self.counted - free * rate
+        curve = self._sums(np.where(found, each * (1.0 - growth), 0.0)) - free * rate
+        value += self.counted * t
+        if self.prior is not None:
+            shape, exposure = self.prior
+            return (
+                value + shape * t - exposure * rate,
+                slope + shape - exposure * rate,
+                curve - exposure * rate,
+            )
+        own = x * each
+        push = 2.0 - growth
+        counted = self.time * rate
+        h = np.maximum(self._sums(own) + counted, NOTHING)
+        first = (self._sums(own * push) + counted) / h
+        second = (self._sums(own * (push * push - growth * (1.0 - each))) + counted) / h
+        return value + 0.5 * np.log(h), slope + 0.5 * first, curve + 0.5 * (second - first * first)
+
+    def _sums(self, values: Array) -> Array:
+        return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
