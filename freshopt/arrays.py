@@ -55,6 +55,24 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
     return read_only(array)
 
 
+def as_column(value: npt.ArrayLike, n: int, what: str, *, narrow: bool) -> npt.NDArray[Any]:
+    """Return `as_vector`, but a float32 array itself where `narrow` allows it."""
+    if narrow and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.shape == (n,):
+        return read_only(value)
+    return as_vector(value, n, what)
+
+
+def wide(column: npt.NDArray[Any]) -> Array:
+    """Return a column in float64; itself if it is.
+
+    Examples
+    --------
+    >>> wide(np.array([0.5], dtype=np.float32)).dtype
+    dtype('float64')
+    """
+    return column if column.dtype == np.float64 else read_only(column.astype(np.float64))
+
+
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """Return a read-only view; the caller's own array stays writable."""
     view = array.view()
@@ -86,7 +104,7 @@ def all_finite(array: Array) -> bool:
 
 def total(array: Array) -> float:
     """Sum a vector: pairwise in chunks, the chunks' sums exactly rounded. Same bits on every run."""
-    return exact_sum(float(np.sum(array[part])) for part in chunks(len(array)))
+    return exact_sum(float(np.sum(array[part], dtype=np.float64)) for part in chunks(len(array)))
 
 
 def exact_sum(parts: Iterable[float]) -> float:

@@ -229,7 +229,7 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
 def _typical_cost(gap: Gap) -> float:
     """Return what counts as large: Σ importance, or for a user's objective its cost at half the rates."""
     if not isinstance(gap.numerics, DerivedNumerics):
-        return total(gap.problem.sources.importance)
+        return total(gap.problem.sources.column("importance"))
     cost = total(np.abs(gap.numerics.cost(0.5 * gap.rates)))
     return cost if math.isfinite(cost) else 0.0
 

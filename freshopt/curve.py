@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, wide
 from freshopt.demands import Demand
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Formula, Index, Kernel
@@ -94,8 +94,9 @@ class Curve:
 
     def gap_cost(self, gap: Array) -> Array:
         """Return C(τ) = ∫₀^τ c of gaps τ ≥ 0 without a refresh, for unit importance."""
+        own = map(wide, self.parameters)
         with np.errstate(all="ignore"):
-            return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *self.parameters), 0.0)
+            return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
 
     def take(self, index: Index) -> Curve:
         """Return the curve of some of the sources."""
@@ -126,9 +127,9 @@ class CurveObjective(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the objective's discipline."""
-        return self.curve(sources).kernel(sources.importance, self.refresh)
+        return self.curve(sources).kernel(sources.column("importance"), self.refresh)
 
     def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return the exact numerics of announced changes, where the curve has that cell."""
         curve = self.curve(sources)
-        return curve.kernel(sources.importance, Refresh.ON_SIGNAL) if curve.on_signal else None
+        return curve.kernel(sources.column("importance"), Refresh.ON_SIGNAL) if curve.on_signal else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, chunks, exact_sum
+from freshopt.arrays import Array, BoolArray, chunks, exact_sum, wide
 from freshopt.derived import DerivedNumerics
 from freshopt.kernel import Numerics
 from freshopt.model import Problem
@@ -122,7 +122,7 @@ class Gap:
             if len(short):
                 rising = excess[short] > 0.0
                 room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
-                typical = problem.sources.change_rate[part][short]
+                typical = wide(problem.sources.column("change_rate")[part][short])
                 far = (rates[short], paid[short], rising, room, typical)
                 step[short] = _crossing(numerics.take(short), *far)
             off = np.abs(excess, out=excess)

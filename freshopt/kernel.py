@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray
+from freshopt.arrays import Array, BoolArray, wide
 from freshopt.demands import Demand
 from freshopt.sources import LARGEST
 
@@ -49,9 +49,9 @@ class Kernel:
     Parameters
     ----------
     importance : ndarray, shape (n,)
-        Weight w ≥ 0; the formulas below are for w = 1.
+        Weight w ≥ 0, float64 or float32; the formulas below are for w = 1.
     parameters : tuple of ndarray, each of shape (n,)
-        What the formulas take besides the rate, usually ``(change_rate,)``.
+        What the formulas take besides the rate, usually ``(change_rate,)``, and take in float64.
     unit_cost, unit_marginal : callable
         ``f(rate, *parameters)``: J(ρ), and −J'(ρ).
     unit_inverse : callable
@@ -75,14 +75,14 @@ class Kernel:
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); a source of no importance costs nothing, even at rate 0."""
         with np.errstate(all="ignore"):
-            unit = self.unit_cost(rate, *self.parameters)
-            return np.where(self.importance > 0.0, self.importance * unit, 0.0)
+            unit = self.unit_cost(rate, *map(wide, self.parameters))
+            return np.where(self.importance > 0.0, wide(self.importance) * unit, 0.0)
 
     def marginal(self, rate: Array) -> Array:
         """Return −w·J'(ρ)."""
         with np.errstate(all="ignore"):
-            unit = self.unit_marginal(rate, *self.parameters)
-            return np.where(self.importance > 0.0, self.importance * unit, 0.0)
+            unit = self.unit_marginal(rate, *map(wide, self.parameters))
+            return np.where(self.importance > 0.0, wide(self.importance) * unit, 0.0)
 
     def inverse_marginal(self, price: Array) -> Array:
         """Return the ρ with −w·J'(ρ) = price, 0 for a source of no importance.
@@ -90,8 +90,8 @@ class Kernel:
         At price 0 that is the rate beyond which nothing is gained, inf where there always is something.
         """
         with np.errstate(all="ignore"):
-            unit_price = np.where(self.importance > 0.0, price / self.importance, np.inf)
-            rate = self.unit_inverse(np.maximum(unit_price, NEXT_TO_NOTHING), *self.parameters)
+            unit_price = np.where(self.importance > 0.0, price / wide(self.importance), np.inf)
+            rate = self.unit_inverse(np.maximum(unit_price, NEXT_TO_NOTHING), *map(wide, self.parameters))
             endless = (unit_price <= 0.0) & (rate > LARGEST)
             return np.where(endless, np.inf, np.where(unit_price == np.inf, 0.0, rate))
 

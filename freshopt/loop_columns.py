@@ -105,6 +105,8 @@ def _part(column: Data, begin: int, end: int) -> Data:
 @overload(at, strict=False)
 def _at(column: Data, k: int) -> Data:
     if isinstance(column, types.Array):
+        if column.dtype == types.float32:
+            return lambda column, k: np.float64(column[k])
         return lambda column, k: column[k]
     return lambda column, k: column
 

@@ -185,9 +185,6 @@ class Problem:
         n, signalled, numerics = len(self.sources), self.sources.signalled, self.numerics
         silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
         announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else numerics
-        highest = np.minimum(self.upper, self.bandwidth / self.sources.cost)
-        typical = np.clip(self.bandwidth / total(self.sources.cost), self.lower, highest)
-        points = {"min_rate": self.lower, "max_rate": highest, "bounds": typical}
         for method, chosen, own in (
             (self.objective.per_source, ~signalled, silent),
             (self.objective.signalled_per_source, signalled, announced),
@@ -196,11 +193,17 @@ class Problem:
                 rate = cp.Variable(n, nonneg=True, name="rate")
                 declaration = declare(self.objective, method, rate, self.sources)
                 where = name_of(self.objective, method)
+                highest = np.minimum(self.upper, self.bandwidth / self.sources.cost)
+                typical = np.clip(self.bandwidth / total(self.sources.cost), self.lower, highest)
+                points = {"min_rate": self.lower, "max_rate": highest, "bounds": typical}
                 require_defined(declaration, rate, own, chosen, points, self.sources, where)
 
     def _require_room(self) -> None:
         """Refuse, by arithmetic, what no rates can meet."""
         unit, lower = self.sources.time_unit, self.lower
+        self._require_open()
+        if is_scalar(lower) and lower[0] == 0.0:
+            return
         crossed = np.flatnonzero(lower > self.upper)
         if len(crossed):
             where = list_offenders(
@@ -226,6 +229,11 @@ class Problem:
                     f"by {needed - available:.3g}). Raise it to >= {needed:.6g} or lower min_rate "
                     f"(largest: {named})."
                 )
+
+    def _require_open(self) -> None:
+        """Refuse sources that may not be refreshed at all but would cost infinitely much."""
+        if is_scalar(self.upper) and self.upper[0] > 0.0:
+            return
         closed = np.flatnonzero(self.upper == 0.0)
         if len(closed) and self.numerics is not None:
             costs = self.numerics.take(closed).cost(np.zeros(len(closed)))

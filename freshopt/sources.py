@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, as_vector, chunks, is_scalar, read_only
+from freshopt.arrays import Array, BoolArray, as_column, as_vector, chunks, is_scalar, read_only, wide
 from freshopt.errors import SourceDataError, empty_cells, list_offenders
 from freshopt.units import check_time_unit
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import polars
 
 SMALLEST, LARGEST = 1e-100, 1e100  # products of three such numbers and one square stay inside float64
+
+
+NARROW = ("change_rate", "importance")  # the columns that are kept in float32 if given so
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -45,7 +48,8 @@ class Sources:
     Attributes
     ----------
     change_rate, importance, min_rate, max_rate, cost : ndarray of float, shape (n,)
-        Read-only views; a scalar argument has stride 0.
+        Read-only views; a scalar argument has stride 0. A `change_rate` or `importance` given in float32 is
+        kept so, without a copy (`column`), and widened anew on each access.
     signalled : ndarray of bool, shape (n,)
     name, host : ndarray of shape (n,), or None
 
@@ -71,8 +75,8 @@ class Sources:
     Sources(n=2, change_rate=0.5..2 per day, importance=1..3)
     """
 
-    change_rate: Array
-    importance: Array
+    _change_rate: npt.NDArray[Any]
+    _importance: npt.NDArray[Any]
     name: npt.NDArray[Any] | None
     host: npt.NDArray[Any] | None
     signalled: BoolArray
@@ -108,7 +112,7 @@ class Sources:
         store("host", _labels(host, n, "host"))
         store("signalled", _flags(signalled, n))
         for key, value in numbers.items():
-            store(key, as_vector(value, n, key))
+            store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
         _require_unique(labels)
         self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         self._require("cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
@@ -131,12 +135,27 @@ class Sources:
 
     def __len__(self) -> int:
         """Return the number of sources."""
-        return len(self.change_rate)
+        return len(self._change_rate)
+
+    @property
+    def change_rate(self) -> Array:
+        """Changes per time unit, shape (n,)."""
+        return wide(self._change_rate)
+
+    @property
+    def importance(self) -> Array:
+        """Weights, shape (n,)."""
+        return wide(self._importance)
+
+    def column(self, key: str) -> npt.NDArray[Any]:
+        """Return "change_rate" or "importance" as given: float32 stays float32, and costs no memory."""
+        column: npt.NDArray[Any] = getattr(self, f"_{key}")
+        return column
 
     def __repr__(self) -> str:
         """Return the size and the spread, never the arrays."""
-        rates = f"{_span(self.change_rate)} per {self.time_unit}"
-        return f"Sources(n={len(self)}, change_rate={rates}, importance={_span(self.importance)})"
+        rates = f"{_span(self._change_rate)} per {self.time_unit}"
+        return f"Sources(n={len(self)}, change_rate={rates}, importance={_span(self._importance)})"
 
     def label(self, k: SupportsIndex) -> str:
         """Return how source k is called in messages: its quoted name, or its position."""
@@ -145,7 +164,16 @@ class Sources:
     def take(self, index: slice | npt.NDArray[Any]) -> Sources:
         """Return the sources at a slice, a boolean mask or an integer index."""
         part = object.__new__(Sources)
-        for key in ("change_rate", "importance", "name", "host", "signalled", "min_rate", "max_rate", "cost"):
+        for key in (
+            "_change_rate",
+            "_importance",
+            "name",
+            "host",
+            "signalled",
+            "min_rate",
+            "max_rate",
+            "cost",
+        ):
             column = getattr(self, key)
             object.__setattr__(part, key, None if column is None else read_only(column[index]))
         object.__setattr__(part, "time_unit", self.time_unit)
@@ -211,10 +239,12 @@ class Sources:
 
     def _require(self, key: str, holds: Callable[[Array], BoolArray], rule: str) -> None:
         """Refuse values for which `holds` is false, by name; NaN never holds."""
-        column: Array = getattr(self, key)
+        column: Array = getattr(self, f"_{key}" if key in NARROW else key)
         column = column[:1] if is_scalar(column) else column
         bad = [
-            int(k) for part in chunks(len(column)) for k in part.start + np.flatnonzero(~holds(column[part]))
+            int(k)
+            for part in chunks(len(column))
+            for k in part.start + np.flatnonzero(~holds(wide(column[part])))
         ]
         if bad:
             where = list_offenders(f"{self.label(k)}: {column[k]:g}" for k in bad)

@@ -80,7 +80,7 @@ class AccumulatedDelay(CurveObjective):
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = Δs."""
         return Curve(
-            (sources.change_rate,),
+            (sources.column("change_rate"),),
             _at,
             _mean,
             _index,

@@ -103,7 +103,7 @@ class Age(CurveObjective):
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = s − (1 − e^{−Δs})/Δ."""
         return Curve(
-            (sources.change_rate,),
+            (sources.column("change_rate"),),
             _at,
             _mean,
             _index,

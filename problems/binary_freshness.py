@@ -94,11 +94,11 @@ class BinaryFreshness(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = 1 − e^{−Δs}, the stale part."""
-        return binary_curve(sources.change_rate)
+        return binary_curve(sources.column("change_rate"))
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return Σw − (stale part)."""
-        return total(sources.importance) - cost
+        return total(sources.column("importance")) - cost
 
 
 def binary_curve(change_rate: Array) -> Curve:

@@ -114,7 +114,7 @@ class HarmonicStaleness(CurveObjective):
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = Ein(Δs)."""
         return Curve(
-            (sources.change_rate,),
+            (sources.column("change_rate"),),
             _at,
             _mean,
             _index,

@@ -112,19 +112,10 @@ class PollingKnapsack(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of the loss."""
-        a = sources.change_rate
+        w, a = sources.column("importance"), sources.column("change_rate")
         if self.form == "polls":
-            return Kernel(
-                sources.importance, (a,), _polls_cost, _polls_marginal, _polls_inverse, demands.polls
-            )
-        return Kernel(
-            sources.importance,
-            (a,),
-            _materials_cost,
-            _materials_marginal,
-            _materials_inverse,
-            demands.materials,
-        )
+            return Kernel(w, (a,), _polls_cost, _polls_marginal, _polls_inverse, demands.polls)
+        return Kernel(w, (a,), _materials_cost, _materials_marginal, _materials_inverse, demands.materials)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the gain from the loss, which for polls is what finding every update would add."""

@@ -47,7 +47,7 @@ class BinaryCost:
 
     def curve(self, sources: Sources) -> Curve:
         """Return c(s) = 1 − e^{−Δs}."""
-        return binary_curve(sources.change_rate)
+        return binary_curve(sources.column("change_rate"))
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
@@ -116,7 +116,7 @@ class SynchronizationCost(CurveObjective):
         """Return the exact numerics; refuse a discipline that the curve has no cell for."""
         if self.refresh is Refresh.ON_SIGNAL:
             raise ObjectiveError("SynchronizationCost has no on-signal cell. Use refresh=Refresh.PERIODIC.")
-        kernel = self.curve(sources).kernel(sources.importance, self.refresh)
+        kernel = self.curve(sources).kernel(sources.column("importance"), self.refresh)
         if not isinstance(self.cost, PowerCost):
             return kernel
         parameters = self.cost.power_law(sources, self.refresh)
