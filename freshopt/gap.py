@@ -137,7 +137,7 @@ def _near(
     numerics: Numerics, rates: Array, paid: Array, excess: Array, lower: Array, upper: Array, allotted: float
 ) -> tuple[Array, BoolArray]:
     """Return a step outwards worth `allotted` of what is paid, and where it has crossed ν or met a bound."""
-    near = np.maximum(allotted * paid * rates / np.abs(excess), SEVERAL_ULP * rates)
+    near = np.fmax(allotted * paid * rates / np.abs(excess), SEVERAL_ULP * rates)  # 0/0 says nothing
     reached = np.minimum(np.maximum(rates + np.copysign(near, excess), lower), upper)
     worth = numerics.marginal(reached)
     rising = excess > 0.0
