@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.arrays import Array, is_scalar, read_only, total
 from freshopt.cvx import Expression, cp
@@ -19,6 +20,7 @@ from freshopt.derived import DerivedNumerics
 from freshopt.domain import require_defined
 from freshopt.elementwise import UnknownAtomError, compile_expression
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.estimates import Estimates, matched_rates
 from freshopt.hosts import HostLimits
 from freshopt.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.objective import Objective, Refresh
@@ -145,6 +147,37 @@ class Problem:
         other._require_room()
         other._require_domain()
         return other
+
+    def with_estimates(self, estimates: Estimates) -> Problem:
+        """Return the same problem with change rates that were learnt from a log.
+
+        Parameters
+        ----------
+        estimates : Estimates
+            A fitted estimator of `freshopt.learning`, or anything with ``sources_``, ``change_rate_`` and
+            ``time_unit_``. Sources are matched by name, units converted; others in the log do not matter.
+
+        Raises
+        ------
+        SourceDataError
+            If a source has no estimate, or one that is 0, infinite or not a number; names the source.
+        InfeasibleProblemError
+            If the bounds of signalled sources do not fit their new change rates.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> log = fo.CrawlLog(source=["a"] * 4, time=[0, 1, 2, 4], changed=[0, 1, 0, 1])
+        >>> guess = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources(1.0, name=["a"]), bandwidth=2.0)
+        >>> guess.with_estimates(fo.learning.MaximumLikelihood(smoothing=0).fit(log)).sources
+        Sources(n=1, change_rate=0.9406 per day, importance=1)
+        """
+        return self.with_change_rate(matched_rates(self.sources, estimates))
+
+    def with_change_rate(self, change_rate: npt.ArrayLike) -> Problem:
+        """Return the same problem with other change rates, per time unit, checked anew."""
+        sources = self.sources.with_change_rate(change_rate)
+        return Problem(self.objective, sources, self.bandwidth, self.host_limits or None)
 
     def to_cvxpy(self) -> Expression:
         """Return the declared problem as a `cvxpy.Problem` with variable "rate" and labelled constraints.

@@ -179,6 +179,21 @@ class Sources:
         object.__setattr__(part, "time_unit", self.time_unit)
         return part
 
+    def with_change_rate(self, change_rate: npt.ArrayLike) -> Sources:
+        """Return the same sources with other change rates, per time unit.
+
+        Raises
+        ------
+        SourceDataError
+            If a rate is out of range; names the source.
+        """
+        other = self.take(slice(None))
+        object.__setattr__(
+            other, "_change_rate", as_column(change_rate, len(self), "change_rate", narrow=True)
+        )
+        other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        return other
+
     @classmethod
     def from_frame(cls, frame: Any, time_unit: str = "day") -> Sources:  # noqa: ANN401 - any dataframe library's frame
         """Build from a dataframe (polars, pandas, pyarrow, ...) with one row per source.

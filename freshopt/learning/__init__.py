@@ -32,6 +32,8 @@ from freshopt.learning.poisson_check import PoissonCheck as PoissonCheck
 from freshopt.learning.poisson_check import poisson_check as poisson_check
 from freshopt.learning.price_bracket import price_bracket as price_bracket
 from freshopt.learning.sensitivity_bound import sensitivity_bound as sensitivity_bound
+from freshopt.learning.solution_spread import SolutionSpread as SolutionSpread
+from freshopt.learning.solution_spread import solution_spread as solution_spread
 from freshopt.learning.stochastic_approximation import StochasticApproximation as StochasticApproximation
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "PoissonCheck",
     "Posterior",
     "Published",
+    "SolutionSpread",
     "StochasticApproximation",
     "best_exploration",
     "etc_regret_bound",
@@ -64,4 +67,5 @@ __all__ = [
     "poisson_check",
     "price_bracket",
     "sensitivity_bound",
+    "solution_spread",
 ]
