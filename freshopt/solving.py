@@ -40,7 +40,8 @@ def solve(
     certify : bool
         False skips the certificate, which costs a few passes over the sources.
     start : float or Solution, optional
-        A price, or an earlier solution, to start from.
+        A price, or an earlier solution, to start from: after a change of the bandwidth
+        (`Problem.with_bandwidth`) or of a few sources, two or three passes over the sources suffice.
 
     Returns
     -------
@@ -68,11 +69,18 @@ def solve(
         raise SolverRefusedError(
             f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
         )
-    price = start.price if isinstance(start, Solution) else start
-    solution = chosen.solve(problem, Terms(tolerance, certify, price))
+    price, spent = (start.price, _spent(start, problem)) if isinstance(start, Solution) else (start, None)
+    solution = chosen.solve(problem, Terms(tolerance, certify, price, spent))
     if throw:
         _raise_unless_good(solution)
     return solution
+
+
+def _spent(earlier: Solution, problem: Problem) -> float | None:
+    """Return what a problem's sources use at the price of an earlier solution, if they were the same."""
+    before = earlier.problem
+    same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
+    return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
 
 
 def _raise_unless_good(solution: Solution) -> None:

@@ -33,11 +33,14 @@ class Terms:
         False leaves the certificate out and computes the value alone.
     start : float or None
         A price to start from.
+    spent : float or None
+        The bandwidth that the same sources use at that price, if that is known.
     """
 
     tolerance: float = 1e-6
     certify: bool = True
     start: float | None = None
+    spent: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a tolerance that is not a number >= 0."""

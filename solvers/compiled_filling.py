@@ -23,10 +23,12 @@ SAMPLED_HOSTS = 1500  # settled to learn the price; their demands' sum is known 
 MARGIN = 0.9  # of the price that they tell: below, hosts are not settled
 
 
-def fill_compiled(problem: Problem, columns: Columns, start: float | None) -> Answer | None:
+def fill_compiled(
+    problem: Problem, columns: Columns, start: float | None, spent: float | None = None
+) -> Answer | None:
     """Return what compiled passes find, or None where only the general search will do."""
     if not len(problem.hosts):
-        return _spend(problem, columns, np.zeros(0), start)
+        return _spend(problem, columns, np.zeros(0), start, spent)
     if _uses_up(problem):
         return None
     market = HostMarket(problem.hosts.limits, problem.hosts.codes, problem.hosts.order, problem.hosts.first)
@@ -50,7 +52,13 @@ def _settle(
     return columns.settle_hosts(market, spent, floor, guess, steepness, out)
 
 
-def _spend(problem: Problem, columns: Columns, host_prices: Array, start: float | None) -> Answer | None:
+def _spend(
+    problem: Problem,
+    columns: Columns,
+    host_prices: Array,
+    start: float | None,
+    spent: float | None = None,
+) -> Answer | None:
     """Return rates that spend the bandwidth, the hosts settled above a price."""
     hosts, sources = problem.hosts, columns.n
     if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + FEW_ULP):
@@ -59,7 +67,7 @@ def _spend(problem: Problem, columns: Columns, host_prices: Array, start: float 
             return Answer(rates, 0.0, hosts.named(host_prices), 1)
     if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
         return None
-    found = sampled_search(columns, problem.bandwidth, start)
+    found = sampled_search(columns, problem.bandwidth, start, spent)
     if found is None:
         return None
     on_top = np.maximum(0.0, host_prices - found.price) if len(hosts) else host_prices

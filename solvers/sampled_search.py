@@ -42,7 +42,9 @@ class Found(NamedTuple):
     passes: int
 
 
-def sampled_search(columns: Columns, bandwidth: float, start: float | None = None) -> Found | None:
+def sampled_search(
+    columns: Columns, bandwidth: float, start: float | None = None, spent: float | None = None
+) -> Found | None:
     """Return rates that spend the bandwidth, or None where the sample does not tell the price.
 
     Parameters
@@ -52,6 +54,8 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
     bandwidth : float
     start : float, optional
         A price to start from; the closer it is, the fewer passes.
+    spent : float, optional
+        The bandwidth used at that price, if it is known: it takes the place of the first pass.
     """
     sample = columns.sample(min(SAMPLE, columns.n // SPARSE))
     weight, target = columns.n / sample.n, math.log(bandwidth)
@@ -68,8 +72,13 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
     seen: list[tuple[float, float]] = []  # log(demand / bandwidth), log price
     ratios: list[tuple[float, float]] = []  # log price, log(demand / demand of the sample)
     rates: Array | None = None
-    low, high, error = -_FAR, _FAR, 1.0
-    for passes in range(1, PASSES + 1):
+    low, high, error, known = -_FAR, _FAR, 1.0, 0
+    if start is not None and spent is not None and abs(spent / bandwidth - 1.0) > EXACT:
+        off, known = math.log(spent / bandwidth), 1
+        seen, ratios = [(off, x)], [(x, off - excess(x, 0.0))]
+        x = _root(lambda x: excess(x, ratios[0][1]), x)
+        error = min(1.0, abs(off))
+    for passes in range(1 + known, PASSES + 1 + known):
         if not low < x < high:  # also NaN, or a price that was tried: the demand jumps
             return None
         price = math.exp(x)
@@ -78,7 +87,9 @@ def sampled_search(columns: Columns, bandwidth: float, start: float | None = Non
             rates = np.empty(columns.n) if rates is None else rates
             used = columns.fill(price, rates)
             if abs(used / bandwidth - 1.0) <= EXACT:
-                return Found(rates, price, passes) if top_up(rates, columns, bandwidth - used) else None
+                return (
+                    Found(rates, price, passes - known) if top_up(rates, columns, bandwidth - used) else None
+                )
         if not 0.0 < used < math.inf:
             return None
         off = math.log(used / bandwidth)

@@ -50,11 +50,20 @@ class WaterFilling:
 
     def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
         """Solve and certify."""
-        return conclude(self, problem, terms, lambda problem, start: fill(problem, problem.numerics, start))
+        return conclude(
+            self,
+            problem,
+            terms,
+            lambda problem, start: fill(problem, problem.numerics, start, spent=terms.spent),
+        )
 
 
 def fill(
-    problem: Problem, numerics: Numerics | None, start: float | None = None, width: float = WIDTH
+    problem: Problem,
+    numerics: Numerics | None,
+    start: float | None = None,
+    width: float = WIDTH,
+    spent: float | None = None,
 ) -> Answer:
     """Return rates and prices that clear the market of a problem's constraints, uncertified.
 
@@ -68,11 +77,13 @@ def fill(
         A price to start from.
     width : float
         Relative accuracy of the prices; the bandwidth is met to rounding in any case.
+    spent : float, optional
+        The bandwidth used at `start`, if that is known.
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     columns = columns_of(problem, numerics)
-    found = None if columns is None else fill_compiled(problem, columns, start)
+    found = None if columns is None else fill_compiled(problem, columns, start, spent)
     if found is not None:
         return found
     market = _Market(problem, numerics, width)

@@ -18,7 +18,8 @@ PACKAGE = ROOT / "freshopt"
 LAYERS = (
     ("errors", "cvx"),
     ("arrays",),
-    ("units", "special", "inversion", "quadrature", "tables", "powers"),
+    ("tables",),
+    ("units", "special", "inversion", "quadrature", "powers"),
     ("increments", "demands"),
     ("loop_columns",),
     ("loops",),
