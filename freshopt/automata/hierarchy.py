@@ -30,7 +30,7 @@ from freshopt.arrays import Array, IntArray
 from freshopt.automata.running import loops
 from freshopt.automata.settings import Feedback, Polling, Update, check_together
 from freshopt.automata.simulated import SimulatedSources
-from freshopt.automata.steps import Tree, bits
+from freshopt.automata.steps import Slots, Tree, bits
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError
 
@@ -200,16 +200,32 @@ class Hierarchy:
         SourceDataError
             If the numbers of sources differ, or the feedback has no penalties to learn from.
         """
-        if len(sources) != self.n:
-            raise SourceDataError(f"{len(sources)} sources under a tree for {self.n}. Make one of that size.")
-        if feedback is not None:
-            check_together(feedback, self.update)
         on = (False, False) if feedback is None else (self.update.on_reward, self.update.on_penalty)
         rule = Feedback.NEWS if feedback is None else feedback
-        slots = sources.slots(rule, self.update)
-        step = float(gain) if rule.is_bit else gain / self.n  # a typical value is 1/share, of a bit 1
-        codes = self.polling.code, rule.code
+        slots, codes, step = self._arranged(sources, rule, gain)
         loops()["simulate"](self._tree, slots, polls, *codes, *on, step, float(probing))
+
+    def observe(
+        self,
+        sources: SimulatedSources,
+        polls: int,
+        feedback: Feedback = Feedback.NEWS,
+        *,
+        gain: float = 1.0,
+        probing: float = 1.0,
+    ) -> tuple[IntArray, Array]:
+        """Poll simulated sources as `simulate` does, and return the feedback instead of learning from it.
+
+        Returns
+        -------
+        source : ndarray of int, shape (polls,)
+        value : ndarray, shape (polls,)
+        """
+        slots, codes, step = self._arranged(sources, feedback, gain)
+        polled, value = np.empty(polls, dtype=np.int64), np.empty(polls)
+        settings = self.update.on_penalty, step, float(probing)
+        loops()["observe"](self._tree, slots, polled, value, *codes, *settings)
+        return polled, value
 
     def checkpoint(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the arrays that hold the state."""
@@ -272,6 +288,16 @@ class Hierarchy:
         states = str(self.resolution[0]) if len(set(self.resolution)) == 1 else str(self.resolution)
         kind = f"resolution={states}, polling={self.polling!r}, update={self.update!r}"
         return f"Hierarchy(n={self.n}, {kind}, polls={self.polls})"
+
+    def _arranged(
+        self, sources: SimulatedSources, rule: Feedback, gain: float
+    ) -> tuple[Slots, tuple[int, int], float]:
+        """Return the sources' arrays, the codes of polling and rule, and the gain as a step."""
+        if len(sources) != self.n:
+            raise SourceDataError(f"{len(sources)} sources under a tree for {self.n}. Make one of that size.")
+        check_together(rule, self.update)
+        step = float(gain) if rule.is_bit else gain / self.n  # a typical value is 1/share, of a bit 1
+        return sources.slots(rule, self.update), (self.polling.code, rule.code), step
 
     def _sums(self, leaves: Array) -> Array:
         """Return the sum of a column over the sources below each node."""

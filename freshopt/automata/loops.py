@@ -25,7 +25,7 @@ EDITION = hashlib.sha256(inspect.getsource(steps).encode()).hexdigest()
 
 
 def build(*, cache: bool) -> dict[str, Callable[..., None]]:
-    """Return the loops `simulate`, `choose_many` and `learn_many` of `steps`."""
+    """Return the loops `simulate`, `observe`, `choose_many` and `learn_many` of `steps`."""
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": cache}
 
@@ -45,6 +45,21 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         steps.simulate(tree, slots, polls, scheduler, rule, reward, penalty, gain, probing)
 
     @njit(**options)  # type: ignore[untyped-decorator]
+    def observe(
+        tree: Tree,
+        slots: Slots,
+        leaves: IntArray,
+        values: Array,
+        scheduler: int,
+        rule: int,
+        penalty: bool,
+        gain: float,
+        probing: float,
+    ) -> None:
+        _ = edition
+        steps.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
     def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
         _ = edition
         steps.choose_many(tree, scheduler, out)
@@ -54,4 +69,9 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         _ = edition
         steps.learn_many(tree, leaves, values, reward, penalty)
 
-    return {"simulate": simulate, "choose_many": choose_many, "learn_many": learn_many}
+    return {
+        "simulate": simulate,
+        "observe": observe,
+        "choose_many": choose_many,
+        "learn_many": learn_many,
+    }

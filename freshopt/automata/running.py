@@ -10,12 +10,13 @@ from freshopt.automata import steps
 
 
 def loops() -> Mapping[str, Callable[..., None]]:
-    """Return `simulate`, `choose_many` and `learn_many`."""
+    """Return `simulate`, `observe`, `choose_many` and `learn_many`."""
     return _compiled() if os.environ.get("FRESHOPT_COMPILED", "1") != "0" else _PLAIN
 
 
 _PLAIN: Mapping[str, Callable[..., None]] = {
     "simulate": steps.simulate,
+    "observe": steps.observe,
     "choose_many": steps.choose_many,
     "learn_many": steps.learn_many,
 }

@@ -282,6 +282,23 @@ def simulate(
         learn(tree, leaf, value, reward, penalty)
 
 
+def observe(
+    tree: Tree,
+    slots: Slots,
+    leaves: IntArray,
+    values: Array,
+    scheduler: int,
+    rule: int,
+    penalty: bool,
+    gain: float,
+    probing: float,
+) -> None:
+    """Poll as `simulate` does but learn nothing: write the sources polled and the feedback."""
+    for i in range(len(leaves)):
+        leaves[i] = choose(tree, scheduler)
+        values[i] = poll(tree, slots, leaves[i], scheduler, rule, penalty, gain, probing)
+
+
 def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
     """Write the next sources to poll, while nothing is learnt."""
     for i in range(len(out)):
