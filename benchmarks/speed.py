@@ -7,6 +7,7 @@ and the least time of each counts. ADD is one pass ``np.add(w, d, out=r)`` over 
 
 objectives  ten million sources: the solve alone (`Solution.seconds`), the whole call without and with its
             certificate, the declaration ``fo.Problem(...)``, and what fresh memory for the rates costs
+again       the same with another bandwidth or some changed sources, started from the solution before
 hosts       a million sources of a hundred thousand hosts with limits
 bisection   a bisection of the price in plain NumPy, ten million sources
 others      CVXPY with CLARABEL and ECOS, SciPy's SLSQP, a loop in Python

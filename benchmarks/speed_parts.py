@@ -168,6 +168,31 @@ def objectives(sizes: Sizes) -> list[Row]:
     return rows
 
 
+def again(sizes: Sizes) -> list[Row]:
+    """Measure solves that start from an earlier solution: of another bandwidth, of some changed sources."""
+    n = sizes.sources
+    before = harmonic(n)
+    d, w, out = np.array(before.sources.change_rate), before.sources.importance, np.zeros(n)
+    earlier = fo.solve(before, certify=False)
+    d[: n // 10_000] *= 7.0
+    works = {
+        "harmonic again, 5 % more bandwidth": before.with_bandwidth(1.05 * before.bandwidth),
+        "harmonic again, 1 of 10 000 changed": fo.Problem(
+            HarmonicStaleness(), fo.Sources(d, w), before.bandwidth
+        ),
+    }
+    times: Times = defaultdict(list)
+    found: dict[str, fo.Solution] = {}
+    for _ in range(sizes.rounds):
+        addition(d, w, out, times)
+        for work, problem in works.items():
+            begun = time.perf_counter()
+            found[work] = fo.solve(problem, certify=False, start=earlier)
+            times[f"{work}: whole"].append(time.perf_counter() - begun)
+            times[f"{work}: solve"].append(found[work].seconds)
+    return [solve_row(work, None, works[work], found[work], times) for work in works]
+
+
 def limited(n: int) -> fo.Problem:
     """Return a problem with ten sources a host, the hosts' limits spread around what they would take."""
     rng = np.random.default_rng(1)
@@ -290,6 +315,7 @@ def declared(sizes: Sizes) -> list[Row]:
 
 PARTS: dict[str, Callable[[Sizes], list[Row]]] = {
     "objectives": objectives,
+    "again": again,
     "hosts": hosts,
     "bisection": bisection,
     "others": others,

@@ -210,7 +210,8 @@ def column(array: Array) -> Column:
 
 def _share_out(part: Callable[[int, int], None], pieces: int, least: int) -> None:
     """Run ``part(begin, end)`` over 0..pieces, on as many threads as there are, `least` pieces at a time."""
-    workers = min(threads(), max(1, pieces // least))
+    shares = max(1, pieces // least)
+    workers = min(threads(), shares) if shares > 1 else 1
     if workers == 1:
         part(0, pieces)
         return
