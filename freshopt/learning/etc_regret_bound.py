@@ -18,7 +18,8 @@ import numpy as np
 
 from freshopt.arrays import total
 from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.learning.moment_matching import check_bounds, check_confidence
+from freshopt.learning.interval_method import check_confidence
+from freshopt.learning.moment_matching import check_bounds
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.problems.binary_freshness import BinaryFreshness
