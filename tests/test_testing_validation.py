@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,35 @@ def test_what_the_solver_did_to_its_problem_does_not_reach_the_judge() -> None:
         assert outcome.certificate is not None
         assert outcome.certificate.confirms(CONIC)  # of the true problem
     assert np.array_equal(fo.solve(PROBLEM).rates, BEST)
+
+
+class Mute:
+    """An answer or error that cannot even be printed."""
+
+    @property
+    def note(self) -> str:
+        return str(throw(RuntimeError("no note")))
+
+    def __repr__(self) -> str:
+        return str(throw(ValueError("no words")))
+
+    __str__ = __repr__
+
+
+class MuteError(Mute, Exception):
+    """An exception that raises when it is printed."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [(lambda _: Mute(), Verdict.NO_RATES), (lambda _: throw(MuteError()), Verdict.RAISED)],
+)
+def test_what_cannot_be_printed_is_reported_all_the_same(
+    answer: Callable[[fo.Problem], Any], verdict: Verdict
+) -> None:
+    outcome = attempt(answer, Recipe.of(PROBLEM), CONIC)
+    assert outcome.verdict is verdict
+    assert "Mute" in outcome.detail
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])

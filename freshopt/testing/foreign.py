@@ -131,7 +131,7 @@ def attempt(solve: Foreign, recipe: Recipe, tolerance: float) -> Outcome:
         return Outcome(Verdict.DECLINED, str(answer), None, seconds)
     if isinstance(answer, BaseException):
         name = type(answer).__name__
-        return Outcome(Verdict.RAISED, f"{name}: {answer}", None, seconds, name)
+        return Outcome(Verdict.RAISED, f"{name}: {_told(lambda: str(answer), '')}", None, seconds, name)
     whole, rates = answer
     changed = recipe.changes_in(problem)
     verdict, detail, proof = _judged(recipe, whole, rates, tolerance)
@@ -172,7 +172,7 @@ def _judged(
     recipe: Recipe, answer: object, rates: npt.NDArray[Any], tolerance: float
 ) -> tuple[Verdict, str, Certificate | None]:
     """Return what the rates are worth."""
-    n, note = len(recipe), str(getattr(answer, "note", ""))
+    n, note = len(recipe), _told(lambda: str(getattr(answer, "note", "")), "")
     if rates.dtype.kind not in "fiu":
         return Verdict.NO_RATES, f"it returned {_short(answer)}, not an array of numbers.", None
     if rates.shape != (n,):
@@ -202,6 +202,12 @@ def _solve(solver: Solver, problem: Problem) -> object:
     return solution
 
 
+def _told(say: Callable[[], str], otherwise: str) -> str:
+    """Return a foreign object's own words; they may raise, too."""
+    text = guarded(say)
+    return text if isinstance(text, str) else otherwise
+
+
 def _short(answer: object) -> str:
-    text = repr(answer)
+    text = _told(lambda: repr(answer), type(answer).__name__)
     return text if len(text) <= 60 else text[:57] + "..."
