@@ -193,6 +193,9 @@ def test_recorded_histories() -> None:
     assert history.best is None
     assert not history.exact
     assert history.spent.tolist() == [6.0] * 5
+    swapped = fo.Problem(HARMONIC, fo.Sources(1.0, name=["b", "a"]), bandwidth=3.0)
+    with pytest.raises(fo.SourceDataError, match="source 0 is 'a' in the world but 'b' in the problem"):
+        LambdaLearnAndCrawl(epoch=2.0).run(world, swapped, 10.0)
 
 
 def test_refusals() -> None:

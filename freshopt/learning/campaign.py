@@ -103,6 +103,13 @@ class Campaign:
             raise SourceDataError(
                 f"the world has {len(self.world)} sources but the problem {n}. Pass the world of its sources."
             )
+        names, called = None if self.world is None else self.world.names, problem.sources.name
+        if names is not None and called is not None and not np.array_equal(names, called):
+            k = int(np.flatnonzero(np.asarray(names) != np.asarray(called))[0])
+            raise SourceDataError(
+                f"source {k} is '{names[k]}' in the world but '{called[k]}' in the problem. Give both their "
+                "sources in one order (World.from_events(..., names=...))."
+            )
         if self.world is not None and self.world.time_unit != problem.sources.time_unit:
             raise SourceDataError(
                 f"the world's clock counts {self.world.time_unit}s but the problem's "
