@@ -65,8 +65,11 @@ def dispersion_test(chi_square: Array, bins: IntArray, count: Array) -> tuple[Ar
     mean = bins - 1.0
     variance = 2.0 * mean * (1.0 - 1.0 / count)
     shape, scale = mean**2 / variance, variance / mean
-    tails = np.minimum(gammainc(shape, chi_square / scale), gammaincc(shape, chi_square / scale))
-    return chi_square / mean, np.minimum(1.0, 2.0 * tails)
+    # Of whole numbers the statistic is a multiple of 2·bins/count, and its own value belongs to either tail.
+    half = bins / count
+    below = gammainc(shape, (chi_square + half) / scale)
+    above = gammaincc(shape, np.maximum(chi_square - half, 0.0) / scale)
+    return chi_square / mean, np.minimum(1.0, 2.0 * np.minimum(below, above))
 
 
 def gaps_test(gaps: Array, offsets: IntArray) -> tuple[Array, Array]:
@@ -117,15 +120,22 @@ def gaps_test(gaps: Array, offsets: IntArray) -> tuple[Array, Array]:
 
 
 def kolmogorov_tail(distance: Array, points: Array) -> Array:
-    """Return P(D ≥ distance) for so many uniform points: Stephens' modification of the limit, 1970.
+    """Return P(D ≥ distance) for so many uniform points: the limit, at a distance corrected for their number.
 
-    Within 0.002 of the exact distribution from 9 points on.
+    Within 0.003 of the exact distribution for 9 points, 0.0006 for 20, 0.0002 for 100, and on the safe side
+    in the tail (tests/test_poisson_level.py).
+
+    References
+    ----------
+    Vrbik, "Small-sample corrections to Kolmogorov-Smirnov test statistic", Pioneer Journal of Theoretical and
+    Applied Statistics 15, 2018.
     """
     from scipy.special import kolmogorov
 
     with np.errstate(invalid="ignore", divide="ignore"):
         root = np.sqrt(points)
-        tail: Array = kolmogorov(distance * (root + 0.12 + 0.11 / root))
+        x = distance * root
+        tail: Array = kolmogorov(x + 1.0 / (6.0 * root) + (x - 1.0) / (4.0 * points))
     return tail
 
 
