@@ -19,6 +19,8 @@ from freshopt.kernel import Index
 from freshopt.kinks import RIGHT
 
 PIECE = 16_384  # sources; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources)
+JUMPED = 64  # ulp of the rate that a root in log ρ may be off, at |log ρ| = 60 and more
+BESIDE = 1.000001  # times the price: a marginal above, at the root, jumps there
 
 
 class Worth(NamedTuple):
@@ -118,7 +120,23 @@ class DerivedNumerics:
             return Jet(*(np.broadcast_to(entry, rate.shape) for entry in found))
 
     def _inverse(self, price: Array) -> Array:
-        return falling_root(lambda x: self._compare(x, price), self.scale)
+        return self._onto_kinks(falling_root(lambda x: self._compare(x, price), self.scale), price)
+
+    def _onto_kinks(self, rate: Array, price: Array) -> Array:
+        """Return the rates, those a few ulp below a jump of the marginal moved onto it.
+
+        There one more ulp of rate may be worth more than all that the price asks for the rest.
+        """
+        found, short = rate.copy(), np.arange(len(rate))
+        for _ in range(JUMPED):
+            with np.errstate(all="ignore"):
+                above = self.take(short).marginal(found[short]) > BESIDE * price[short]
+            short = short[above & np.isfinite(found[short]) & (found[short] > 0.0)]
+            if not len(short):
+                return found
+            found[short] = np.nextafter(found[short], np.inf)
+        found[short] = rate[short]  # steep, but no jump
+        return found
 
     def _compare(self, x: Array, price: Array) -> tuple[BoolArray, Array]:
         """Return whether the marginal at exp(x) exceeds the price, and the Newton step in x."""

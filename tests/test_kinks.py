@@ -206,3 +206,25 @@ def test_no_certificate_is_below_the_true_gap(seed: int, at_kinks: bool, price: 
     proof = fo.certify(problem, rates, price)
     gap = float(np.sum(w * np.maximum(0.0, t - proof.rates))) - knapsack(w, t, bandwidth)
     assert proof.gap >= gap - EXACT * float(np.sum(w * t))
+
+
+class Shortfall(fo.Objective):
+    """Importance times the part of the change rate that the refresh rate falls short of: linear, then nothing."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
+        return cp.multiply(sources.importance, cp.pos(1 - cp.multiply(1 / sources.change_rate, rate)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_water_filling_lands_on_kinks_however_steep_they_are(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    d, w = 10 ** rng.uniform(-6, 4, n), 10 ** rng.uniform(-6, 6, n)
+    bandwidth = float(rng.choice([1e-3, 0.1, 0.5, 0.9])) * float(np.sum(d))
+    found = fo.solve(fo.Problem(Shortfall(), fo.Sources(d, w), bandwidth), WaterFilling(), tolerance=EXACT)
+    # A knapsack that may be filled in fractions: the best order is by worth per bandwidth (Dantzig 1957).
+    order = np.argsort(-w / d)
+    room = bandwidth - np.concatenate(([0.0], np.cumsum(d[order])[:-1]))
+    taken = np.clip(room, 0.0, d[order])
+    best = float(np.sum(w[order] * (1.0 - taken / d[order])))
+    assert found.value == pytest.approx(best, rel=SCALAR, abs=EXACT * float(np.sum(w)))
