@@ -209,9 +209,9 @@ def test_no_certificate_is_below_the_true_gap(seed: int, at_kinks: bool, price: 
 
 
 class Shortfall(fo.Objective):
-    """Importance times the part of the change rate that the refresh rate falls short of: linear, then nothing."""
+    """Importance times the part of the change rate that is not refreshed: linear, then nothing."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
         return cp.multiply(sources.importance, cp.pos(1 - cp.multiply(1 / sources.change_rate, rate)))
 
 
