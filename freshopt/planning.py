@@ -26,7 +26,9 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.folder import complete_folder
 from freshopt.io.tables import with_unit, write_table
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.estimator import Estimator
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
+from freshopt.learning.solution_spread import SolutionSpread, solution_spread
 from freshopt.model import Problem
 from freshopt.objective import Objective, Refresh
 from freshopt.result import Solution
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 TABLES = ("change_rates", "rates", "schedule")
 FILES = ("summary.json", *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
 TOLERANCE = 1e-9  # relative gap that a plan must reach; the dual reaches 1e-14
+MOST_SOURCES, MOST_CRAWLS = 100_000, 3_000_000  # 20 draws take about 20 s at both
 Report = Callable[[str], None]
 
 
@@ -71,11 +74,16 @@ class Wishes:
     host_limits : mapping of host to float, or None
         Bandwidth that a host may take.
     smoothing : float
-        Imaginary observation of the estimator, in days.
+        Imaginary observation of the default estimator, in days.
+    estimate : callable or None
+        Fits an estimator to the log; None is ``MaximumLikelihood(smoothing).fit``.
     confidence : float
         Of the change rates' intervals.
     seed : int
-        For Poisson arrivals.
+        For Poisson arrivals, and for draws.
+    draws : int
+        Draws of the change rates that tell what their uncertainty costs, see `solution_spread`; 0 for none.
+        A log with more than 100 000 sources or 3 million crawls goes without.
     """
 
     objective: Objective
@@ -87,8 +95,10 @@ class Wishes:
     hosts: Callable[[Any], npt.NDArray[Any]] | None = None
     host_limits: Mapping[Any, float] | None = None
     smoothing: float = 0.5
+    estimate: Callable[[CrawlLog], Estimator] | None = None
     confidence: float = 0.95
     seed: int = 0
+    draws: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +108,7 @@ class Plan:
     Attributes
     ----------
     log : CrawlLog
-    estimate : MaximumLikelihood
+    estimate : Estimator
         Fitted to the log.
     lower, upper : ndarray, shape (n,)
         Interval of each change rate.
@@ -108,6 +118,8 @@ class Plan:
         Offsets count from the end of the log.
     schedule_value : float
         The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
+    spread : SolutionSpread or None
+        What the uncertainty of the change rates costs.
     baselines : dict
         The long-run value of uniform and of proportional rates at the same bandwidth.
     seconds : dict
@@ -115,13 +127,14 @@ class Plan:
     """
 
     log: CrawlLog
-    estimate: MaximumLikelihood
+    estimate: Estimator
     lower: Array
     upper: Array
     solution: Solution
     schedule: Schedule
     schedule_value: float
     baselines: dict[str, float]
+    spread: SolutionSpread | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -162,9 +175,8 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
         report(name)
 
     step("change rates")
-    estimate = MaximumLikelihood(wishes.smoothing).fit(log)
-    if wishes.smoothing == 0:
-        _require_known(estimate)
+    estimate = (wishes.estimate or MaximumLikelihood(wishes.smoothing).fit)(log)
+    _require_known(estimate)
     lower, upper = estimate.interval(wishes.confidence)
     importance = 1.0 if wishes.importance is None else wishes.importance(log.sources_)
     sources = Sources(
@@ -189,14 +201,19 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     method = Periodic() if periodic else PoissonArrivals(wishes.seed)
     times = schedule(solution, wishes.horizon, method)
     value = expected_value(times, wishes.objective, sources, log.end - log.last_crawl)
+    spread = None
+    if wishes.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
+        step("uncertainty")
+        spread = solution_spread(problem, estimate, wishes.draws, wishes.seed)
     step("done")
     seconds.pop("done")
-    return Plan(log, estimate, lower, upper, solution, times, value, baselines, seconds)
+    return Plan(log, estimate, lower, upper, solution, times, value, baselines, spread, seconds)
 
 
-def _require_known(estimate: MaximumLikelihood) -> None:
+def _require_known(estimate: Estimator) -> None:
     """Refuse sources whose change rate only smoothing could tell."""
-    unknown = np.flatnonzero(estimate.flag_ != "ok").tolist()
+    rate = estimate.change_rate_
+    unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
     if unknown:
         where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
         raise SourceDataError(
@@ -252,6 +269,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "baselines": plan.baselines,
         "solver": str(solution.solver),
         "method": plan.schedule.method,
+        "uncertainty": None if plan.spread is None else _uncertainty(plan.spread),
         "counts": {
             "sources": len(sources),
             "crawls": len(log),
@@ -265,13 +283,24 @@ def summary(plan: Plan) -> dict[str, Any]:
         "change_rate": {
             "sum": total(sources.change_rate),
             "median": float(np.median(sources.change_rate)),
-            "smoothing_days": plan.estimate.smoothing,
+            "estimator": repr(plan.estimate),
         },
         "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
         "versions": {
             "python": platform.python_version(),
             **{package: version(package) for package in ("freshopt", "numpy", "scipy", "polars")},
         },
+    }
+
+
+def _uncertainty(spread: SolutionSpread) -> dict[str, Any]:
+    """Return what the uncertainty of the change rates costs, in numbers."""
+    return {
+        "draws": len(spread.planned),
+        "value_90_percent": list(spread.value_interval(0.9)),
+        "mean_regret": float(np.mean(spread.regret)),
+        "largest_regret": float(np.max(spread.regret)),
+        "relative_regret": spread.relative_regret,
     }
 
 

@@ -14,7 +14,8 @@ import pytest
 import freshopt as fo
 from freshopt import planning
 from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError
-from freshopt.planning import make_plan, write_plan
+from freshopt.learning import Naive
+from freshopt.planning import make_plan, summary, write_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from tests.plans import OBJECTIVES, POISSON, Floats, cell, crawls, read, wishes
 from tests.tolerances import EXACT, SCALAR
@@ -196,3 +197,21 @@ def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
     message = r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Use smoothing"
     with pytest.raises(SourceDataError, match=message):
         make_plan(log, wishes(smoothing=0.0))
+
+
+def test_draws_tell_what_uncertainty_costs() -> None:
+    log = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 5] * 2, [0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0])
+    assert summary(make_plan(log, wishes()))["uncertainty"] is None
+    told = summary(make_plan(log, wishes(draws=8)))["uncertainty"]
+    low, high = told["value_90_percent"]
+    assert told["draws"] == 8
+    assert 0 < low < high
+    assert 0 <= told["mean_regret"] <= told["largest_regret"]
+    assert told["relative_regret"] > 0
+
+
+def test_any_estimator_can_be_asked_for() -> None:
+    log = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 5] * 2, [0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0])
+    made = make_plan(log, wishes(estimate=Naive(half_life=2.0).fit))
+    assert summary(made)["change_rate"]["estimator"] == "Naive(floor=0.001, half_life=2.0)"
+    np.testing.assert_array_equal(made.estimate.change_rate_, made.solution.problem.sources.change_rate)

@@ -117,13 +117,6 @@ seed_option: Decorator = click.option(
     show_default=True,
     help="Of the random times of --refresh poisson.",
 )
-smoothing_option: Decorator = click.option(
-    "--smoothing",
-    type=float,
-    default=0.5,
-    show_default=True,
-    help="Imaginary observation of each source, in days; 0 for none.",
-)
 confidence_option: Decorator = click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of the change rates' intervals."
 )

@@ -9,13 +9,13 @@ import numpy as np
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import number, show
+from freshopt.cli.estimation import Estimation, estimation_options
 from freshopt.cli.objectives import objective_of
 from freshopt.cli.origins import Origin, origin_options, outcome
 from freshopt.cli.partitioned import solve_in_partitions
 from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
-from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.model import Problem
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
@@ -32,14 +32,14 @@ out_option = click.option(
 @options.example_option
 @origin_options
 @out_option
-@options.smoothing_option
+@estimation_options
 @options.confidence_option
 @options.time_unit_option
 @options.overwrite_option
 def estimate(
     origin: Origin,
     out: Path,
-    smoothing: float,
+    estimation: Estimation,
     confidence: float,
     time_unit: str,
     overwrite: bool,
@@ -53,7 +53,7 @@ def estimate(
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
         crawls = found.log
-        model = MaximumLikelihood(smoothing).fit(crawls)
+        model = estimation.fit(crawls)
         lower, upper = model.interval(confidence)
         columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
         frame = polars.DataFrame({**columns, "upper": upper, "flag": model.flag_})
@@ -68,6 +68,7 @@ def estimate(
         [
             ("log", f"{found.words}{outcome(found.data)}"),
             ("change rates", f"{median}{kinds}"),
+            ("estimator", repr(model)),
             ("wrote", str(out)),
         ]
     )

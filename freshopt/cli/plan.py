@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -13,6 +14,7 @@ from freshopt.arrays import Array
 from freshopt.certificate import Certificate
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, progress, show
+from freshopt.cli.estimation import Estimation, estimation_options
 from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.cli.origins import Origin, origin_options
 from freshopt.io.folder import complete_folder
@@ -45,9 +47,16 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @options.host_limits_option
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
-@options.smoothing_option
+@estimation_options
 @options.confidence_option
 @options.seed_option
+@click.option(
+    "--draws",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Change rates to draw from what the log leaves open, to tell what uncertainty costs; 0 for none.",
+)
 @options.time_unit_option
 @click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 @options.overwrite_option
@@ -65,9 +74,10 @@ def plan(
     host_limits: Path | None,
     min_rate: str,
     max_rate: str | None,
-    smoothing: float,
+    estimation: Estimation,
     confidence: float,
     seed: int,
+    draws: int,
     time_unit: str,
     csv: bool,
     overwrite: bool,
@@ -90,11 +100,12 @@ def plan(
         host_limits=tables.host_limits_of(host_limits, time_unit),
         min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
         max_rate=np.inf if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
-        smoothing=smoothing,
+        estimate=estimation.fit,
+        draws=draws,
         confidence=confidence,
         seed=seed,
     )
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(6) as report:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(7) as report:
         found = origin.read(time_unit)
         if wishes.importance is None and found.importance is not None:
             weights = found.importance
@@ -139,9 +150,21 @@ def _rows(made: Plan, read: str, objective: str) -> list[tuple[str, str]]:
             f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}, "
             f"value over that time {number(facts['schedule_value'])}{_ages(made)}",
         ),
+        *_uncertainty(facts),
         ("proof", f"{facts['status']}: {_gap(proof)}" if proof else "none"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
+
+
+def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the change rates that the log leaves open mean for the plan."""
+    spread = facts["uncertainty"]
+    if spread is None:
+        return []
+    low, high = spread["value_90_percent"]
+    loss = f"{number(spread['mean_regret'])} ({100 * spread['relative_regret']:.2g} %)"
+    draws = f"90 % of {spread['draws']} draws of what the log leaves open"
+    return [("uncertainty", f"value {number(low)} to {number(high)} for {draws}; to know it is worth {loss}")]
 
 
 def _spread(rates: Array, unit: str) -> str:

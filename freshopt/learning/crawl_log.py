@@ -196,6 +196,18 @@ class CrawlLog:
         return self.time[self.offsets[1:] - 1]
 
     @property
+    def crawl_rate(self) -> Array:
+        """The number of known gaps of each source over their sum, shape (n,); NaN for a baseline only.
+
+        For estimators that are told the rate of the crawling process, if nobody knows it better.
+        """
+        known = ~np.isnan(self.gap)
+        count = np.bincount(self.source_index[known], minlength=len(self.sources_))
+        total = np.bincount(self.source_index[known], self.gap[known], len(self.sources_))
+        rate: Array = np.divide(count, total, out=np.full(len(total), np.nan), where=total > 0)
+        return rate
+
+    @property
     def end(self) -> float:
         """The last time in the log."""
         return float(np.max(self.last_crawl))

@@ -1,0 +1,102 @@
+"""The command line's estimators: every name, every option, and what does not go together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import freshopt as fo
+from freshopt.cli.estimation import ESTIMATORS
+from freshopt.learning import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
+from tests.command_lines import Run
+
+ROWS: dict[str, Any] = {
+    "source": ["a"] * 5 + ["b"] * 5 + ["c"] * 2,
+    "time": [0, 1, 2, 3, 5, 0, 2, 4, 6, 8, 0, 3],
+    "changed": [0, 1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1],
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fo.CrawlLog:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(ROWS).write_csv("log.csv")
+    pl.DataFrame({**ROWS, "changes": ROWS["changed"]}).write_csv("counted.csv")
+    return fo.CrawlLog(ROWS["source"], ROWS["time"], ROWS["changed"])
+
+
+def rates(run: Run, *options: str) -> Any:  # noqa: ANN401
+    run("estimate", "log.csv", "--out", "rates.csv", "--overwrite", *options)
+    return pl.read_csv("rates.csv")["change_rate"].to_numpy()
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
+    given = "counted.csv" if name == "full-observation" else "log.csv"
+    run("estimate", given, "--out", "rates.csv", "--estimator", name)
+    assert pl.read_csv("rates.csv")["change_rate"].is_finite().all()
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--estimator", name, "--draws", "3")
+    shown = run("plan", given, *how).output
+    assert "uncertainty" in shown
+    assert "3 draws" in shown
+    told = json.loads(Path("plan/summary.json").read_text())
+    assert told["uncertainty"]["draws"] == 3
+    assert told["change_rate"]["estimator"].startswith(ESTIMATORS[name].make.__name__)
+
+
+def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
+    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(log).change_rate_)
+    np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
+    drifting = MaximumLikelihood(half_life=14.0).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
+    prior = MaximumLikelihood(prior=GammaPrior.of(log)).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--prior", "gamma"), prior)
+    naive = Naive(half_life=0.5).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--estimator", "naive", "--half-life", "12h"), naive)
+    law = LawOfLargeNumbers().fit(log, [4 / 5, 4 / 8, 1 / 3]).change_rate_
+    np.testing.assert_allclose(rates(run, "--estimator", "law-of-large-numbers"), law)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ("--estimator", "naive", "--prior", "gamma"),
+            "--prior is for --estimator maximum-likelihood, not for naive",
+        ),
+        (
+            ("--estimator", "momentum-stochastic-approximation", "--half-life", "3d"),
+            "--half-life is for --estimator",
+        ),
+        (
+            ("--estimator", "moment-matching", "--smoothing", "1"),
+            "--smoothing is for --estimator maximum-likelihood,",
+        ),
+        (("--prior", "gamma", "--smoothing", "1"), "--prior takes the place of --smoothing"),
+        (("--half-life", "soon"), "--half-life: 'soon' cannot be read"),
+        (("--half-life", "0d"), "--half-life: '0d' is no time > 0"),
+        (("--estimator", "full-observation"), "Full observation needs all counts"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    options: tuple[str, ...],
+    words: str,
+    log: fo.CrawlLog,
+    run: Run,
+) -> None:
+    assert len(log) == 12
+    output = run("estimate", "log.csv", "--out", "rates.csv", *options, code=2).output
+    assert words in output
+    assert "Traceback" not in output
+    assert not Path("rates.csv").exists()
+
+
+def test_no_draws_no_uncertainty(log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--draws", "0")
+    assert "uncertainty" not in run("plan", "log.csv", *how).output
+    assert json.loads(Path("plan/summary.json").read_text())["uncertainty"] is None
