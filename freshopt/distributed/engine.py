@@ -18,6 +18,9 @@ from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 
 Result = TypeVar("Result")
 AT_ONCE = 4  # partitions per core and batch on threads: what waits for the slowest costs a few per cent
+IN_FLIGHT = (
+    4  # partitions per thread of the workers: results wait on workers until the client has time for them
+)
 
 
 def run_pass(
@@ -43,8 +46,11 @@ def run_pass(
     """
     dask = _dask()
     told = dask.delayed(pack(message), pure=False, traverse=False)
-    tasks = [dask.delayed(_apply, pure=False)(work, told, *call) for call in calls]
     client = _client()
+    if client is not None:
+        told = client.compute(told)  # sent once, as what a worker can make again where another one was lost
+    del message
+    tasks = [dask.delayed(_apply, pure=False)(work, told, *call) for call in calls]
     if client is not None:
         yield from _on_workers(client, tasks)
         return
@@ -52,6 +58,32 @@ def run_pass(
     for begin in range(0, len(tasks), size):
         for k, result in enumerate(dask.compute(*tasks[begin : begin + size])):
             yield begin + k, result
+
+
+def run_behind(
+    work: Callable[..., Any],
+    calls: list[tuple[Any, ...]],
+    message: object,
+    then: Callable[[list[Any], Any], Result],
+    further: object,
+) -> Result:
+    """Return ``then([work(*call, message) for call in calls], further)``; what it is given stays on workers.
+
+    Parameters
+    ----------
+    work, calls, message
+        As in `run_pass`.
+    then : callable
+        Importable by workers; it runs on one of them.
+    further : object
+        Sent to it.
+    """
+    dask = _dask()
+    told, last = (dask.delayed(pack(one), pure=False, traverse=False) for one in (message, further))
+    tasks = [dask.delayed(_apply, pure=False)(work, told, *call) for call in calls]
+    ((_, result),) = run_pass(_after, [(then, tasks, last)], None)
+    found: Result = result
+    return found
 
 
 def pack(value: object) -> bytes:
@@ -80,17 +112,28 @@ def _apply(work: Callable[..., Result], message: bytes, *call: Any) -> Result:  
     return work(*call, unpack(message))
 
 
+def _after(then: Callable[[list[Any], Any], Result], results: list[Any], further: bytes, _: None) -> Result:
+    return then(results, unpack(further))
+
+
 def _on_workers(client: Any, tasks: list[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
 
-    futures = client.compute(tasks)
-    place = {future.key: k for k, future in enumerate(futures)}
+    window = IN_FLIGHT * max(1, sum(client.nthreads().values()))
+    waiting: dict[Any, tuple[int, Any]] = {}
+    done, sent = as_completed(), 0
     try:
-        for future in as_completed(futures):
-            k = place[future.key]
+        while sent < len(tasks) or waiting:
+            if sent < len(tasks) and len(waiting) <= window // 2:
+                futures = client.compute(tasks[sent : sent + window])
+                waiting |= {future.key: (sent + k, future) for k, future in enumerate(futures)}
+                done.update(futures)
+                sent += len(futures)
+            future = next(done)
+            k, _ = waiting[future.key]
             yield k, future.result()
-            futures[k] = None
+            del waiting[future.key]
             future.release()
     except KilledWorker as error:
         raise FreshoptError(
@@ -98,7 +141,7 @@ def _on_workers(client: Any, tasks: list[Any]) -> Iterator[tuple[int, Any]]:  # 
             "Give workers more memory, or use smaller partitions."
         ) from None
     finally:
-        client.cancel([future for future in futures if future is not None])
+        client.cancel([future for _, future in waiting.values()])
 
 
 def _client() -> Any:  # noqa: ANN401

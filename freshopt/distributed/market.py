@@ -4,34 +4,39 @@ The first trials stand where a sample of the sources says, as far apart as the s
 limited host uses min(L_h, its demand), whatever its own price will be, so the bandwidth's price is searched
 without knowing the hosts'; and each trial of it is a trial for every host. Hosts that would exceed their
 limit at the bandwidth's price have trials of their own in the same passes, until the sources of those that
-are left fit on the client; these are fetched, and their search ends there.
+are left fit in one place; a worker gathers these and ends their search. What grows with the hosts is worked
+on in blocks of them, so that the client holds few numbers per host.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from freshopt.arrays import Array, BoolArray, IntArray, exact_sum
 from freshopt.distributed.finish import Decision
-from freshopt.distributed.piece import Piece
+from freshopt.distributed.piece import Piece, Terms
 from freshopt.distributed.search import FREE_LOG, Bracket, Trials
+from freshopt.distributed.steps import pooled
 from freshopt.model import FEW_ULP
 from freshopt.solvers.price_search import search_prices
 
-# Prices for all, and for each host, to what is used: shapes (K,), (J, H) or None to (K, 1+H), (J, H) or None.
-Collect: TypeAlias = Callable[[BoolArray], Piece]  # the sources of some hosts, shape (H,), on the client
-Measure: TypeAlias = Callable[[Array, Array | None], tuple[Array, Array | None]]
+# Prices for all, W hosts, and prices for each of these, to what is used: shapes (K,), (W,), (J, W) or None to
+# (K, 1+H), (J, W) or None.
+Measure: TypeAlias = Callable[[Array, IntArray, Array | None], tuple[Array, Array | None]]
+Gather: TypeAlias = Callable[[BoolArray, Trials], Trials]  # ends the search of some hosts, shape (H,)
 
 SETTLED = 2e-13  # of price·bandwidth: what all mixtures together may lose
 PASSES = 60  # a demand that jumps at a price that no sample shows takes some twenty
 SPREAD = np.array([-6.0, -2.0, -0.5, 0.5, 2.0, 6.0])  # of the first trials, in standard errors of the sample
 ABOVE = np.array([0.5, 1.0, 2.0, 4.0, 8.0])  # first trials of hosts, above the bandwidth's price, in nats
 LEAST, MOST = 1e-6, 0.3  # nats: standard errors below and above are taken for these
-COLLECTED = 300_000  # sources that the client may fetch, some 20 MB
+COLLECTED = 300_000  # sources that one worker may gather, some 20 MB
 STEP, JUMP = 1e-12, 1e-6  # a sample whose demand falls by JUMP within STEP nats jumps there
 TWIN = 2e-14  # relative distance of trials on both sides of a jump
 
@@ -48,8 +53,8 @@ class Market:
     lower : float
         Σ cost·min_rate, below the bandwidth.
     host_lower : ndarray, shape (H,)
-    collect : callable
-        One pass: fetch the sources of some hosts.
+    gather : callable
+        One pass: end the search of some hosts on a worker that gathers their sources.
     members : ndarray of int, shape (H,)
         How many sources each host has.
     """
@@ -61,10 +66,10 @@ class Market:
         limits: Array,
         lower: float,
         host_lower: Array,
-        collect: Collect,
+        gather: Gather,
         members: IntArray,
     ) -> None:
-        self._collect, self._members = collect, members
+        self._gather, self._members = gather, members
         self._measure, self._bandwidth, self._limits = measure, bandwidth, limits
         self.pinned = host_lower >= limits * (1.0 - FEW_ULP)  # hosts that min_rate uses up
         with np.errstate(divide="ignore"):
@@ -76,31 +81,23 @@ class Market:
         """Search, beginning with the log prices `first`."""
         hosts = len(self._limits)
         first = np.concatenate(([FREE_LOG], first, np.max(first) + ABOVE if hosts else []))
-        totals = self._try(first, None)
+        totals = self._try(first, np.zeros(hosts, dtype=np.bool_), None)
         self._free = bool(totals[0] <= self._bandwidth * (1.0 + FEW_ULP))
         for _ in range(PASSES):
             everyone, own = self._lost()
             if everyone + float(np.sum(own)) <= SETTLED:
                 return
             wanted = own > 0.5 * SETTLED / max(1, int(np.count_nonzero(own)))
+            own_trials = self._hosts.take(wanted)
             if bool(np.any(wanted)) and int(np.sum(self._members[wanted])) <= COLLECTED:
-                self._finish_hosts(self._collect(wanted), wanted)
+                self._hosts.put(wanted, self._gather(wanted, own_trials))
                 continue
             common = np.empty(0)
             if everyone > 0.5 * SETTLED:
-                common = self._everyone.propose(np.array([True]))[:, 0]
-            self._try(common, self._hosts.propose(wanted) if bool(np.any(wanted)) else None)
-
-    def _finish_hosts(self, piece: Piece, wanted: BoolArray) -> None:
-        """End the search of some hosts, given their sources."""
-        for _ in range(PASSES):
-            if float(np.max(self._hosts.bracket().shortfall()[wanted])) <= SETTLED:
-                return
-            trials = self._hosts.propose(wanted)
-            used = np.array([piece.use(piece.spread(np.exp(each), 1.0))[1:] for each in trials])
-            with np.errstate(divide="ignore", over="ignore"):
-                excess = np.where(wanted, np.log(used / self._limits), self._hosts.bracket().below)
-            self._hosts.add(trials, excess)
+                common = self._everyone.propose()[:, 0]
+            prices = own_trials.propose() if bool(np.any(wanted)) else None
+            self._hosts.put(wanted, own_trials)
+            self._try(common, wanted, prices)
 
     def decide(self, edges: Array, trim: float = 0.0, host_trims: Array | float = 0.0) -> Decision:
         """Return the prices found.
@@ -138,18 +135,20 @@ class Market:
             multipliers=np.maximum(0.0, paid - price),
         )
 
-    def _try(self, common: Array, own: Array | None) -> Array:
-        """Measure at log prices, keep the results, and return the total use at the common ones."""
+    def _try(self, common: Array, wanted: BoolArray, own: Array | None) -> Array:
+        """Measure at log prices, for all and for some hosts; keep the results, and return the total use."""
         prices = np.array([math.exp(x) for x in common])
-        used, host_used = self._measure(prices, None if own is None else np.exp(own))
+        used, host_used = self._measure(prices, np.flatnonzero(wanted), None if own is None else np.exp(own))
         limits = self._limits
-        with np.errstate(divide="ignore", over="ignore"):
-            totals = np.array([exact_sum([row[0], *np.minimum(row[1:], limits)]) for row in used])
-            if len(common):
+        totals = np.array([exact_sum(chain(row[:1], np.minimum(row[1:], limits))) for row in used])
+        if len(common):
+            with np.errstate(divide="ignore", over="ignore"):
                 self._everyone.add(common[:, None], np.log(totals / self._bandwidth)[:, None])
-                self._hosts.add(common[:, None], np.log(used[:, 1:] / limits))
-            if own is not None and host_used is not None:
-                self._hosts.add(own, np.log(host_used / limits))
+            self._hosts.measured(common[:, None], used[:, 1:], limits)
+        if own is not None and host_used is not None:
+            some = self._hosts.take(wanted)
+            some.measured(own, host_used, limits[wanted])
+            self._hosts.put(wanted, some)
         return totals
 
     def _binding(self) -> BoolArray:
@@ -167,6 +166,41 @@ class Market:
             scale = float(np.sum(worth)) if self._free else price * self._bandwidth
             lost = np.where(binding, own.shortfall() * worth / (scale if scale > 0.0 else 1.0), 0.0)
         return 0.0 if self._free else float(bracket.shortfall()[0]), np.nan_to_num(lost, nan=np.inf)
+
+
+def end_search(
+    found: list[dict[str, Any]], message: tuple[Terms, list[int], Array, BoolArray, Trials]
+) -> Trials:
+    """End the search of some hosts, given their sources; runs on the worker that gathers them.
+
+    Parameters
+    ----------
+    found : list of dict
+        The sources of these hosts, of each partition, as `collect` returns them.
+    message : tuple
+        The terms, the rows of each partition, the limits of all hosts, which of these it is about, and their
+        trials so far.
+    """
+    terms, rows, limits, wanted, trials = message
+    place = np.cumsum(wanted) - 1
+    found = [{**one, "code": place[one["code"]]} for one in found]
+    hosts = tuple(terms.hosts[h] for h in np.flatnonzero(wanted))
+    piece, limits = pooled(found, rows, replace(terms, hosts=hosts)), limits[wanted]
+    for _ in range(PASSES):
+        if float(np.max(trials.bracket().shortfall())) <= SETTLED:
+            break
+        prices = trials.propose()
+        used = np.array([piece.use(piece.spread(np.exp(each), 1.0))[1:] for each in prices])
+        trials.measured(prices, used, limits)
+    return trials
+
+
+def trials_of_sample(
+    message: tuple[list[dict[str, Any]], list[int], Array, Terms, Array],
+) -> Array:
+    """Return `first_trials` of what was drawn from partitions of so many rows; runs on a worker."""
+    drawn, rows, weights, terms, limits = message
+    return first_trials(pooled(drawn, rows, terms), weights, terms.bandwidth, limits)
 
 
 def first_trials(sample: Piece, weights: Array, bandwidth: float, limits: Array) -> Array:

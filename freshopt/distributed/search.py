@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, IntArray
+from freshopt.arrays import Array, BoolArray, IntArray, chunks
 
 TRIALS = 10  # per group and pass; 6 need one or two passes more where demand has kinks or jumps
+NEAR = 4  # trials that are kept of a group: two on either side of its price
+BLOCK = 8192  # groups that are worked on at a time, for the sake of temporaries
 FREE_LOG, TOP_LOG = -667.0, 667.0  # logarithms of prices so low, or so high, that nothing is beyond them
 FINE = 1e-8  # nats: nearer trials say nothing more, as mixtures err by the square of a bracket
 SLOW = 6.0  # a bracket that shrinks by less in a pass is divided evenly in the next
@@ -51,33 +53,61 @@ class Trials:
     --------
     >>> search = Trials(np.array([-np.inf]))
     >>> search.add(np.array([[FREE_LOG], [0.5], [0.7]]), np.array([[300.0], [0.1], [-0.1]]))
-    >>> search.propose(np.array([True]))[3:7].round(3).ravel()
+    >>> search.propose()[3:7].round(3).ravel()
     array([0.592, 0.599, 0.601, 0.608])
     """
 
     def __init__(self, least: Array) -> None:
-        self._x = np.full((1, len(least)), TOP_LOG)
-        self._f = _bounded(least)[None, :]
+        self._x = np.full((NEAR, len(least)), TOP_LOG)
+        self._f = np.tile(_bounded(least), (NEAR, 1))
         self._width = np.full(len(least), np.inf)
 
+    def take(self, groups: BoolArray | slice) -> Trials:
+        """Return the trials of some groups."""
+        some = object.__new__(Trials)
+        some._x, some._f, some._width = self._x[:, groups], self._f[:, groups], self._width[groups]
+        return some
+
+    def put(self, groups: BoolArray | slice, some: Trials) -> None:
+        """Take over what is now known of some groups."""
+        self._x[:, groups], self._f[:, groups], self._width[groups] = some._x, some._f, some._width
+
     def add(self, log_price: Array, log_excess: Array) -> None:
-        """Add trials, shapes (K, G); +inf or nan stands for a demand without end."""
+        """Add trials, shapes (K, 1) or (K, G), and (K, G); +inf or nan stands for a demand without end."""
         x = np.concatenate([self._x, np.broadcast_to(log_price, log_excess.shape)])
         order = np.argsort(x, axis=0, kind="stable")
         f = np.concatenate([self._f, _bounded(log_excess)])
         x, f = np.take_along_axis(x, order, 0), np.take_along_axis(f, order, 0)
         # Two on either side of the price are all that is asked for; where there are fewer, one stands twice.
-        near = np.argmax(f <= 0.0, axis=0) + np.arange(-2, 2)[:, None]
+        near = np.argmax(f <= 0.0, axis=0) + np.arange(-NEAR // 2, NEAR // 2)[:, None]
         near = np.clip(near, 0, len(x) - 1)
         self._x, self._f = np.take_along_axis(x, near, 0), np.take_along_axis(f, near, 0)
+
+    def measured(self, log_price: Array, used: Array, limits: Array) -> None:
+        """Add trials by what they use, shape (K, G), of limits, shape (G,)."""
+        for block in chunks(len(limits), BLOCK):
+            some = self.take(block)
+            with np.errstate(divide="ignore", over="ignore"):
+                excess = np.log(used[:, block] / limits[block])
+            some.add(log_price if log_price.shape[1] == 1 else log_price[:, block], excess)
+            self.put(block, some)
 
     def bracket(self) -> Bracket:
         """Return the trials next to each group's price."""
         place = self._place()
         return Bracket(*self._at(place - 1), *self._at(place))
 
-    def propose(self, wanted: BoolArray) -> Array:
-        """Return the log prices to try next, shape (TRIALS, G); of groups not wanted the same again."""
+    def propose(self) -> Array:
+        """Return the log prices to try next, shape (TRIALS, G)."""
+        proposed = np.empty((TRIALS, len(self._width)))
+        for block in chunks(len(self._width), BLOCK):
+            some = self.take(block)
+            proposed[:, block] = some._next()
+            self._width[block] = some._width
+        return proposed
+
+    def _next(self) -> Array:
+        """Return the log prices to try next, of few groups."""
         place = self._place()
         near = [self._at(place + k) for k in (-2, -1, 0, 1)]
         (low, above), (high, below) = near[1], near[2]
@@ -96,9 +126,7 @@ class Trials:
             slow = width > self._width / SLOW
             outside = self._outwards(near, place)
         self._width = np.where(known, width, np.inf)
-        trials = np.where(known & ~slow, inside, np.where(width < FAR, evenly, outside))
-        proposed: Array = np.where(wanted, trials, high)
-        return proposed
+        return np.where(known & ~slow, inside, np.where(width < FAR, evenly, outside))
 
     def _outwards(self, near: list[tuple[Array, Array]], place: IntArray) -> Array:
         """Return trials beyond the last one on the only side that is known, by the line through two."""

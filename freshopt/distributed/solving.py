@@ -185,8 +185,9 @@ def _tidy(staging: Path, solution: DistributedSolution) -> None:
             f"the workers wrote {list_offenders(missing)} where this process does not see them. "
             "Name a folder that all of them share."
         )
-    text = json.dumps(summary(solution), indent=2, allow_nan=False)
-    (staging / MARKER).write_text(text + "\n", encoding="utf-8")
+    with (staging / MARKER).open("w", encoding="utf-8") as file:
+        json.dump(summary(solution), file, indent=2, allow_nan=False)  # as text it may have a line per host
+        file.write("\n")
 
 
 def _bandwidth(value: float) -> float:

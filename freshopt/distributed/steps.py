@@ -6,7 +6,7 @@ None keeps anything: a step that runs twice, because a worker was lost, returns 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ class Scan:
     host_sources: IntArray
     units: tuple[Any, ...]
     sample: dict[str, npt.NDArray[Any]]
+
+    def without_hosts(self) -> Scan:
+        """Return the same without what grows with the hosts."""
+        return replace(self, host_lower=np.zeros(0), host_sources=np.zeros(0, dtype=np.int64))
 
 
 def scan(
@@ -86,7 +90,9 @@ def scan(
         count = np.bincount(codes, minlength=hosts + 1)[:hosts]
     with np.errstate(over="ignore"):
         upper = float(np.sum(sources.cost * highest))
-    return Scan(n, lower, upper, host_lower, count, units, _sample(sources, codes, index, size))
+    return Scan(
+        n, lower, upper, host_lower, count, units, _sample(sources, codes, index, size, terms.columns)
+    )
 
 
 def measure(
@@ -94,7 +100,7 @@ def measure(
     label: str,
     first: int,
     share: bytes | None,
-    message: tuple[Terms, Array, Array | None],
+    message: tuple[Terms, Array, IntArray, Array | None],
 ) -> tuple[int, Array, Array | None]:
     """Return a partition's rows, and its use of bandwidth at several prices.
 
@@ -103,17 +109,18 @@ def measure(
     part, label, first, share
         The partition, and its own share of the objective if that holds arrays.
     message : tuple
-        The terms; prices for all, shape (K,); prices for each limited host, shape (J, H), or None.
+        The terms; prices for all, shape (K,); W of the limited hosts; prices for each of these, shape
+        (J, W), or None.
 
     Returns
     -------
     rows : int
     common : ndarray, shape (K, 1+H)
         At each of the prices for all: the use by sources without a limit, then by each limited host.
-    own : ndarray, shape (J, H), or None
-        The use by each limited host at its own prices.
+    own : ndarray, shape (J, W), or None
+        The use by each of the W hosts at its own prices.
     """
-    terms, prices, own_prices = message
+    terms, prices, wanted, own_prices = message
     hosts = len(terms.hosts)
     table = read(part, terms.priced(), label)
     if table.num_rows == 0:
@@ -126,7 +133,10 @@ def measure(
     common = np.array([piece.use(float(price)) for price in prices]).reshape(len(prices), 1 + hosts)
     if own_prices is None:
         return table.num_rows, common, None
-    own = np.array([piece.use(piece.spread(each, 1.0))[1:] for each in own_prices])
+    own, of_hosts = np.empty(own_prices.shape), np.ones(hosts)
+    for j, each in enumerate(own_prices):
+        of_hosts[wanted] = each
+        own[j] = piece.use(piece.spread(of_hosts, 1.0))[1 + wanted]
     return table.num_rows, common, own
 
 
@@ -178,7 +188,7 @@ def collect(
     table = read(part, terms.priced(), label)
     codes = codes_of(table, label, first, terms.hosts)
     sources = sources_of(table, label, first, terms.time_unit)
-    return _columns(sources, codes, np.flatnonzero(np.append(wanted, False)[codes]))
+    return _columns(sources, codes, np.flatnonzero(np.append(wanted, False)[codes]), terms.columns)
 
 
 def pooled(drawn: list[dict[str, npt.NDArray[Any]]], rows: list[int], terms: Terms) -> Piece:
@@ -191,19 +201,23 @@ def pooled(drawn: list[dict[str, npt.NDArray[Any]]], rows: list[int], terms: Ter
     return Piece.of(terms.objective.take(place), sources, terms.bandwidth, codes, len(terms.hosts))
 
 
-def _sample(sources: Sources, codes: IntArray | None, index: int, size: int) -> dict[str, npt.NDArray[Any]]:
+def _sample(
+    sources: Sources, codes: IntArray | None, index: int, size: int, present: tuple[str, ...]
+) -> dict[str, npt.NDArray[Any]]:
     """Draw one source from each of `size` equal stretches of a partition."""
     n = len(sources)
     size = min(size, n)
     within = np.random.default_rng([SEED, index]).random(size)
     place = np.minimum(((np.arange(size) + within) * (n / size)).astype(np.int64), n - 1)
-    return _columns(sources, codes, place)
+    return _columns(sources, codes, place, present)
 
 
-def _columns(sources: Sources, codes: IntArray | None, place: IntArray) -> dict[str, npt.NDArray[Any]]:
+def _columns(
+    sources: Sources, codes: IntArray | None, place: IntArray, present: tuple[str, ...]
+) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of some sources, their places, and the positions of their hosts."""
     found: dict[str, npt.NDArray[Any]] = {"place": place}
-    for key in NUMBERS:
+    for key in (name for name in NUMBERS if name in present):
         found[key] = np.ascontiguousarray(getattr(sources, key)[place])
     if codes is not None:
         found["code"] = codes[place]
@@ -229,10 +243,9 @@ def _require_names(table: Table, label: str, first: int) -> None:
         )
 
 
-def require_room(scans: list[Scan], terms: Terms, limits: Array, few_ulp: float) -> None:
+def require_room(needed: float, of_hosts: Array, terms: Terms, limits: Array, few_ulp: float) -> None:
     """Refuse, by arithmetic, lower bounds that need more than the bandwidth or a host's limit."""
-    unit, needed = terms.time_unit, exact_sum(one.lower for one in scans)
-    of_hosts = np.sum([one.host_lower for one in scans], axis=0) if scans else np.zeros(0)
+    unit = terms.time_unit
     needs = [("bandwidth", terms.bandwidth, needed)]
     needs += [
         (f"the limit of host {terms.hosts[h]!r}", float(limits[h]), float(of_hosts[h]))

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, exact_sum
-from freshopt.distributed.engine import pack, run_pass
-from freshopt.distributed.finish import Decision, finish
+from freshopt.arrays import Array, BoolArray, IntArray, exact_sum
+from freshopt.distributed.engine import pack, run_behind, run_pass
+from freshopt.distributed.finish import Decision, Finished, finish
 from freshopt.distributed.judging import judge
-from freshopt.distributed.market import Market, first_trials
+from freshopt.distributed.market import Market, end_search, trials_of_sample
 from freshopt.distributed.partitions import PartitionedSources
-from freshopt.distributed.piece import Piece, Sums, Terms
+from freshopt.distributed.piece import Sums, Terms
+from freshopt.distributed.search import Trials
 from freshopt.distributed.solution import DistributedSolution
-from freshopt.distributed.steps import Scan, collect, count, edges, measure, pooled, require_room, scan
+from freshopt.distributed.steps import Scan, collect, count, edges, measure, require_room, scan
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
 from freshopt.model import FEW_ULP
 from freshopt.objective import Objective
@@ -46,6 +47,8 @@ class Work:
         self.terms = Terms(objective, bandwidth, tuple(limits), partitions.columns, unit)
         self.calls: list[tuple[Any, ...]] = []
         self.scans: list[Scan] = []
+        self.lower, self.host_lower = 0.0, np.zeros(len(limits))
+        self.members = np.zeros(len(limits), dtype=np.int64)
         self.seconds: list[float] = []
 
     def look(self) -> None:
@@ -54,41 +57,50 @@ class Work:
         own = _shares(self.terms.objective, self._rows(parts), len(parts))
         size = max(1, -(-SAMPLE // len(parts)))
         calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
-        found = self._pass("looking at the sources", scan, calls, self.terms)
+        host_lower = Sums((len(self.limits),))
+
+        def fold(_: int, one: Scan) -> Scan:
+            host_lower.add(one.host_lower)
+            self.members += one.host_sources
+            return one.without_hosts()
+
+        found = self._pass("looking at the sources", scan, calls, self.terms, fold)
+        self.host_lower = host_lower.total()
         filled = [k for k, one in enumerate(found) if one.n]
         if not filled:
             raise SourceDataError("the partitions hold no rows. Write at least one source.")
         self.scans = [found[k] for k in filled]
         self.calls = [(*parts[k], own[k]) for k in filled]
         self.terms = _with_unit(self.terms, self.scans, self.partitions.time_unit)
-        absent = np.flatnonzero(np.sum([one.host_sources for one in self.scans], axis=0) == 0)
+        absent = np.flatnonzero(self.members == 0)
         if len(absent):
             unknown = list_offenders(repr(self.terms.hosts[h]) for h in absent)
             raise SourceDataError(f"host_limits name unknown hosts {unknown}. Correct the names.")
-        require_room(self.scans, self.terms, self.limits, FEW_ULP)
+        self.lower = exact_sum(one.lower for one in self.scans)
+        require_room(self.lower, self.host_lower, self.terms, self.limits, FEW_ULP)
 
     def settle(self) -> Callable[[float, Array | float], Decision]:
         """Find the prices; return what makes a decision of them, with parts of the limits left unused."""
         terms, hosts = self.terms, len(self.limits)
-        lower = exact_sum(one.lower for one in self.scans)
-        host_lower = np.sum([one.host_lower for one in self.scans], axis=0)
-        tight = lower >= terms.bandwidth * (1.0 - FEW_ULP)
-        members = np.sum([one.host_sources for one in self.scans], axis=0)
+        tight = bool(self.lower >= terms.bandwidth * (1.0 - FEW_ULP))
         market = Market(
-            self._measure, terms.bandwidth, self.limits, lower, host_lower, self._collect, members
+            self._measure,
+            terms.bandwidth,
+            self.limits,
+            self.lower,
+            self.host_lower,
+            self._gather,
+            self.members,
         )
         edge, host_edges = 0.0, np.zeros(hosts)
         if tight or bool(np.any(market.pinned)):
-            edge, host_edges = self._edges(bool(tight), market.pinned)
+            edge, host_edges = self._edges(tight, market.pinned)
         if tight:
             none = np.zeros(hosts)
             every = np.full(hosts, np.inf)
             at_lower = Decision(np.inf, np.inf, 0.0, edge, every, every, none, none, none)
             return lambda _, __: at_lower
-        drawn = [len(one.sample["change_rate"]) for one in self.scans]
-        weights = np.repeat([one.n / size for one, size in zip(self.scans, drawn, strict=True)], drawn)
-        sample = pooled([one.sample for one in self.scans], [one.n for one in self.scans], terms)
-        market.settle(first_trials(sample, weights, terms.bandwidth, self.limits))
+        market.settle(self._first_trials())
         return lambda trim, host_trims: market.decide(host_edges, trim, host_trims)
 
     def finish(
@@ -109,10 +121,15 @@ class Work:
         for turn in range(1 + REWRITES):
             decision = decide(trim, host_trims)
             message = (terms, decision, None if staging is None else str(staging))
-            found = self._pass(
-                "writing the rates" if turn == 0 else "writing them anew", finish, calls, message
-            )
-            use = np.array([exact_sum(column) for column in np.array([one.use for one in found]).T.tolist()])
+            word = "writing the rates" if turn == 0 else "writing them anew"
+            uses = Sums((1 + len(limits),))
+
+            def fold(_: int, one: Finished, uses: Sums = uses) -> Finished:
+                uses.add(one.use)
+                return replace(one, use=np.empty(0))  # a part of it would keep all of it
+
+            found = self._pass(word, finish, calls, message, fold)
+            use = uses.total()
             excess = exact_sum(use) / terms.bandwidth - 1.0
             host_excess = use[1:] / limits - 1.0
             over = max(excess, float(np.max(host_excess, initial=0.0)))
@@ -148,10 +165,20 @@ class Work:
             calls=tuple((*call, start) for call, start in zip(self.calls, starts, strict=False)),
         )
 
-    def _measure(self, prices: Array, own: Array | None) -> tuple[Array, Array | None]:
+    def _first_trials(self) -> Array:
+        """Return what a sample of the sources suggests; a worker has the arithmetic of it loaded."""
+        drawn, rows = [one.sample for one in self.scans], [one.n for one in self.scans]
+        self.scans = [replace(one, sample={}) for one in self.scans]
+        sizes = [len(one["change_rate"]) for one in drawn]
+        weights = np.repeat([n / size for n, size in zip(rows, sizes, strict=True)], sizes)
+        message = (drawn, rows, weights, self.terms, self.limits)
+        ((_, found),) = run_pass(trials_of_sample, [()], message)
+        return found
+
+    def _measure(self, prices: Array, hosts: IntArray, own: Array | None) -> tuple[Array, Array | None]:
         """Return the use of bandwidth at prices, over all partitions."""
-        hosts = len(self.limits)
-        common, own_use = Sums((len(prices), 1 + hosts)), None if own is None else Sums(own.shape)
+        common = Sums((len(prices), 1 + len(self.limits)))
+        own_use = None if own is None else Sums(own.shape)
 
         def fold(k: int, result: tuple[int, Array, Array | None]) -> None:
             rows, used, host_used = result
@@ -160,18 +187,30 @@ class Work:
             if own_use is not None and host_used is not None:
                 own_use.add(host_used)
 
-        self._pass("searching prices", measure, self.calls, (self.terms, prices, own), fold)
+        self._pass("searching prices", measure, self.calls, (self.terms, prices, hosts, own), fold)
         return common.total(), None if own_use is None else own_use.total()
 
-    def _collect(self, wanted: BoolArray) -> Piece:
-        """Fetch the sources of some hosts."""
-        found = self._pass("fetching hosts", collect, self.calls, (self.terms, wanted))
-        return pooled(found, [one.n for one in self.scans], self.terms)
+    def _gather(self, wanted: BoolArray, trials: Trials) -> Trials:
+        """End the search of some hosts where their sources are gathered."""
+        rows = [one.n for one in self.scans]
+        further = (self.terms, rows, self.limits, wanted, trials)
+        self.report("gathering hosts")
+        begun = time.perf_counter()
+        found = run_behind(collect, self.calls, (self.terms, wanted), end_search, further)
+        self.seconds.append(time.perf_counter() - begun)
+        return found
 
     def _edges(self, tight: bool, pinned: BoolArray) -> tuple[float, Array]:
         """Return the prices that forbid more than min_rate; refuse infinite costs at it."""
-        found = self._pass("looking at min_rate", edges, self.calls, self.terms)
-        starved = np.sum([one[2] for one in found], axis=0)
+        hosts = len(self.limits)
+        largest, starved = np.zeros(hosts), np.zeros(1 + hosts, dtype=np.int64)
+
+        def fold(_: int, one: tuple[float, Array, IntArray]) -> float:
+            np.maximum(largest, one[1], out=largest)
+            np.add(starved, one[2], out=starved)
+            return one[0]
+
+        found = self._pass("looking at min_rate", edges, self.calls, self.terms, fold)
         if tight and starved[0]:
             what, number = f"the bandwidth {self.terms.bandwidth:g}", int(starved[0])
         else:
@@ -183,7 +222,7 @@ class Work:
                 f"min_rate uses up {what} and leaves nothing for {number} sources with an infinite cost. "
                 "Raise the bandwidth or the limit, or lower min_rate."
             )
-        return max(one[0] for one in found), np.max([one[1] for one in found], axis=0)
+        return max(found), largest
 
     def _rows(self, parts: list[tuple[Any, ...]]) -> tuple[int, ...] | None:
         """Return the rows of each partition, if the objective may hold something for each source."""
@@ -209,17 +248,14 @@ class Work:
         step: Callable[..., Any],
         calls: list[tuple[Any, ...]],
         message: object,
-        fold: Callable[[int, Any], None] | None = None,
+        fold: Callable[[int, Any], Any] = lambda _, result: result,
     ) -> list[Any]:
-        """Run a step on every partition, hand the results to `fold` or return them in order."""
+        """Run a step on every partition; return in order what `fold` leaves of each result as it arrives."""
         self.report(word)
         begun = time.perf_counter()
         results: list[Any] = [None] * len(calls)
         for k, result in run_pass(step, calls, message):
-            if fold is None:
-                results[k] = result
-            else:
-                fold(k, result)
+            results[k] = fold(k, result)
         self.seconds.append(time.perf_counter() - begun)
         return results
 
