@@ -11,7 +11,8 @@ means are held to a tenth of the error; the bias of MLE is known to order 1/k as
 Experiment 1 is about a Wikipedia page whose edits the paper finds to be Poisson; they are simulated with its
 rate. Section 5 is run as the paper tells it, learning anew in each batch of 50 crawls, and with what was
 learnt carried on, each crawl counting with the rate at which it was made. Some runs of LLN and MLE lose a
-page there: overestimated once, it is hardly crawled again, and its freshness is gone.
+page there: overestimated once, it is hardly crawled again, and its freshness is gone. `AdaptiveRates` gives
+all pages one clock instead of 50 crawls each.
 """
 
 from __future__ import annotations
