@@ -175,19 +175,7 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
         report(name)
 
     step("change rates")
-    estimate = (wishes.estimate or MaximumLikelihood(wishes.smoothing).fit)(log)
-    _require_known(estimate)
-    lower, upper = estimate.interval(wishes.confidence)
-    importance = 1.0 if wishes.importance is None else wishes.importance(log.sources_)
-    sources = Sources(
-        estimate.change_rate_,
-        importance,
-        name=log.sources_,
-        host=None if wishes.hosts is None else wishes.hosts(log.sources_),
-        min_rate=wishes.min_rate,
-        max_rate=wishes.max_rate,
-        time_unit=log.time_unit,
-    )
+    estimate, lower, upper, sources = learn(log, wishes)
     step("refresh rates")
     problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
@@ -197,9 +185,7 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
         for solver in (Uniform(), Proportional())
     }
     step("schedule")
-    periodic = wishes.objective.refresh is Refresh.PERIODIC
-    method = Periodic() if periodic else PoissonArrivals(wishes.seed)
-    times = schedule(solution, wishes.horizon, method)
+    times = schedule(solution, wishes.horizon, method_of(wishes))
     value = expected_value(times, wishes.objective, sources, log.end - log.last_crawl)
     spread = None
     if wishes.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
@@ -208,6 +194,28 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     step("done")
     seconds.pop("done")
     return Plan(log, estimate, lower, upper, solution, times, value, baselines, spread, seconds)
+
+
+def learn(log: CrawlLog, wishes: Wishes) -> tuple[Estimator, Array, Array, Sources]:
+    """Return the change rates' estimator and intervals, and the log's sources as they are to be refreshed."""
+    estimate = (wishes.estimate or MaximumLikelihood(wishes.smoothing).fit)(log)
+    _require_known(estimate)
+    lower, upper = estimate.interval(wishes.confidence)
+    sources = Sources(
+        estimate.change_rate_,
+        1.0 if wishes.importance is None else wishes.importance(log.sources_),
+        name=log.sources_,
+        host=None if wishes.hosts is None else wishes.hosts(log.sources_),
+        min_rate=wishes.min_rate,
+        max_rate=wishes.max_rate,
+        time_unit=log.time_unit,
+    )
+    return estimate, lower, upper, sources
+
+
+def method_of(wishes: Wishes) -> Periodic | PoissonArrivals:
+    """Return the method of schedules that realises the objective's discipline."""
+    return Periodic() if wishes.objective.refresh is Refresh.PERIODIC else PoissonArrivals(wishes.seed)
 
 
 def _require_known(estimate: Estimator) -> None:
@@ -223,26 +231,28 @@ def _require_known(estimate: Estimator) -> None:
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     """Return the plan's tables: change_rates, rates, schedule."""
-    import polars
-
-    names = plan.log.sources_
-    change_rates = polars.DataFrame(
-        {
-            "source": names.tolist(),
-            "change_rate": plan.estimate.change_rate_,
-            "lower": plan.lower,
-            "upper": plan.upper,
-            "flag": plan.estimate.flag_,
-        }
-    )
     origin = plan.log.origin
     if origin is not None:
         origin = origin + timedelta(seconds=plan.log.end * SECONDS[plan.log.time_unit])
     return {
-        "change_rates": with_unit(change_rates, plan.log.time_unit),
+        "change_rates": change_rates(plan.estimate, plan.lower, plan.upper),
         "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
         "schedule": plan.schedule.to_frame(origin),
     }
+
+
+def change_rates(estimate: Estimator, lower: Array, upper: Array) -> polars.DataFrame:
+    """Return the table change_rates."""
+    import polars
+
+    columns = {
+        "source": estimate.sources_.tolist(),
+        "change_rate": estimate.change_rate_,
+        "lower": lower,
+        "upper": upper,
+        "flag": estimate.flag_,
+    }
+    return with_unit(polars.DataFrame(columns), estimate.time_unit_)
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -286,11 +296,13 @@ def summary(plan: Plan) -> dict[str, Any]:
             "estimator": repr(plan.estimate),
         },
         "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
-        "versions": {
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("freshopt", "numpy", "scipy", "polars")},
-        },
+        "versions": versions("freshopt", "numpy", "scipy", "polars"),
     }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python and of packages."""
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 
 def _uncertainty(spread: SolutionSpread) -> dict[str, Any]:
