@@ -129,19 +129,35 @@ def saved() -> list[dict[str, Any]]:
 
 def page() -> str:
     """Return docs/reproduction.md as the kept measurements give it."""
-    return INTRODUCTION + "".join(section(record) for record in saved())
+    records = saved()
+    return INTRODUCTION + overview(records) + "".join(section(record) for record in records)
+
+
+def overview(records: list[dict[str, Any]]) -> str:
+    """Return how many statements of each paper hold."""
+    rows = [("paper", "hold", "do not hold", "undecided"), ("---",) * 4]
+    for record in records:
+        found = Counter(each["verdict"] for each in record["statements"])
+        rows.append((heading(record)[0], *(str(found[verdict]) for verdict in (HOLDS, FAILS, UNDECIDED))))
+    return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def heading(record: dict[str, Any]) -> tuple[str, str]:
+    """Return the title of a paper's part, and what its module says besides."""
+    title, _, more = about(record["paper"]).partition("\n")
+    return title.rstrip("."), more.strip()
 
 
 def section(record: dict[str, Any]) -> str:
     """Return a paper's part of the page."""
-    title, _, more = about(record["paper"]).partition("\n")
+    title, more = heading(record)
     found = [Statement.of(each) for each in record["statements"]]
     rows = [HEADINGS, ("---",) * len(HEADINGS), *map(cells, found)]
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
     runs = "" if record["runs"] is None else f" --runs {record['runs']}"
     command = f"python benchmarks/reproduce.py --only {record['paper']}{runs} --seed {record['seed']}"
     how = f"{counts(found)}. `{command}`: {record['seconds']:.3g} s on one core."
-    parts = ["", f"## {title.rstrip('.')}", more.strip(), how[0].upper() + how[1:], table]
+    parts = ["", f"## {title}", more, how[0].upper() + how[1:], table]
     return "\n\n".join(part for k, part in enumerate(parts) if part or k == 0)[1:] + "\n"
 
 
@@ -167,7 +183,11 @@ def main() -> None:
     for paper in options.only:
         print(f"\n{paper}\n{lines(HEADINGS)}")
         record = measure(paper, options.runs, quick=options.quick, seed=options.seed)
-        print(f"{counts([Statement.of(each) for each in record['statements']])}; {record['seconds']} s")
+        found = [Statement.of(each) for each in record["statements"]]
+        print(f"{counts(found)}; {record['seconds']} s")
+        for each in found:
+            if each.verdict == FAILS:
+                print(f"  {FAILS}: {each.figure}: {each.text}")
         if options.save:
             RESULTS.mkdir(parents=True, exist_ok=True)
             text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
