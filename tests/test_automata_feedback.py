@@ -122,8 +122,10 @@ def test_trees_settle_where_the_derivatives_are_equal(
     hazard, weight = np.array([0.5, 0.2, 0.1, 0.05, 0.3]), np.array([1.0, 1.5, 2.0, 3.0, 1.0])
 
     def share(price: float, a: float, w: float) -> float:
-        slope = lambda x: w * (gain(a, x * 1.0001) - gain(a, x * 0.9999)) / (2e-4 * x) - price  # noqa: E731
-        return brentq(slope, 1e-3, 100.0, xtol=1e-9) if slope(1e-3) > 0.0 else 1e-3  # type: ignore[no-any-return]
+        def excess(x: float) -> float:
+            return w * (gain(a, x * 1.0001) - gain(a, x * 0.9999)) / (2e-4 * x) - price
+
+        return float(brentq(excess, 1e-3, 100.0, xtol=1e-9)) if excess(1e-3) > 0.0 else 1e-3
 
     def shares(price: float) -> Floats:
         return np.array([share(price, a, w) for a, w in zip(hazard, weight, strict=True)])

@@ -5,10 +5,12 @@ from freshopt.learning.async_mirror_sync import AsyncMirrorSync as AsyncMirrorSy
 from freshopt.learning.async_projected_gradient_sync import (
     AsyncProjectedGradientSync as AsyncProjectedGradientSync,
 )
+from freshopt.learning.automata_tree_polling import AutomataTreePolling as AutomataTreePolling
 from freshopt.learning.best_exploration import best_exploration as best_exploration
 from freshopt.learning.change_history import ChangeHistory as ChangeHistory
 from freshopt.learning.etc_regret_bound import etc_regret_bound as etc_regret_bound
 from freshopt.learning.explore_then_commit import ExploreThenCommit as ExploreThenCommit
+from freshopt.learning.fixed_polling import FixedPolling as FixedPolling
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
@@ -40,9 +42,11 @@ __all__ = [
     "AdaptiveRates",
     "AsyncMirrorSync",
     "AsyncProjectedGradientSync",
+    "AutomataTreePolling",
     "ChangeHistory",
     "Exact",
     "ExploreThenCommit",
+    "FixedPolling",
     "FullObservation",
     "GammaPrior",
     "History",
