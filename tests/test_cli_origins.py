@@ -102,6 +102,7 @@ def test_poisson_check_of_the_example(run: Run) -> None:
         (["poisson-check", "--history", "log.csv", "--out", "log.csv"], ("is the file that is read",)),
         (["poisson-check", "log.csv", "--out", "o.xlsx"], ("o.xlsx ends in '.xlsx'",)),
         (["poisson-check", "log.csv", "--plot", "p.png"], ("nothing to draw",)),
+        (["poisson-check", "log.csv", "--plot", "p.txt"], ("p.txt is no picture", "Rename")),
         (["poisson-check", "rates.csv"], ("rates.csv has no column 'changed'",)),
         (["estimate", "--history", "rates.csv", "--out", "o.csv"], ("rates.csv has no column 'time'",)),
         (["estimate", "--dbt", ".", "--out", "o.csv"], ("no JSON file", "dbt source freshness")),

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import chi2, kstest, norm
 
 from freshopt.arrays import Array
@@ -318,7 +320,7 @@ def test_the_picture_and_the_summary(tmp_path: Path) -> None:
         check.plot(tmp_path / f"picture.{ending}")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
-    with pytest.raises(SourceDataError, match=r"picture.xyz ends in '.xyz'"):
+    with pytest.raises(SourceDataError, match=r"picture.xyz is no picture"):
         check.plot(tmp_path / "picture.xyz")
     with pytest.raises(SourceDataError, match="cannot be written"):
         check.plot(tmp_path / "no" / "picture.png")
@@ -328,3 +330,23 @@ def test_the_picture_and_the_summary(tmp_path: Path) -> None:
     assert summary["rejected"][0] == check.share_rejected("dispersion")
     assert len(repr(check)) < 200
     assert f"{N} of {N} sources tested" in repr(check)
+
+
+TRACES = st.lists(
+    st.lists(st.floats(0.0, 40.0) | st.integers(0, 40).map(float), max_size=60), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(TRACES, st.booleans())
+def test_any_history_and_its_log_have_p_values(made: list[list[float]], crawled: bool) -> None:
+    changes = [np.array(trace) for trace in made]
+    data = seen(changes, np.linspace(0.0, 40.0, 61)) if crawled else history(changes, 40.0)
+    check = poisson_check(data)
+    for test in (*TESTS, "any"):
+        p_value = check.p_value[test]
+        assert np.isnan(p_value[~check.tested]).all()
+        assert np.all(np.isnan(p_value) | ((p_value >= 0.0) & (p_value <= 1.0)))
+    assert not np.isnan(check.p_value["any"][check.tested]).any()
+    assert check.to_frame().height == len(changes)
+    assert check.verdict

@@ -14,6 +14,7 @@ from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.learning.poisson_check import TESTS, PoissonCheck
 from freshopt.learning.poisson_check import poisson_check as check_poisson
+from freshopt.learning.poisson_picture import require_picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,8 @@ def poisson_check(
         table_ending(out)
         for read in (origin.log, origin.history):
             inputs.require_other(read, out)
+    if plot is not None:
+        require_picture(plot)
     found = origin.read(time_unit)
     check = check_poisson(found.data, level=level)
     wrote = []

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
-from freshopt.learning.moment_matching import check_confidence
+from freshopt.learning.interval_method import check_confidence
 from freshopt.learning.poisson_picture import draw
 from freshopt.learning.poisson_reading import Reading, read_changes, read_crawls
 from freshopt.learning.poisson_tests import FEWEST, bins_of, cycle_test, cycle_weight, false_discovery

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from freshopt.learning.poisson_check import PoissonCheck
 
 BLUE, GREY, RED = "#3465a4", "#888a85", "#cc0000"
+ENDINGS = (".png", ".svg", ".pdf")
 DAYS = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 
 
@@ -27,6 +28,7 @@ def draw(check: PoissonCheck, path: str | os.PathLike[str]) -> None:
     if not check.tested.any():
         raise FreshoptError("no source could be tested, so there is nothing to draw. Pass more data.")
     path = Path(path)
+    require_picture(path)
     figure = Figure(figsize=(11.0, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3)
@@ -39,11 +41,6 @@ def draw(check: PoissonCheck, path: str | os.PathLike[str]) -> None:
     tested = int(np.count_nonzero(check.tested))
     passed = 1.0 - check.share_rejected()
     figure.suptitle(f"How far from Poisson: {passed:.0%} of {tested:,} sources pass", fontsize=13)
-    known = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.lower().lstrip(".") not in known:
-        raise SourceDataError(
-            f"{path} ends in {path.suffix!r}. Pictures end in .png, .svg or .pdf. Rename it."
-        )
     try:
         figure.savefig(path, dpi=130)
     except OSError as error:
@@ -51,6 +48,20 @@ def draw(check: PoissonCheck, path: str | os.PathLike[str]) -> None:
             f"{path} cannot be written: {error.strerror or error}. Choose another place, or mend its "
             "permissions."
         ) from error
+
+
+def require_picture(path: Path) -> None:
+    """Refuse a name that is not a picture's.
+
+    Examples
+    --------
+    >>> require_picture(Path("check.docx"))
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: check.docx is no picture. Names end in .png, .svg or .pdf. Rename it.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise SourceDataError(f"{path} is no picture. Names end in .png, .svg or .pdf. Rename it.")
 
 
 def _p_values(axis: Any, check: PoissonCheck) -> None:  # noqa: ANN401 - matplotlib has no types
