@@ -179,10 +179,10 @@ def consistency(rng: np.random.Generator, runs: int) -> Iterator[Statement]:
 def statements(runs: int | None, quick: bool, seed: int) -> Iterator[Statement]:
     """Yield every statement on the estimators."""
     rng = np.random.default_rng([seed, 1])
-    pages = runs or (400 if quick else 20_000)
+    pages = runs or (240 if quick else 20_000)
     yield from exact_moments()
     yield from exact_curves()
     yield from experiment_1(rng, pages // 2)
     yield from experiment_2(rng, pages)
-    yield from consistency(rng, min(pages, 10 if quick else 400))
-    yield from estimators_adaptive.statements(seed, min(pages, 10 if quick else 1000), likelihood=not quick)
+    yield from consistency(rng, min(pages, 8 if quick else 400))
+    yield from estimators_adaptive.statements(seed, min(pages, 6 if quick else 1000), likelihood=not quick)
