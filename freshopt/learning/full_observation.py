@@ -60,6 +60,8 @@ class FullObservation(OnlineEstimator):
     11, or S + 0.5 without a unit; here it is half a day. Without smoothing it is equation 32 of [2]_.
     Intervals: `Posterior`, which is Gamma(U + ½)/S, `Exact` and `Published`.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for

@@ -61,6 +61,8 @@ class LawOfLargeNumbers(KnownCrawlRate):
     μ = Δ/(Δ+p). Equation 1 of [1]_ has one p; with one per crawl the sum is the estimate that stays
     consistent when crawl rates are adapted to what was learnt.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",

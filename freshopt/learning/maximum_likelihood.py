@@ -73,6 +73,8 @@ class MaximumLikelihood(Estimator):
     With a half-life and no prior an interval is that of as many equal crawls as leave the same spread; it
     covers a rate that did not drift. With a prior old crawls lose their say to it.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for

@@ -70,6 +70,8 @@ class MomentMatching(Estimator):
 
     Intervals: `Posterior`, that of `MaximumLikelihood` from the same crawls, `Hoeffding` and `Published`.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.

@@ -59,6 +59,8 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     above 2·beta lets it run away ([1]_, Remark 6), one below beta makes ζ_k grow without bound. The paper has
     one p; here each crawl may have its own.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",

@@ -51,6 +51,8 @@ class Naive(OnlineEstimator):
     the expected gap 1/p takes the place of the observed one, which for one p is the p·Î/k of [1]_.
     Its interval is one of what it estimates, changes *found* per time, and does not cover Δ.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",

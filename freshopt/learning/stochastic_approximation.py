@@ -56,6 +56,8 @@ class StochasticApproximation(KnownCrawlRate):
     which leaves Δ the only rate at which the mean correction is 0. Steps go on counting over batches:
     starting anew with each batch would keep the noise of the first steps for good.
 
+    Which estimator when, from measurements: ``docs/estimators.md``.
+
     References
     ----------
     .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
