@@ -1,7 +1,21 @@
 """Refresh times from refresh rates."""
 
+from freshopt.scheduling.carousel import Carousel
+from freshopt.scheduling.crawl_counts import crawl_counts
+from freshopt.scheduling.discrete_counts import DiscreteCounts
+from freshopt.scheduling.earliest_deadline import EarliestDeadline
+from freshopt.scheduling.greedy import Greedy
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
 
-__all__ = ["Periodic", "PoissonArrivals", "Schedule"]
+__all__ = [
+    "Carousel",
+    "DiscreteCounts",
+    "EarliestDeadline",
+    "Greedy",
+    "Periodic",
+    "PoissonArrivals",
+    "Schedule",
+    "crawl_counts",
+]

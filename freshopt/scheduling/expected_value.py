@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import as_vector, exact_sum
+from freshopt.arrays import exact_sum
 from freshopt.curve import CurveObjective
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.objective import Objective
+from freshopt.scheduling.ages import check_ages
 from freshopt.scheduling.schedule import Schedule
 from freshopt.sources import Sources
 
@@ -59,9 +60,7 @@ def expected_value(
         raise SourceDataError(
             "a signalled source has no refresh times to price. Leave signalled sources out."
         )
-    ages = as_vector(age, n, "age")
-    if not bool(np.all((ages >= 0.0) & np.isfinite(ages))):
-        raise SourceDataError("age must be numbers >= 0. Pass the time since each source's last crawl.")
+    ages = check_ages(age, n)
     if not isinstance(objective, CurveObjective):
         raise ObjectiveError(
             f"{objective!r} has no cost of age to price gaps by. Use an objective with a curve(sources)."

@@ -12,6 +12,7 @@ import numpy as np
 
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import SourceDataError
+from freshopt.scheduling.dealing import deal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,5 @@ class PoissonArrivals:
         time : ndarray of float, shape (refreshes,)
         """
         random = np.random.default_rng(self.seed)
-        source = np.repeat(np.arange(len(rates)), random.poisson(rates * horizon))
-        time = random.random(len(source)) * horizon
-        order = np.argsort(time, kind="stable")  # stable: at equal times the sources ascend, as they do here
-        return source[order], time[order]
+        count = random.poisson(rates * horizon)
+        return deal(count, lambda source, _: random.random(len(source)) * horizon)

@@ -1,0 +1,46 @@
+"""Refreshes at an exactly constant total rate, each source's gaps as equal as that allows.
+
+A crawler that fetches one page after the other has a rate of its own: the schedule only says whose turn it
+is. The carousel takes the points (φ + j)/ρ that equal gaps would have, and hands the slots to them in their
+order. A source's turn is off its point by as many slots as the load of the points is off its straight line,
+71 of a million where that was measured (`freshopt.scheduling.periodic`), so that what unequal gaps cost is
+lost in the digits; the load is one refresh per slot, always.
+Cost: that of `Periodic`, and up to one more refresh to sort for each source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from freshopt.arrays import Array, IntArray
+from freshopt.scheduling.dealing import in_slots, spread_phases
+
+
+@dataclass(frozen=True, slots=True)
+class Carousel:
+    """One refresh in the middle of every slot of length 1/Σρ, given to the source whose point is next.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> source, time = Carousel().times(np.array([1.0, 3.0]), 2.0)
+    >>> source.tolist(), time.tolist()
+    ([1, 1, 0, 1, 1, 1, 0, 1], [0.125, 0.375, 0.625, 0.875, 1.125, 1.375, 1.625, 1.875])
+    """
+
+    def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
+        """Return the refreshes in [0, horizon), sorted by time, then source.
+
+        Parameters
+        ----------
+        rates : ndarray of float, shape (n,)
+            Refreshes per time unit, ≥ 0.
+        horizon : float
+            Length of the schedule in time units.
+
+        Returns
+        -------
+        source : ndarray of int, shape (refreshes,)
+        time : ndarray of float, shape (refreshes,)
+        """
+        return in_slots(rates, spread_phases(rates), horizon)
