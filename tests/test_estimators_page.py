@@ -60,6 +60,18 @@ def test_what_the_page_says_of_gaps_is_so() -> None:
         assert MEASURED["cost"]["rows"][name]["reads_gaps"] is (name not in known_rates)
 
 
+def test_what_the_page_says_of_errors_and_costs_is_so() -> None:
+    errors = {(row["estimator"], row["rate"], row["crawls"]): row["error"] for row in MEASURED["accuracy"]}
+    costs = {name: row["copies"] for name, row in MEASURED["cost"]["rows"].items()}
+    for name in ("StochasticApproximation", "MomentumStochasticApproximation"):
+        assert costs[name] > costs["LawOfLargeNumbers"]
+        for (other, rate, crawls), error in errors.items():
+            if other == name:
+                outrun = rate > 1.0  # per day, at one crawl a day
+                assert (error > errors["LawOfLargeNumbers", rate, crawls]) is not outrun
+    assert errors["MomentMatching", 5.0, 20] > 10.0 > 0.5 > errors["MaximumLikelihood", 5.0, 20]
+
+
 def test_what_the_page_says_of_real_histories_is_so() -> None:
     assert len(HELD_OUT) == 8
     every = [record["groups"]["all"]["estimators"] for record in HELD_OUT]
@@ -132,6 +144,26 @@ def test_a_crawler_that_comes_less_often_sees_the_same_changes(modules: dict[str
     names = sparse.sources_[sparse.source_index]
     labels = [log.sources_[int(name)] for name in names]
     assert list(zip(labels, sparse.time, sparse.changed.tolist(), strict=True)) == expected
+
+
+def test_a_prior_gains_where_rates_are_spread_and_crawls_are_few(modules: dict[str, ModuleType]) -> None:
+    rng = np.random.default_rng(8)
+    n, crawls = 300, 60
+    rates = rng.gamma(0.5, 0.4, n)[:, None]
+    gaps = rng.exponential(1.0, (n, crawls))
+    changed = rng.random((n, crawls)) < -np.expm1(-rates * gaps)
+    log = CrawlLog(np.repeat(np.arange(n), crawls), np.cumsum(gaps, axis=1).ravel(), changed.ravel())
+    record = modules["held_out"].judged("simulated", log)
+    every, groups = record["groups"]["all"]["estimators"], record["groups"]
+    assert every["MaximumLikelihood, prior"]["verdict"] == "holds"
+    assert every["one rate for all"]["verdict"] == "does not hold"
+    assert groups["changed before"]["sources"] + groups["never changed before"]["sources"] <= n
+    assert record["learnt_from"] + record["scored"] < n * crawls  # some gaps straddle the middle
+    parts = [groups[key] for key in ("changed before", "never changed before")]
+    total = sum(part["scored"] * part["estimators"]["Naive"]["per_crawl"] for part in parts)
+    assert total == pytest.approx(
+        record["scored"] * every["Naive"]["per_crawl"], rel=1e-5
+    )  # saved to 6 digits
 
 
 def test_a_log_is_judged_by_signs_and_sums(modules: dict[str, ModuleType]) -> None:

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,6 +58,37 @@ def test_saved_verdicts_follow_from_the_saved_intervals(frame: ModuleType, paper
     for each in json.loads(SAVED[paper].read_text(encoding="utf-8"))["statements"]:
         assert frame.Statement.of(each).record() == each
         assert each["low"] is None or each["low"] <= each["ours"] <= each["high"]
+
+
+def test_the_command_prints_and_saves_what_does_not_hold_too(
+    frame: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def statements(runs: int | None, quick: bool, seed: int) -> Iterator[object]:
+        assert (runs, quick, seed) == (5, False, 3)
+        yield frame.Statement("Fig 1", "true | so", "1", 1.0, 0.9, 1.1, 5, 0.5, 1.5)
+        yield frame.Statement("Fig 2", "false", "1", 3.0, 2.9, math.inf, 5, 0.5, 1.5)
+
+    monkeypatch.setattr(frame, "load", lambda _: SimpleNamespace(statements=statements))
+    monkeypatch.setattr(frame, "RESULTS", tmp_path)
+    monkeypatch.setattr(frame, "PAGE", tmp_path / "page.md")
+    arguments = ["reproduce.py", "--only", PAPERS[0], "--runs", "5", "--seed", "3"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--save"])
+    frame.main()
+    printed = capsys.readouterr().out
+    assert "1 hold, 1 do not hold" in printed
+    assert "does not hold: Fig 2: false" in printed
+    (path,) = tmp_path.glob("*.json")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    assert (kept["paper"], kept["seed"], kept["runs"]) == (PAPERS[0], 3, 5)
+    assert [each["verdict"] for each in kept["statements"]] == ["holds", "does not hold"]
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert page == frame.page()
+    assert "| Fig 1 | true \\| so | 1 | 1.00 | 0.90 to 1.10 | 5 | holds |" in page
+    assert "| Fig 2 | false | 1 | 3 | 2.9 to ∞ | 5 | does not hold |" in page
+    monkeypatch.setattr(sys, "argv", [*arguments, "--quick", "--save"])
+    with pytest.raises(SystemExit):
+        frame.main()
+    assert "only a full measurement is saved" in capsys.readouterr().err
 
 
 def test_verdicts_follow_from_intervals(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
