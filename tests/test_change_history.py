@@ -22,17 +22,30 @@ from tests.tolerances import SCALAR
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.floats(0.0, 10.0)), max_size=30),
     st.sampled_from(["second", "hour", "day", "week"]),
+    st.none() | st.floats(0.05, 20.0),
 )
-def test_full_observation_learns_counts_over_time_watched(rows: list[tuple[int, float]], unit: str) -> None:
+def test_full_observation_learns_counts_over_time_watched(
+    rows: list[tuple[int, float]], unit: str, every: float | None
+) -> None:
     source, time = [k for k, _ in rows], [t for _, t in rows]
     end = np.array([10.0, 11.0, 12.0, 13.0, 14.0])
     made = ChangeHistory(
         np.array(source, dtype=int), np.array(time), 0.0, end, sources=range(5), time_unit=unit
     )
     assert made.changes.tolist() == [source.count(k) for k in range(5)]
-    model = FullObservation(smoothing=0).fit(made.to_log())
+    log = made.to_log(every)
+    if every is not None:
+        assert np.nanmax(log.gap) <= every * (1 + 1e-5)
+    at = log.offsets[source] if rows else []
+    for k, t, begin in zip(
+        source, time, at, strict=True
+    ):  # each change is counted by the crawl that follows it
+        after = begin + max(1, int(np.searchsorted(log.time[begin : log.offsets[k + 1]], t)))
+        assert log.changes is not None
+        assert log.changes[after] > 0 or log.time[after - 1] == pytest.approx(t, abs=1e-9)
+    model = FullObservation(smoothing=0).fit(log)
     np.testing.assert_allclose(model.change_rate_, made.changes / end, rtol=SCALAR)
-    also = MaximumLikelihood(smoothing=0).fit(made.to_log())
+    also = MaximumLikelihood(smoothing=0).fit(log)
     np.testing.assert_allclose(also.change_rate_, made.changes / end, rtol=SCALAR)
 
 
@@ -150,3 +163,9 @@ def test_history_files(tmp_path: Path) -> None:
         (tmp_path / "h.csv").write_text(text)
         with pytest.raises(SourceDataError, match=words):
             read_history(tmp_path / "h.csv")
+
+
+@pytest.mark.parametrize("every", [0.0, -1.0, np.nan, np.inf])
+def test_gaps_of_its_log_have_a_length(every: float) -> None:
+    with pytest.raises(SourceDataError, match="Pass the length of a gap > 0"):
+        ChangeHistory(["a"], [1.0], 0.0, 2.0).to_log(every)

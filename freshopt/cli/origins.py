@@ -21,6 +21,7 @@ from freshopt.io.read_git import read_git
 from freshopt.io.read_history import read_history
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
+from freshopt.units import convert_time
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -59,6 +60,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="The Bing data set (urlid_offset_history.txt, urlid_imp.txt, ...) instead of LOG.",
     ),
 )
+ROWS = 2_000_000  # of the log of a history: with more, crawls are less often than daily
 _GIT = ("since", "files", "min_changes")
 
 
@@ -81,8 +83,11 @@ class Found:
 
     @property
     def log(self) -> CrawlLog:
-        """The data as a crawl log."""
-        return self.data if isinstance(self.data, CrawlLog) else self.data.to_log()
+        """The data as a crawl log; of a history that of daily crawls which count changes."""
+        if isinstance(self.data, CrawlLog):
+            return self.data
+        day = convert_time(1.0, "day", self.data.time_unit)
+        return self.data.to_log(max(day, float(np.sum(self.data.end - self.data.start)) / ROWS))
 
     @property
     def words(self) -> str:

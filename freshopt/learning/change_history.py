@@ -1,9 +1,8 @@
 """`ChangeHistory`: the time of every change of every source, where all of them are known.
 
 Version control, package archives and change feeds tell what a crawler has to guess. What a history says
-about rates is one number per source, how often it changed while it was watched, so that the log that
-`to_log` makes of it has one crawl per source, at the end, which counted all changes: every estimator that
-reads counts learns from it exactly what the history holds.
+about rates is one number per source, how often it changed while it was watched: of the log that `to_log`
+makes of it, estimators that read counts learn exactly that, however many crawls there are.
 
 Cost: one sort of the changes by source and time.
 """
@@ -26,6 +25,8 @@ from freshopt.learning.source_codes import code_sources
 from freshopt.learning.timeline import Times, as_datetime, midnight_before, read_moments, time_since
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import SECONDS, check_time_unit
+
+SHORTEST = 1e-6  # of a gap: what is left at the begin is not made a gap of its own for rounding's sake
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -194,29 +195,55 @@ class ChangeHistory:
         """The position in `sources_` of each change's source, shape (m,)."""
         return np.repeat(np.arange(len(self.sources_)), self.changes)
 
-    def to_log(self) -> CrawlLog:
-        """Return the log of one crawl of each source, at the end of its time, that counted all changes.
+    def to_log(self, every: float | None = None) -> CrawlLog:
+        """Return the log of crawls that count all changes since the one before, the last at the end.
+
+        Parameters
+        ----------
+        every : float, optional
+            Length of the gaps, in time units; the first of a source is what is left. None for a single crawl
+            of each source, which is all that `FullObservation` and `MaximumLikelihood` need, which read
+            counts. Estimators that look at whether there was a change, and half-lives, need more.
 
         Returns
         -------
         CrawlLog
-            Two rows per source, the baseline at `start` and the crawl at `end`, with ``changes``; a source
-            that was watched for no time at all has a baseline only. `FullObservation` makes
-            (changes + ½)/(time watched + ½ day) of it; `MaximumLikelihood`, which reads counts, differs by
-            its smoothing only.
+            With ``changes``; the baseline of each source is at its `start`, and all that there is of one that
+            was watched for no time.
+
+        Raises
+        ------
+        SourceDataError
+            If `every` is not a positive number.
 
         Examples
         --------
         >>> from freshopt.learning import FullObservation
-        >>> log = ChangeHistory(["a"] * 4, [0.5, 1.0, 1.1, 7.0], start=0.0, end=8.0).to_log()
-        >>> FullObservation(smoothing=0).fit(log).change_rate_
-        array([0.5])
+        >>> history = ChangeHistory(["a"] * 4, [0.5, 1.0, 1.1, 7.0], start=0.0, end=8.0)
+        >>> for every in (None, 3.0):
+        ...     log = history.to_log(every)
+        ...     print(log.time, log.changes, FullObservation(smoothing=0).fit(log).change_rate_)
+        [0. 8.] [nan  4.] [0.5]
+        [0. 2. 5. 8.] [nan  3.  0.  1.] [0.5]
         """
-        watched = self.end - self.start >= SMALLEST
-        at = np.flatnonzero(watched)
-        every = np.arange(len(self.sources_))
-        source, time = np.concatenate([every, at]), np.concatenate([self.start, self.end[at]])
-        count = np.concatenate([np.zeros(len(every)), self.changes[at].astype(np.float64)])
+        if every is not None and not SMALLEST <= every <= LARGEST:
+            raise SourceDataError(
+                f"every is {every}. Pass the length of a gap > 0, or None for a single crawl."
+            )
+        span = self.end - self.start
+        gaps = (span >= SMALLEST).astype(np.int64)
+        if every is not None:
+            gaps *= np.maximum(1, np.ceil(span / every - SHORTEST)).astype(np.int64)
+        rows = gaps + 1
+        first = np.cumsum(rows) - rows
+        source = np.repeat(np.arange(len(rows)), rows)
+        rank = np.arange(len(source)) - first[source]
+        time = self.end[source] - (gaps[source] - rank) * (every or 0.0)
+        time[first] = self.start
+        of, ends = self.source_index, self.end[self.source_index]
+        back = np.zeros(len(of)) if every is None else np.floor((ends - self.time) / every)
+        at = np.maximum(gaps[of] - back.astype(np.int64), np.minimum(gaps[of], 1))
+        count = np.bincount(first[of] + at, minlength=len(source)).astype(np.float64)
         columns: dict[str, Any] = {"source": source, "time": time, "changed": count > 0, "changes": count}
         if self.origin is not None:
             # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
