@@ -8,7 +8,7 @@ Nothing is stored of a Poisson source but its next change: 40 bytes of state per
 The same passes exist compiled (`freshopt.simulation.loops`) and in NumPy, where a batch goes by rounds: first
 every source's first poll, then its second, and so on. ``FRESHOPT_COMPILED=0`` selects NumPy.
 
-Cost: 10 ns a poll and 10-20 ns a change, compiled, ten times that where a million sources do not fit a cache;
+Cost: 20 ns a poll and 20 ns a change, compiled, ten times that where a million sources do not fit a cache;
 in NumPy a round costs 0.1 ms, so that few sources with many polls are slow.
 """
 

@@ -5,7 +5,7 @@ a simulated crawler answers, a real one can answer too, by fetching at the times
 has been tried on a world runs unchanged against the web. The answer is "has the source changed?"; a crawler
 whose answers are numbers (what a stale copy cost at that moment) serves learners of costs.
 
-Cost: that of the world's passes, 10-100 ns a poll in batches of a million.
+Cost: that of the world's passes, 20-250 ns a poll in batches of a million; 20 µs in calls of one poll.
 """
 
 from __future__ import annotations

@@ -186,7 +186,17 @@ def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
                 else:
                     break
 
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def group(source: IntArray, time: Array, place: IntArray, out: Array) -> None:
+        """Write times source by source, in their order; `place` is where each source's next time goes."""
+        _ = edition
+        for i in range(len(source)):
+            k = source[i]
+            out[place[k]] = time[i]
+            place[k] += 1
+
     return {
+        "group": group,
         "poll_poisson": poll_poisson,
         "poll_recorded": poll_recorded,
         "collect_poisson": collect_poisson,

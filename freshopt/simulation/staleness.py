@@ -12,7 +12,8 @@ missed changes is an integral over its steps:
 Each step adds a positive term to its integral, so that short gaps late in a long history lose no digits.
 Nothing here knows of expected costs: what a cell of the table of objectives predicts can be held against it.
 
-Cost: 20 ns a change and refresh, compiled. Changes of a Poisson world are drawn for some sources at a time.
+Cost: 0.1 µs a refresh among a thousand sources, up to 1 µs among a million, compiled; changes of a Poisson
+world are drawn for some sources at a time.
 """
 
 from __future__ import annotations
@@ -125,11 +126,8 @@ def missed_costs(
     first = np.maximum(world.start, begin)
     inside = (times >= first[sources]) & (times <= end)
     sources, times = sources[inside], times[inside]
-    in_order = (sources[1:] > sources[:-1]) | ((sources[1:] == sources[:-1]) & (times[1:] >= times[:-1]))
-    if not in_order.all():
-        order = np.lexsort((times, sources))
-        sources, times = sources[order], times[order]
     firsts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
+    times = _by_source(sources, times, firsts)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
     for part in _parts(world, end):
         offsets, changes = _changes(world, part, first[part], end)
@@ -145,6 +143,20 @@ def missed_costs(
     return MissedCosts(
         first, float(end), out[0], out[1], out[2], out[3], None if penalty is None else out[4], most
     )
+
+
+def _by_source(source: IntArray, time: Array, firsts: IntArray) -> Array:
+    """Return the times source by source, increasing in each."""
+    if ((source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (time[1:] >= time[:-1]))).all():
+        return time
+    if not (time[1:] >= time[:-1]).all():
+        order = np.argsort(time)
+        source, time = source[order], time[order]
+    if not compiled():
+        return time[np.argsort(source, kind="stable")]
+    out = np.empty(len(time))
+    loops()["group"](source, time, firsts[:-1].copy(), out)
+    return out
 
 
 def _parts(world: World, end: float) -> Iterator[slice]:
