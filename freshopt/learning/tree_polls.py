@@ -103,8 +103,7 @@ class TreePolls:
         """Return the times of a round's polls: slots, or under random polling those of a Poisson process."""
         if self.tree.polling is Polling.RANDOM:
             return np.sort(rng.uniform(begin, end, polls))
-        even: Array = begin + (end - begin) / polls * np.arange(1, polls + 1)
-        return even
+        return np.linspace(begin, end, polls + 1)[1:]
 
     def play(self, intervals: Intervals, time: Array, rng: np.random.Generator) -> Batch:
         """Poll at the given times, follow the intervals on, and return the feedback; nothing is learnt."""
