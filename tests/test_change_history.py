@@ -36,7 +36,7 @@ def test_full_observation_learns_counts_over_time_watched(
     log = made.to_log(every)
     if every is not None:
         assert np.nanmax(log.gap) <= every * (1 + 1e-5)
-    at = log.offsets[source] if rows else []
+    at = log.offsets[:-1][np.array(source, dtype=int)].tolist()
     for k, t, begin in zip(
         source, time, at, strict=True
     ):  # each change is counted by the crawl that follows it

@@ -226,3 +226,13 @@ def test_fields_are_found_across_blocks(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "stream").write_bytes(b"one\0\0three\0four")
     with (tmp_path / "stream").open("rb") as stream:
         assert list(fields(stream)) == [b"one", b"", b"three", b"four"]
+
+
+def test_a_git_that_is_too_old_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "git").write_text(
+        "#!/bin/sh\necho 'fatal: unrecognized argument: --diff-merges' >&2\nexit 128\n"
+    )
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SourceDataError, match=r"this git is too old: unrecognized .*git 2.31 or newer"):
+        read_git(tmp_path)

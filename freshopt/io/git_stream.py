@@ -55,6 +55,8 @@ def running(folder: Path, arguments: Sequence[str]) -> Iterator[IO[bytes]]:
         complaint = errors.read().decode("utf-8", "replace").strip()
     if process.returncode:
         reason = complaint.split("\n", 1)[0].removeprefix("fatal: ").rstrip(".") or "it gave no reason"
+        if "unrecognized" in reason or "unknown option" in reason:
+            raise SourceDataError(f"this git is too old: {reason}. Install git 2.31 or newer.")
         raise SourceDataError(
             f"git cannot read {folder}: {reason}. Name a folder of a git repository that has commits."
         )

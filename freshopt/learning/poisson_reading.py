@@ -166,4 +166,4 @@ def _select(
         counted=np.zeros(len(kept) - 1),
         exposure=segment_sums(np.where(found, 0.0, gaps), kept),
     )
-    return TracedCrawls(kept, time[rows], gaps, found, likelihood.maximum(), random)
+    return TracedCrawls.of(kept, time[rows], gaps, found, likelihood.maximum(), random)

@@ -137,6 +137,8 @@ class TracedCrawls:
         Changes per day; positive and finite.
     random : Generator
         For the gaps test only: where in a gap its first change was.
+    excess, weight : ndarray, shape (m,)
+        g·(changed − p) and W of each gap.
     """
 
     offsets: IntArray
@@ -145,11 +147,29 @@ class TracedCrawls:
     changed: BoolArray
     rate: Array
     random: np.random.Generator
+    excess: Array
+    weight: Array
+
+    @classmethod
+    def of(
+        cls,
+        offsets: IntArray,
+        time: Array,
+        gap: Array,
+        changed: BoolArray,
+        rate: Array,
+        random: np.random.Generator,
+    ) -> TracedCrawls:
+        """Return the trace with the excess and the weight of each gap."""
+        x = gap * np.repeat(rate, np.diff(offsets))
+        chance = -np.expm1(-x)
+        g = x / chance
+        return cls(offsets, time, gap, changed, rate, random, g * (changed - chance), g * x * np.exp(-x))
 
     @property
     def count(self) -> Array:
         """How many exactly timed changes would tell as much of each source's rate."""
-        return segment_sums(self._weights()[1], self.offsets)
+        return segment_sums(self.weight, self.offsets)
 
     @property
     def watched(self) -> Array:
@@ -160,7 +180,7 @@ class TracedCrawls:
 
     def dispersion(self) -> Result:
         """Test counts in bins of consecutive gaps that tell equally much."""
-        excess, weight = self._weights()
+        excess, weight = self.excess, self.weight
         count = segment_sums(weight, self.offsets)
         found = segment_sums(self.changed.astype(np.float64), self.offsets)
         # A bin needs some of both outcomes: with next to none of one its sum is far from normal.
@@ -202,7 +222,7 @@ class TracedCrawls:
 
     def cycle(self, period: float) -> tuple[Array, Array]:
         """Return score and information of a sine wave."""
-        excess, weight = self._weights()
+        excess, weight = self.excess, self.weight
         angle = (2.0 * np.pi / period) * (self.time - 0.5 * self.gap)
         damping = np.sinc(self.gap / period)  # the mean of a sine over a gap
         cosine, sine = damping * np.cos(angle), damping * np.sin(angle)
@@ -211,7 +231,7 @@ class TracedCrawls:
 
     def drift(self) -> Result:
         """Return the rate of the second half over that of the first, and the p-value of a trend."""
-        excess, weight = self._weights()
+        excess, weight = self.excess, self.weight
         middle = self.time - 0.5 * self.gap
         total = segment_sums(weight, self.offsets)
         centre = segment_sums(weight * middle, self.offsets) / total
@@ -235,13 +255,6 @@ class TracedCrawls:
             share = _overlap(self.time - self.gap, self.time, part, period, parts) / self.gap
             found[part], expected[part] = np.sum(share * self.changed), np.sum(share * chance)
         return found, expected
-
-    def _weights(self) -> tuple[Array, Array]:
-        """Return g·(changed − p) and W of each row."""
-        x = self.gap * self._repeat(self.rate)
-        chance = -np.expm1(-x)
-        g = x / chance
-        return g * (self.changed - chance), g * x * np.exp(-x)
 
     def _repeat(self, values: Array | IntArray) -> Array:
         return np.repeat(values, np.diff(self.offsets))
