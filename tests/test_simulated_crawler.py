@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.problems import PowerCost
-from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
+from freshopt.simulation import AgeCosts, Crawler, SignallingCrawler, SimulatedCrawler
 from freshopt.simulation.crawler import as_crawler, poll
 from tests.test_world import polls, recorded, world
 from tests.tolerances import EXACT
@@ -38,6 +38,8 @@ def test_a_crawler_is_what_refreshes_and_probes() -> None:
     of = world()
     plain = Plain(of.crawler())
     assert isinstance(plain, Crawler)
+    assert not isinstance(plain, SignallingCrawler)
+    assert isinstance(of.crawler(), SignallingCrawler)
     assert as_crawler(plain) is plain
     assert isinstance(as_crawler(of), SimulatedCrawler)
     source, time, keep = polls(len(of), 20.0)

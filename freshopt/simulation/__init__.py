@@ -2,9 +2,18 @@
 
 from freshopt.simulation.age_costs import AgeCosts as AgeCosts
 from freshopt.simulation.crawler import Crawler as Crawler
+from freshopt.simulation.crawler import SignallingCrawler as SignallingCrawler
 from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
 from freshopt.simulation.staleness import MissedCosts as MissedCosts
 from freshopt.simulation.staleness import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
 
-__all__ = ["AgeCosts", "Crawler", "MissedCosts", "SimulatedCrawler", "World", "missed_costs"]
+__all__ = [
+    "AgeCosts",
+    "Crawler",
+    "MissedCosts",
+    "SignallingCrawler",
+    "SimulatedCrawler",
+    "World",
+    "missed_costs",
+]

@@ -52,6 +52,15 @@ class Crawler(Protocol):
         ...
 
 
+@runtime_checkable
+class SignallingCrawler(Crawler, Protocol):
+    """A crawler that also receives the changes which signalled sources announce."""
+
+    def signals(self, start: float, end: float) -> tuple[IntArray, Array]:
+        """Return sources and times of the announcements in (start, end], sorted by time."""
+        ...
+
+
 class SimulatedCrawler:
     """The crawler of a world; all copies are fresh when it begins.
 

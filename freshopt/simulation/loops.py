@@ -150,7 +150,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
         offsets: IntArray,
         changes: Array,
         begin: Array,
-        end: float,
+        end: Array,
         penalty: Array,
         out: Array,
         most: npt.NDArray[np.int64],
@@ -158,12 +158,14 @@ def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
         """Integrate costs of sources between changes; see `freshopt.simulation.staleness`."""
         _ = edition
         for k in range(len(begin)):
-            now, oldest, missed, harmonic = begin[k], 0.0, 0, 0.0
+            now, oldest, missed, harmonic, last = begin[k], 0.0, 0, 0.0, end[k]
+            if last < now:
+                continue
             r, c = firsts[k], offsets[k]
             while True:
                 change = changes[c] if c < offsets[k + 1] else np.inf
                 refresh = refreshes[r] if r < firsts[k + 1] else np.inf
-                to = min(min(change, refresh), end)
+                to = min(min(change, refresh), last)
                 span = to - now
                 if missed > 0:
                     out[0, k] += span
@@ -173,14 +175,14 @@ def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
                     if len(penalty):
                         out[4, k] += penalty[missed] * span
                 now = to
-                if change <= refresh and change <= end:
+                if change <= refresh and change <= last:
                     c += 1
                     missed += 1
                     harmonic += 1.0 / missed
                     if missed == 1:
                         oldest = to
                     most[k] = max(most[k], missed)
-                elif refresh <= end:
+                elif refresh <= last:
                     r += 1
                     missed, harmonic = 0, 0.0
                 else:

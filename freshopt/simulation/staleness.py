@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_vector
 from freshopt.errors import SourceDataError
 from freshopt.simulation.changes import PoissonChanges, compiled, loops
 from freshopt.simulation.world import World
@@ -41,7 +41,8 @@ class MissedCosts:
     ----------
     begin : ndarray
         From when each source counts: the beginning asked for, or its own start if that is later.
-    end : float
+    end : ndarray
+        Until when each source counts.
     stale, harmonic, count, age : ndarray
         See the module. In time units, age in time units squared.
     penalty : ndarray or None
@@ -51,7 +52,7 @@ class MissedCosts:
     """
 
     begin: Array
-    end: float
+    end: Array
     stale: Array
     harmonic: Array
     count: Array
@@ -63,7 +64,7 @@ class MissedCosts:
         """Return means, never arrays."""
         with np.errstate(invalid="ignore", divide="ignore"):
             fresh = 1.0 - np.sum(self.stale) / np.sum(self.span)
-        return f"MissedCosts({len(self.stale)} sources until {self.end:g}, fresh {fresh:.4f} of the time)"
+        return f"MissedCosts({len(self.stale)} sources until {np.max(self.end):g}, fresh {fresh:.4f} of the time)"
 
     @property
     def span(self) -> Array:
@@ -75,7 +76,7 @@ def missed_costs(
     world: World,
     source: npt.ArrayLike,
     time: npt.ArrayLike,
-    end: float,
+    end: npt.ArrayLike,
     *,
     begin: float = 0.0,
     penalty: Callable[[IntArray], npt.ArrayLike] | None = None,
@@ -88,8 +89,8 @@ def missed_costs(
     source : array_like of int, shape (m,)
     time : array_like, shape (m,)
         The refreshes, in any order. A refresh at the time of a change comes after it.
-    end : float
-        At most the world's horizon.
+    end : scalar or array_like of shape (n,)
+        At most the world's horizon; one per source where they are not all there until the same moment.
     begin : float
         All copies are fresh then; what was before does not count.
     penalty : callable, optional
@@ -109,9 +110,11 @@ def missed_costs(
     """
     n = len(world)
     sources, times = np.asarray(source, dtype=np.int64), np.asarray(time, dtype=np.float64)
-    if not begin <= end <= world.horizon or not np.isfinite(end):
+    until = as_vector(end, n, "end")
+    latest = float(np.max(until))
+    if not (np.isfinite(until).all() and latest <= world.horizon and begin <= latest):
         raise SourceDataError(
-            f"costs are asked for from {begin:g} to {end:g}, but the world ends at {world.horizon:g}. "
+            f"costs are asked for from {begin:g} to {latest:g}, but the world ends at {world.horizon:g}. "
             "Choose a finite window inside it."
         )
     if sources.shape != times.shape or sources.ndim != 1 or not np.isfinite(times).all():
@@ -124,14 +127,14 @@ def missed_costs(
             f"refreshed sources range over {sources.min()}..{sources.max()}. Use 0..{n - 1}."
         )
     first = np.maximum(world.start, begin)
-    inside = (times >= first[sources]) & (times <= end)
+    inside = (times >= first[sources]) & (times <= until[sources])
     sources, times = sources[inside], times[inside]
     firsts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
     times = _by_source(sources, times, firsts)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
-    for part in _parts(world, end):
-        offsets, changes = _changes(world, part, first[part], end)
-        here = (firsts[part.start : part.stop + 1], times, offsets, changes, first[part], float(end))
+    for part in _parts(world, latest):
+        offsets, changes = _changes(world, part, first[part], latest)
+        here = (firsts[part.start : part.stop + 1], times, offsets, changes, first[part], until[part])
         if penalty is not None:
             _integrate(*here, np.empty(0), np.zeros((5, part.stop - part.start)), most[part])
             table = np.ascontiguousarray(penalty(np.arange(most[part].max() + 1)), dtype=np.float64)
@@ -141,7 +144,7 @@ def missed_costs(
         _integrate(*here, table, sums, most[part])
         out[:, part] = sums
     return MissedCosts(
-        first, float(end), out[0], out[1], out[2], out[3], None if penalty is None else out[4], most
+        first, until, out[0], out[1], out[2], out[3], None if penalty is None else out[4], most
     )
 
 
@@ -190,7 +193,7 @@ def _integrate(
     offsets: IntArray,
     changes: Array,
     begin: Array,
-    end: float,
+    end: Array,
     penalty: Array,
     out: Array,
     most: IntArray,
@@ -209,7 +212,7 @@ def _integrate(
     while len(at):
         change = np.where(c[at] < offsets[at + 1], changes[np.minimum(c[at], last_change)], np.inf)
         refresh = np.where(r[at] < firsts[at + 1], refreshes[np.minimum(r[at], last_refresh)], np.inf)
-        to = np.minimum(np.minimum(change, refresh), end)
+        to = np.minimum(np.minimum(change, refresh), end[at])
         span = to - now[at]
         behind = missed[at] > 0
         late, length = at[behind], span[behind]
@@ -220,8 +223,8 @@ def _integrate(
         if len(penalty):
             out[4, late] += penalty[missed[late]] * length
         now[at] = to
-        changing = (change <= refresh) & (change <= end)
-        refreshing = ~changing & (refresh <= end)
+        changing = (change <= refresh) & (change <= end[at])
+        refreshing = ~changing & (refresh <= end[at])
         hit = at[changing]
         c[hit] += 1
         missed[hit] += 1

@@ -240,7 +240,7 @@ def _epochs(
 ) -> tuple[Array, Array]:
     """Return the edges, 0 first, and the rates of each epoch, shape (n, E)."""
     if times is None and change_rate is None:
-        return np.zeros(1), np.ascontiguousarray(sources.change_rate)[:, None]
+        return np.zeros(1), np.ascontiguousarray(sources.change_rate, dtype=np.float64)[:, None]
     jumps = np.asarray(() if times is None else times, dtype=np.float64)
     later = np.asarray(() if change_rate is None else change_rate, dtype=np.float64)
     if jumps.ndim != 1 or later.shape != (len(jumps), len(sources)):
