@@ -14,6 +14,7 @@ from freshopt.learning.fixed_polling import FixedPolling as FixedPolling
 from freshopt.learning.full_observation import FullObservation as FullObservation
 from freshopt.learning.gamma_prior import GammaPrior as GammaPrior
 from freshopt.learning.history import History as History
+from freshopt.learning.host_priors import HostPriors as HostPriors
 from freshopt.learning.interval_method import Exact as Exact
 from freshopt.learning.interval_method import Hoeffding as Hoeffding
 from freshopt.learning.interval_method import LikelihoodRatio as LikelihoodRatio
@@ -51,6 +52,7 @@ __all__ = [
     "GammaPrior",
     "History",
     "Hoeffding",
+    "HostPriors",
     "LambdaLearnAndCrawl",
     "LawOfLargeNumbers",
     "LikelihoodRatio",

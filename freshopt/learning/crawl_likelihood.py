@@ -91,8 +91,8 @@ class CrawlLikelihood:
         """Return the likelihood with one changed and one unchanged gap of a length more; 0 for none."""
         return replace(self, exposure=self.exposure + imaginary, imaginary=imaginary)
 
-    def counting(self, changes: float, time: float) -> CrawlLikelihood:
-        """Return the likelihood with some counted changes more, in some time more."""
+    def counting(self, changes: float | Array, time: float | Array) -> CrawlLikelihood:
+        """Return l(Δ) + changes·ln Δ − time·Δ: with some counted changes more, in some time more."""
         return replace(self, counted=self.counted + changes, exposure=self.exposure + time)
 
     @property

@@ -104,7 +104,7 @@ class GammaPrior:
 
         def loss(parameters: Array) -> float:
             shape, mean = np.exp(parameters)
-            return -_evidence(observed, shape, shape / mean)
+            return -log_evidence(observed, shape, shape / mean)
 
         # In ln(shape) and ln(mean): nearly independent, and both of order 1 whatever the time unit.
         start = np.array([0.0, np.log(pooled)])
@@ -118,22 +118,18 @@ class GammaPrior:
         shape, mean = map(float, np.exp(best.x))
         return cls(shape, shape / mean, log.time_unit)
 
-    def added_to(self, likelihood: CrawlLikelihood, time_unit: str) -> CrawlLikelihood:
-        """Return l(Δ) + a·ln Δ − b·Δ, the logarithm of the posterior density of ln Δ."""
-        return likelihood.counting(self.shape, convert_time(self.exposure, self.time_unit, time_unit))
-
     def parameters(self, log: CrawlLog) -> tuple[Array, Array]:
         """Return shape and exposure, in the log's time unit, for each of its sources."""
         n = len(log.sources_)
         return np.full(n, self.shape), np.full(n, convert_time(self.exposure, self.time_unit, log.time_unit))
 
 
-def _evidence(observed: CrawlLikelihood, shape: float, exposure: float) -> float:
-    """Return the logarithm of the likelihood with all rates integrated out."""
+def log_evidence(observed: CrawlLikelihood, shape: float, exposure: float | Array) -> float:
+    """Return the logarithm of the likelihood with all rates integrated out; one exposure, or one a source."""
     from scipy.special import gammaln
 
     posterior = observed.counting(shape, exposure)
     rate = posterior.maximum()
     alpha = rate * rate * posterior.slope(rate)[1]  # curvature in ln Δ, which is the shape of a Gamma
     each = posterior.value(rate) + gammaln(alpha) + alpha - alpha * np.log(alpha)
-    return float(np.sum(each) + len(rate) * (shape * np.log(exposure) - gammaln(shape)))
+    return float(np.sum(each + shape * np.log(exposure)) - len(rate) * gammaln(shape))

@@ -22,6 +22,7 @@ from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.forgetting import Forgetting, moment_of
 from freshopt.learning.gamma_prior import GammaPrior
+from freshopt.learning.host_priors import HostPriors
 from freshopt.learning.interval_method import IntervalMethod, LikelihoodRatio
 from freshopt.learning.rate_distribution import RateDistribution
 from freshopt.learning.rate_posterior import RatePosterior
@@ -42,8 +43,9 @@ class MaximumLikelihood(Estimator):
         Length in *days*, whatever the log's time unit, of two imaginary gaps that are added to each source,
         one with a change and one without. They keep estimates positive and finite, and pull those of sources
         with few crawls towards ln 2/smoothing per day. 0 switches smoothing off.
-    prior : GammaPrior, optional
-        How change rates are spread over sources, such as ``GammaPrior.of(log)``. It takes the place of the
+    prior : GammaPrior or HostPriors, optional
+        How change rates are spread over sources, such as ``GammaPrior.of(log)``, or over those of each host,
+        ``HostPriors.of(log, host)``. It takes the place of the
         smoothing: estimates are the most probable ln Δ given the crawls and the prior.
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
@@ -93,7 +95,10 @@ class MaximumLikelihood(Estimator):
     """
 
     def __init__(
-        self, smoothing: float = 0.5, prior: GammaPrior | None = None, half_life: float | None = None
+        self,
+        smoothing: float = 0.5,
+        prior: GammaPrior | HostPriors | None = None,
+        half_life: float | None = None,
     ) -> None:
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
@@ -127,7 +132,7 @@ class MaximumLikelihood(Estimator):
         if self.prior is None:
             self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
         else:
-            self._likelihood = self.prior.added_to(observed, log.time_unit)
+            self._likelihood = observed.counting(*self.prior.parameters(log))
         self._log = log
         return self._publish(log.sources_, log.time_unit, self._likelihood.maximum(), _flags(observed))
 
