@@ -45,9 +45,12 @@ def test_shape_and_spread_are_recovered(within: float, spread: float) -> None:
     assert abs(np.log(priors.within / within)) < 0.35
     assert abs(np.log(priors.spread / spread)) < 0.25
     size = np.bincount(host)
-    error = np.log(priors.mean[:-1] / means) ** 2
-    assert np.sqrt(np.mean(error[size > 20])) < 0.3
-    assert np.mean(error[size > 20]) < 0.5 * np.mean(error[size < 3])
+    # Shape and mean of a prior tell what is known of ln m: its variance v, and its mean.
+    variance = np.log((1 + 1 / priors.shape) / (1 + 1 / priors.within))[:-1]
+    error = np.log(priors.mean[:-1] / means) - 0.5 * variance
+    assert 0.7 < np.mean(error**2 / variance) < 1.4  # of 150: the standard error is 0.12
+    assert np.median(variance[size > 20]) < 0.5 * np.median(variance[size < 3])
+    assert np.all(variance <= priors.spread**2 * (1 + 1e-9))
 
 
 def test_rates_come_closer_to_the_truth_than_with_one_prior_for_all() -> None:
