@@ -329,6 +329,16 @@ def test_the_truth_moves_with_the_world() -> None:
     )
     assert history.best[:5] == pytest.approx(np.full(5, early.value), rel=SCALAR)
     assert history.best[5:] == pytest.approx(np.full(5, late.value), rel=SCALAR)
+    stopping = fo.World.poisson(
+        problem.sources, 3, times=[40.0], change_rate=[np.where(rates > 1.0, 0.0, rates)]
+    )
+    stopped = AsyncMirrorSync(1.3, 40.0).run(stopping, problem, 80.0)
+    # Those that have stopped cost nothing at min_rate, and the others share the rest.
+    moving = rates <= 1.0
+    left = fo.Sources(rates[moving], importance=1 / K, min_rate=0.025, max_rate=6.0)
+    rest = fo.solve(fo.Problem(problem.objective, left, BANDWIDTH - 0.025 * np.sum(~moving)))
+    assert stopped.best is not None
+    assert stopped.best[1] == pytest.approx(rest.value, rel=SCALAR)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.arrays import Array, total
 from freshopt.errors import SourceDataError
@@ -17,7 +16,7 @@ from freshopt.model import Problem
 from freshopt.simulation import Crawler, SimulatedCrawler, World
 from freshopt.simulation.changes import PoissonChanges
 from freshopt.solving import solve
-from freshopt.sources import Sources
+from freshopt.sources import SMALLEST
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +77,8 @@ class Truth:
         if epoch != self._epoch:
             now = self.problem
             if self.world is not None:
-                now = with_change_rate(now, self.world.change_rate(time))
+                # A source that has stopped changing counts as one that hardly ever changes.
+                now = now.with_change_rate(np.maximum(self.world.change_rate(time), SMALLEST))
             self._epoch, self._now, self._best = epoch, now, solve(now).value
         return self._now
 
@@ -88,20 +88,3 @@ def value_of(problem: Problem, rates: Array) -> float:
     if problem.numerics is None:
         raise SourceDataError(f"the objective cannot be evaluated: {problem.unknown_atom}.")
     return problem.objective.value_from_cost(total(problem.numerics.cost(rates)), problem.sources)
-
-
-def with_change_rate(problem: Problem, change_rate: npt.ArrayLike) -> Problem:
-    """Return the problem with other change rates, all else the same."""
-    old = problem.sources
-    sources = Sources(
-        change_rate,
-        importance=old.importance,
-        name=old.name,
-        host=old.host,
-        signalled=old.signalled,
-        min_rate=old.min_rate,
-        max_rate=old.max_rate,
-        cost=old.cost,
-        time_unit=old.time_unit,
-    )
-    return Problem(problem.objective, sources, problem.bandwidth, problem.host_limits)
