@@ -3,7 +3,7 @@
 The logarithm g of a density is known at some nodes with two derivatives; between neighbours it is drawn as
 the polynomial of fifth degree that agrees with all six numbers, and e^g is integrated by Gauss and Legendre's
 rule. Left of its first node the density of the logarithm of a rate falls exponentially.
-With nodes one standard deviation apart quantiles come out to 1e-6 of themselves and better.
+With nodes 1.4 standard deviations apart quantiles come out to about 1e-6 of themselves.
 
 Cost: one evaluation of g per node; then about 100 exponentials per source and quantile, whatever g costs.
 """

@@ -16,7 +16,7 @@ Cost: one exponential per gap, and a logarithm per gap in F.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,9 +25,9 @@ from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.grid_quantiles import GridQuantiles, modes
 
 SHARP = 0.35  # standard deviation of ln Δ, about 8 changes, up to which nodes may follow the mode
-NODES = (-8.0, 10.0, 19)  # in standard deviations; at SHARP the left end lies below e^-14 of the top
+NODES = (-8.0, 10.0, 14)  # in standard deviations; at SHARP the left end lies below e^-14 of the top
 FAR = 16.0  # e^-16 is nothing beside the levels of intervals
-CELL = 0.45  # in ln Δ: what one gap tells changes over about 2
+CELL = 0.7  # in ln Δ: what one gap tells changes over about 2
 STRAIGHT = 1e-4  # ΣaΔ below which g' is constant to that
 FALL = 60.0  # e^-60 is nothing
 STEPS, LEAP = 12, 2.0  # of Newton's iteration
@@ -68,6 +68,17 @@ class LogDensity:
     counted: Array
     time: Array
     prior: tuple[Array, Array] | None
+    _where: IntArray = field(init=False)  # the gaps in F
+    _ends: IntArray = field(init=False)  # their offsets
+    _free: Array = field(init=False)  # U + A
+
+    def __post_init__(self) -> None:
+        """Prepare what every evaluation needs."""
+        where = np.flatnonzero(self.found)
+        object.__setattr__(self, "_where", where)
+        object.__setattr__(self, "_ends", np.searchsorted(where, self.offsets).astype(np.int64))
+        free = self.time + self._sums(np.where(self.found, 0.0, self.gaps))
+        object.__setattr__(self, "_free", free)
 
     def grids(self) -> Iterator[tuple[IntArray, GridQuantiles]]:
         """Yield positions of sources and their quantiles: those with a sharp mode, then the others."""
@@ -100,11 +111,10 @@ class LogDensity:
         """Return t left of which the density falls exponentially, and t right of which it is nothing."""
         changes = self._sums(self.found.astype(np.float64)) + self.counted
         span = self._sums(self.gaps) + self.time
-        free = self.time + self._sums(np.where(self.found, 0.0, self.gaps))
         n = len(self.counted)
         shape, exposure = (np.full(n, 0.5), np.zeros(n)) if self.prior is None else self.prior
         with np.errstate(divide="ignore"):
-            right = (FALL + 5.0 * (changes + shape)) / (free + exposure)  # l falls by UΔ at least
+            right = (FALL + 5.0 * (changes + shape)) / (self._free + exposure)  # l falls by UΔ at least
         filled = np.flatnonzero(np.diff(self.offsets))
         if self.prior is None and len(filled):
             # Where every gap ended with a change √H falls by aΔ/2, a the shortest.
@@ -132,24 +142,19 @@ class LogDensity:
     def __call__(self, t: Array) -> tuple[Array, Array, Array]:
         """Return g, g' and g'' at one t per source."""
         rate = np.exp(t)
+        x = self.gaps * np.repeat(rate, np.diff(self.offsets))
         with np.errstate(over="ignore"):
-            x = self.gaps * np.repeat(rate, np.diff(self.offsets))
             odds = 1.0 / np.expm1(x)  # of no change against a change; 0 beyond x = 710
-        growth = x * (1.0 + odds)
         each = x * odds
-        found = self.found
-        free = self.time + self._sums(np.where(found, 0.0, self.gaps))
-        value = -self._sums(np.where(found, np.log1p(odds), 0.0)) - free * rate
-        slope = self._sums(np.where(found, each, 0.0)) + self.counted - free * rate
-        curve = self._sums(np.where(found, each * (1.0 - growth), 0.0)) - free * rate
-        value += self.counted * t
+        growth = x + each
+        free, change = self._free * rate, each[self._where]
+        value = self.counted * t - free - self._found_sums(np.log1p(odds[self._where]))
+        slope = self.counted - free + self._found_sums(change)
+        curve = self._found_sums(change * (1.0 - growth[self._where])) - free
         if self.prior is not None:
             shape, exposure = self.prior
-            return (
-                value + shape * t - exposure * rate,
-                slope + shape - exposure * rate,
-                curve - exposure * rate,
-            )
+            more = exposure * rate
+            return value + shape * t - more, slope + shape - more, curve - more
         own = x * each
         push = 2.0 - growth
         counted = self.time * rate
@@ -157,6 +162,9 @@ class LogDensity:
         first = (self._sums(own * push) + counted) / h
         second = (self._sums(own * (push * push - growth * (1.0 - each))) + counted) / h
         return value + 0.5 * np.log(h), slope + 0.5 * first, curve + 0.5 * (second - first * first)
+
+    def _found_sums(self, values: Array) -> Array:
+        return segment_sums(values if self.weight is None else self.weight[self._where] * values, self._ends)
 
     def _sums(self, values: Array) -> Array:
         return segment_sums(values if self.weight is None else self.weight * values, self.offsets)

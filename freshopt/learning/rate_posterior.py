@@ -5,7 +5,7 @@ rate about as often as they say, also after few crawls and although crawls tell 
 likelihood ratios, exact ones and those between fall short of it or overshoot more on average over rates
 (`benchmarks/interval_coverage.py`). No smoothing enters. With a prior it is the posterior of empirical Bayes.
 
-Cost: some 25 evaluations of the density per interval, one exponential per gap each; sources are taken in
+Cost: some 40 evaluations of the density per interval, one exponential per gap each; sources are taken in
 blocks, so that the memory is that of the log.
 """
 
