@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from freshopt.result import Status as Status
     from freshopt.scheduling.schedule import Schedule as Schedule
     from freshopt.scheduling.schedule import schedule as schedule
+    from freshopt.simulation.measured import Replay as Replay
+    from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
     from freshopt.solving import Frontier as Frontier
     from freshopt.solving import frontier as frontier
@@ -50,6 +52,7 @@ _HOME = {
     "ObjectiveError": "freshopt.errors",
     "Problem": "freshopt.model",
     "Refresh": "freshopt.objective",
+    "Replay": "freshopt.simulation.measured",
     "Schedule": "freshopt.scheduling.schedule",
     "Solution": "freshopt.result",
     "SolverRefusedError": "freshopt.errors",
@@ -61,6 +64,7 @@ _HOME = {
     "cross_check": "freshopt.crosscheck",
     "frontier": "freshopt.solving",
     "read_log": "freshopt.io.read_log",
+    "replay": "freshopt.simulation.replaying",
     "schedule": "freshopt.scheduling.schedule",
     "solve": "freshopt.solving",
 }

@@ -64,7 +64,9 @@ def points_before(horizon: float, rates: Array, phase: Array) -> IntArray:
 def slots(load: float, horizon: float) -> Array:
     """Return the middles of slots of length 1/load that lie in [0, horizon)."""
     many = max(int(np.ceil(load * horizon - 0.5)), 0)
-    time = (np.arange(many) + 0.5) / load if many else np.empty(0)
+    time = np.arange(0.5, many, dtype=np.float64)
+    if many:  # of no sources the load is 0
+        time /= load
     return time[: np.searchsorted(time, horizon)]
 
 

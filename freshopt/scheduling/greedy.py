@@ -67,7 +67,7 @@ class Greedy:
     >>> sources = fo.Sources(change_rate=[1.0, 1.0], importance=[1.0, 8.0])
     >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=4.0)
     >>> Greedy(problem).times(np.array([1.0, 3.0]), 2.0)[0].tolist()
-    [1, 1, 0, 1, 1, 1, 0, 1]
+    [1, 1, 1, 0, 1, 1, 0, 1]
     """
 
     problem: Problem
@@ -169,7 +169,8 @@ class _Race:
             return who
         now = self.index(who, self.time[begin] - self.last[who])
         mark = np.partition(now, len(who) - many)[len(who) - many]
-        return who[self.index(who, self.time[end - 1] - self.last[who]) >= mark]
+        then = self.index(who, self.time[end - 1] - self.last[who])
+        return np.asarray(who[then >= mark])
 
     def fill(self, who: IntArray, begin: int, end: int) -> None:
         """Pick for each slot the source that is ahead, from a table of all of them."""

@@ -64,7 +64,8 @@ class MissedCosts:
         """Return means, never arrays."""
         with np.errstate(invalid="ignore", divide="ignore"):
             fresh = 1.0 - np.sum(self.stale) / np.sum(self.span)
-        return f"MissedCosts({len(self.stale)} sources until {np.max(self.end):g}, fresh {fresh:.4f} of the time)"
+        size = f"{len(self.stale)} sources until {np.max(self.end):g}"
+        return f"MissedCosts({size}, fresh {fresh:.4f} of the time)"
 
     @property
     def span(self) -> Array:
