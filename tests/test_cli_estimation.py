@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cli.estimation import ESTIMATORS
-from freshopt.learning import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.learning import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
 from tests.command_lines import Run
 
 ROWS: dict[str, Any] = {
@@ -60,6 +60,19 @@ def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run, "--estimator", "naive", "--half-life", "12h"), naive)
     law = LawOfLargeNumbers().fit(log, [4 / 5, 4 / 8, 1 / 3]).change_rate_
     np.testing.assert_allclose(rates(run, "--estimator", "law-of-large-numbers"), law)
+
+
+def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
+    pl.DataFrame({"source": ["a", "b", "c"], "host": ["x", "y", "y"]}).write_csv("hosts.csv")
+    by_host = MaximumLikelihood(prior=HostPriors.of(log, ["x", "y", "y"])).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--prior", "host", "--hosts", "hosts.csv"), by_host)
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--prior", "host")
+    run("plan", "log.csv", *how, "--hosts", "hosts.csv")
+    np.testing.assert_allclose(pl.read_parquet("plan/change_rates.parquet")["change_rate"], by_host)
+    output = run("plan", "log.csv", *how, "--overwrite", code=2).output
+    assert "--prior host needs --hosts FILE" in output
+    output = run("estimate", "log.csv", "--out", "more.csv", "--hosts", "hosts.csv", code=2).output
+    assert "--hosts is for --prior host" in output
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
+import numpy.typing as npt
 
 from freshopt.cli import inputs
 from freshopt.cli.options import Decorator
@@ -16,6 +17,7 @@ from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.full_observation import FullObservation
 from freshopt.learning.gamma_prior import GammaPrior
+from freshopt.learning.host_priors import HostPriors
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.learning.moment_matching import MomentMatching
@@ -52,7 +54,8 @@ ESTIMATORS: dict[str, Named] = {
         MomentumStochasticApproximation, "right for random gaps only", needs_crawl_rate=True
     ),
 }
-PRIORS = ("gamma",)
+PRIORS = ("gamma", "host")
+Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +99,34 @@ class Estimation:
             raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
         return cls(name, settings)
 
-    def fit(self, log: CrawlLog) -> Estimator:
-        """Return the estimator, fitted; crawl rates are those of the log, per source."""
+    @property
+    def by_host(self) -> bool:
+        """Whether the hosts of the sources are asked for."""
+        return self.settings.get("prior") == "host"
+
+    def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
+        """Return the estimator, fitted; crawl rates are those of the log, per source.
+
+        Raises
+        ------
+        SourceDataError
+            If the log or the hosts cannot be used.
+        """
         named, settings = ESTIMATORS[self.name], dict(self.settings)
         if "prior" in settings:
-            settings["prior"] = GammaPrior.of(log)
+            settings["prior"] = self._prior(log, hosts)
         rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
         fitted: Estimator = named.make(**settings).fit(log, *rated)
         return fitted
+
+    def _prior(self, log: CrawlLog, hosts: Hosts | None) -> GammaPrior | HostPriors:
+        if not self.by_host:
+            return GammaPrior.of(log)
+        if hosts is None:
+            raise SourceDataError(
+                "--prior host needs --hosts FILE, a table with columns source, host. Give it."
+            )
+        return HostPriors.of(log, hosts(log.sources_))
 
 
 _EXPLAINED = "; ".join(f"{name}: {named.words}" for name, named in ESTIMATORS.items())
@@ -129,7 +152,8 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--prior",
         type=click.Choice(PRIORS),
-        help="Learn how rates are spread over sources, for those that were crawled rarely.",
+        help="Learn how rates are spread, for sources that were crawled rarely: over all sources (gamma), or "
+        "over those of each host (host, with --hosts).",
     ),
 )
 

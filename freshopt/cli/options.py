@@ -81,6 +81,12 @@ host_limits_option: Decorator = click.option(
     metavar="FILE",
     help="Table with columns host, limit: bandwidth that a host may take, per time unit.",
 )
+hosts_option: Decorator = click.option(
+    "--hosts",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns source, host.",
+)
 refresh_option: Decorator = click.option(
     "--refresh",
     type=click.Choice(["periodic", "poisson"]),

@@ -33,6 +33,7 @@ out_option = click.option(
 @origin_options
 @out_option
 @estimation_options
+@options.hosts_option
 @options.confidence_option
 @options.time_unit_option
 @options.overwrite_option
@@ -40,6 +41,7 @@ def estimate(
     origin: Origin,
     out: Path,
     estimation: Estimation,
+    hosts: Path | None,
     confidence: float,
     time_unit: str,
     overwrite: bool,
@@ -47,13 +49,15 @@ def estimate(
     """Estimate the change rate of every source in a crawl LOG."""
     import polars
 
+    if hosts is not None and not estimation.by_host:
+        raise click.UsageError("--hosts is for --prior host. Give both or neither.")
     table_ending(out)
     for read in (origin.log, origin.history):
         inputs.require_other(read, out)
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
         crawls = found.log
-        model = estimation.fit(crawls)
+        model = estimation.fit(crawls, tables.hosts_of(hosts))
         lower, upper = model.interval(confidence)
         columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
         frame = polars.DataFrame({**columns, "upper": upper, "flag": model.flag_})

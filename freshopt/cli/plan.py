@@ -41,9 +41,7 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
     metavar="FILE",
     help="Table with columns source, importance.",
 )
-@click.option(
-    "--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Table with columns source, host."
-)
+@options.hosts_option
 @options.host_limits_option
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
@@ -88,19 +86,20 @@ def plan(
     each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json. The log and the
     schedule are held in memory; for more sources than that, see freshopt solve --engine dask.
     """
-    if (hosts is None) != (host_limits is None):
+    if (hosts is None) != (host_limits is None) and not (hosts and estimation.by_host):
         raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
+    host_of = tables.hosts_of(hosts)
     parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
     wishes = Wishes(
         objective=objective_of(objective, refresh, parameters),
         bandwidth=inputs.rate_of("--bandwidth", bandwidth, time_unit),
         horizon=inputs.duration_of("--horizon", horizon, time_unit),
         importance=tables.importance_of(importance),
-        hosts=tables.hosts_of(hosts),
+        hosts=host_of,
         host_limits=tables.host_limits_of(host_limits, time_unit),
         min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
         max_rate=np.inf if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
-        estimate=estimation.fit,
+        estimate=lambda log: estimation.fit(log, host_of),
         draws=draws,
         confidence=confidence,
         seed=seed,
