@@ -54,6 +54,7 @@ SAME_LAYER = {
     ("io", "learning"),  # a crawl log is what reading one returns
     ("examples", "learning"),
     ("learning", "simulation"),  # learners act in a world
+    ("distributed", "planning"),  # a plan in partitions has the parts of one in memory
 }
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {

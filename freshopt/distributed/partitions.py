@@ -112,9 +112,9 @@ class PartitionedSources:
         labels: list[str] = []
         counts: list[int] = []
         columns: tuple[str, ...] | None = None
-        files = _files(path)
+        files = parquet_files(path)
         for file in files:
-            metadata = _footer(file)
+            metadata = footer(file)
             present = tuple(name for name in KNOWN if name in metadata.schema.names)
             columns = _agreed(columns, present, metadata.schema.names, file, files[0])
             for part, number in _row_groups(str(file), metadata, rows):
@@ -189,7 +189,8 @@ def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:
         raise _unreadable(label, error) from None
 
 
-def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+def parquet_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Return the files of a folder, a file or a list of files, as `from_parquet` finds them."""
     if isinstance(path, list | tuple):
         files = [Path(one).resolve() for one in path]
         if not files:
@@ -206,7 +207,8 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     return files
 
 
-def _footer(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+def footer(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a file's metadata: its columns, its rows, its row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -166,16 +166,34 @@ def _finite(value: float) -> float | None:
 
 def _folder(out: str | os.PathLike[str], overwrite: bool, partitions: int) -> AbstractContextManager[Path]:
     """Return what makes the folder of rates complete or not at all; an earlier one may have more files."""
-    place = Path(out)
-    files = {file_name(k) for k in range(partitions)}
-    if place.is_dir():
-        files |= {one.name for one in place.iterdir() if re.fullmatch(r"part-\d{5,}\.parquet", one.name)}
-    return complete_folder(place, overwrite, marker=MARKER, files=files)
+    files = {file_name(k) for k in range(partitions)} | part_names(Path(out))
+    return complete_folder(out, overwrite, marker=MARKER, files=files)
+
+
+def part_names(folder: Path) -> set[str]:
+    """Return the names of the parts in a folder, which need not be there."""
+    if not folder.is_dir():
+        return set()
+    return {one.name for one in folder.iterdir() if re.fullmatch(r"part-\d{5,}\.parquet", one.name)}
 
 
 def _tidy(staging: Path, solution: DistributedSolution) -> None:
-    """Add the summary, and remove what workers that were lost left half written."""
-    expected = {file_name(k) for k in range(len(solution.calls))}
+    """Add the summary."""
+    require_parts(staging, len(solution.calls))
+    with (staging / MARKER).open("w", encoding="utf-8") as file:
+        json.dump(summary(solution), file, indent=2, allow_nan=False)  # as text it may have a line per host
+        file.write("\n")
+
+
+def require_parts(staging: Path, partitions: int) -> None:
+    """Remove what workers that were lost left half written; refuse a folder that lacks a part.
+
+    Raises
+    ------
+    SourceDataError
+        If it does.
+    """
+    expected = {file_name(k) for k in range(partitions)}
     for one in staging.iterdir():
         if one.name not in expected:
             one.unlink()
@@ -185,9 +203,6 @@ def _tidy(staging: Path, solution: DistributedSolution) -> None:
             f"the workers wrote {list_offenders(missing)} where this process does not see them. "
             "Name a folder that all of them share."
         )
-    with (staging / MARKER).open("w", encoding="utf-8") as file:
-        json.dump(summary(solution), file, indent=2, allow_nan=False)  # as text it may have a line per host
-        file.write("\n")
 
 
 def _bandwidth(value: float) -> float:

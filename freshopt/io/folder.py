@@ -45,8 +45,8 @@ def complete_folder(
     marker : str
         The file by which an earlier result is known.
     files : collection of str
-        The names of all files that a result may consist of. A folder with anything else in it is never
-        replaced.
+        The names of all files that a result may consist of, such as ``rates.csv`` or
+        ``rates/part-00000.parquet``. A folder with anything else in it is never replaced.
 
     Yields
     ------
@@ -146,7 +146,7 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
         )
     with _naming(target):
         entries = sorted(target.iterdir())
-    foreign = [entry.name for entry in entries if entry.name not in known or not entry.is_file()]
+        foreign = list(_foreign(target, known))
     if foreign or (entries and not (target / marker).exists()):
         names = foreign or [entry.name for entry in entries]
         raise SourceDataError(
@@ -158,6 +158,18 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
             f"{target} already holds a result ({marker}). It would be replaced. "
             "Choose another folder, or overwrite it (--overwrite, overwrite=True)."
         )
+
+
+def _foreign(folder: Path, known: Collection[str]) -> Iterator[str]:
+    """Yield what is in a folder and not among the known files, looking into no other folder than theirs."""
+    for entry in sorted(folder.iterdir()):
+        inner: set[str] = set()
+        if entry.is_dir() and not entry.is_symlink():
+            inner = {name.partition("/")[2] for name in known if name.startswith(f"{entry.name}/")}
+        if inner:
+            yield from (f"{entry.name}/{name}" for name in _foreign(entry, inner))
+        elif entry.name not in known or not entry.is_file():
+            yield entry.name
 
 
 def _check_file(target: Path, overwrite: bool) -> None:

@@ -1,0 +1,279 @@
+"""`plan`: the main job for a crawl log in a folder of Parquet files, beyond what one machine holds.
+
+The same steps as `freshopt.planning.make_plan`: each worker learns the change rates of a file at a time,
+`solve` finds the refresh rates of all, and each partition is scheduled by itself. The client holds a few
+numbers per file; what one step leaves for the next is in the folder that becomes the plan.
+
+Cost: the log is read once; then the passes of `solve` and one more over its sources.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.arrays import exact_sum
+from freshopt.distributed import learning
+from freshopt.distributed.engine import run_pass
+from freshopt.distributed.learning import HASHES, SOURCES, Adapt, Learnt, Order, learn_file
+from freshopt.distributed.partitions import PartitionedSources, footer, parquet_files
+from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
+from freshopt.distributed.solution import DistributedSolution
+from freshopt.distributed.solving import part_names, require_parts, solve
+from freshopt.distributed.work import file_name
+from freshopt.errors import SourceDataError
+from freshopt.io.folder import complete_folder
+from freshopt.planning import FILES, TABLES, TOLERANCE, Wishes, method_of, versions
+from freshopt.scheduling.expected_value import expected_value
+from freshopt.scheduling.schedule import schedule
+from freshopt.sources import Sources
+from freshopt.units import SECONDS, check_time_unit
+
+MARKER = "summary.json"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DistributedPlan:
+    """A plan that was written.
+
+    Attributes
+    ----------
+    folder : Path
+        It holds ``change_rates/``, ``rates/`` and ``schedule/``, each with a ``part-*.parquet`` for each file
+        of the log, and ``summary.json``.
+    facts : dict
+        What ``summary.json`` says.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+
+    def __repr__(self) -> str:
+        """Return one line: how much of what, and where."""
+        facts, counts = self.facts, self.facts["counts"]
+        size = f"{counts['refreshes']} refreshes of {counts['sources']} sources"
+        span = f"{facts['horizon']:g} {facts['time_unit']}s, {counts['partitions']} partitions"
+        return f"DistributedPlan({facts['status']}, {size} in {span}, {self.folder})"
+
+
+def plan(
+    log: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    wishes: Wishes,
+    out: str | os.PathLike[str],
+    *,
+    adapt: Adapt | None = None,
+    overwrite: bool = False,
+    time_unit: str = "day",
+    report: Callable[[str], None] = lambda _: None,
+) -> DistributedPlan:
+    """Learn change rates, solve for refresh rates, prove them and schedule them, file by file of a log.
+
+    Parameters
+    ----------
+    log : path or list of paths
+        A folder of Parquet files as `fo.read_log` takes them, each source's crawls within one file. A worker
+        holds a file at a time, with its sources and their schedule.
+    wishes : Wishes
+        Its functions are called on the workers. `estimate` sees one file at a time; `draws` is not used.
+    out : path
+        Folder to write, which every worker must be able to; it appears complete or not at all. Each part of
+        the schedule is sorted by time.
+    adapt : callable, optional
+        Returns the wishes of a file of the log, given the wishes for all and the file; runs on the workers,
+        and so can read importances and hosts there.
+    overwrite : bool
+        Whether an earlier plan in `out` may be replaced.
+    time_unit : str
+        The log's clock.
+    report : callable
+        Told a word before each pass over the files.
+
+    Returns
+    -------
+    DistributedPlan
+
+    Raises
+    ------
+    FreshoptError
+        If the log, the bounds or the weights cannot be used, or a source is in two files.
+    CertificateError
+        If the rates are not proved optimal to 1e-9.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import freshopt as fo
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("a", "b"):
+    ...     crawls = {"source": [name] * 4, "time": [0, 1, 2, 3], "changed": [0, 1, 0, 1]}
+    ...     pl.DataFrame(crawls).write_parquet(folder / f"{name}.parquet")
+    >>> wishes = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    >>> made = plan(folder, wishes, folder / "plan")
+    >>> made.facts["status"], made.facts["counts"]["refreshes"]
+    ('optimal', 14)
+    >>> sorted(entry.name for entry in (folder / "plan").iterdir())
+    ['change_rates', 'rates', 'schedule', 'summary.json']
+    """
+    unit = check_time_unit(time_unit)
+    files = [file for file in parquet_files(log) if footer(file).num_rows]
+    if not files:
+        raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
+    _rehearse(wishes)
+    known = {*FILES} | {
+        f"{table}/{name}"
+        for table in TABLES
+        for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
+    }
+    with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
+        facts = _write(files, wishes, adapt, unit, staging, report)
+    return DistributedPlan(Path(out), facts)
+
+
+def _write(
+    files: list[Path],
+    wishes: Wishes,
+    adapt: Adapt | None,
+    unit: str,
+    staging: Path,
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write the plan's folders and return its facts."""
+    clock = [time.perf_counter()]
+    for table in (*TABLES[::2], SOURCES, HASHES):  # `solve` makes that of the rates
+        (staging / table).mkdir()
+    paths = [str(file) for file in files]
+    report("change rates")
+    order = Order(wishes, adapt, unit, str(staging))
+    learnt: list[Learnt] = _in_order(learn_file, list(zip(paths, range(len(paths)), strict=True)), order)
+    require_parts(staging / "change_rates", len(files))
+    require_parts(staging / SOURCES, len(files))
+    learning.require_alike(learnt, files)
+    n = sum(one.n for one in learnt)
+    if learning.ranges_overlap(learnt):
+        report("comparing names")
+        ranges = -(-n // learning.AT_A_TIME)
+        _in_order(learning.require_apart, [(k, ranges) for k in range(ranges)], (paths, str(staging)))
+    clock.append(time.perf_counter())
+    known = PartitionedSources.from_parquet(
+        [staging / SOURCES / file_name(k) for k in range(len(files))], unit, rows=n
+    )
+    solution = solve(
+        wishes.objective,
+        known,
+        wishes.bandwidth,
+        wishes.host_limits,
+        out=staging / "rates",
+        tolerance=TOLERANCE,
+        report=report,
+    )
+    (staging / "rates" / MARKER).unlink()
+    clock.append(time.perf_counter())
+    report("schedule")
+    calendar, shifts = _calendar(learnt, wishes, unit, staging)
+    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
+    scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
+    require_parts(staging / "schedule", len(files))
+    clock.append(time.perf_counter())
+    for table in (SOURCES, HASHES):
+        shutil.rmtree(staging / table)
+    steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
+    facts = summary(learnt, solution, scheduled, calendar, steps)
+    (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return facts
+
+
+def _calendar(learnt: list[Learnt], wishes: Wishes, unit: str, staging: Path) -> tuple[Calendar, list[float]]:
+    """Return what partitions are scheduled for, and where each file's clock begins on that of the log."""
+    dated = [one.origin for one in learnt if one.origin is not None]
+    origin = min(dated, default=None)
+    shifts = [
+        0.0 if origin is None or one.origin is None else (one.origin - origin).total_seconds() / SECONDS[unit]
+        for one in learnt
+    ]
+    end = max(one.end + shift for one, shift in zip(learnt, shifts, strict=True))
+    begin: datetime | None = None if origin is None else origin + timedelta(seconds=end * SECONDS[unit])
+    plain = wishes.min_rate == 0.0 and math.isinf(wishes.max_rate) and not wishes.host_limits
+    whole = sum(one.n for one in learnt), exact_sum(one.change_rate for one in learnt)
+    lasting = learning.lasting(wishes)
+    return Calendar(lasting, unit, str(staging), end, begin, whole if plain else None), shifts
+
+
+def summary(
+    learnt: list[Learnt],
+    solution: DistributedSolution,
+    scheduled: list[Scheduled],
+    calendar: Calendar,
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    """Return what ``summary.json`` says: as `freshopt.planning.summary`, but for medians over all sources."""
+    wishes, objective = calendar.wishes, solution.objective
+    flags: dict[str, int] = {}
+    for one in learnt:
+        for flag, number in one.flags.items():
+            flags[flag] = flags.get(flag, 0) + number
+    baselines = {
+        kind: exact_sum(getattr(one, kind) for one in scheduled) for kind in ("uniform", "proportional")
+    }
+    return {
+        "objective": type(objective).__name__,
+        "sense": objective.sense,
+        "discipline": objective.refresh.value,
+        "time_unit": calendar.time_unit,
+        "bandwidth": solution.bandwidth,
+        "bandwidth_used": solution.used,
+        "horizon": wishes.horizon,
+        "status": solution.status.value,
+        "value": solution.value,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "relative_gap": solution.relative_gap if math.isfinite(solution.relative_gap) else None,
+        "price": solution.price,
+        "schedule_value": exact_sum(one.value for one in scheduled),
+        "baselines": {} if calendar.baselines is None else baselines,
+        "solver": "freshopt.distributed",
+        "method": repr(method_of(wishes)),
+        "uncertainty": None,
+        "counts": {
+            "sources": solution.n,
+            "crawls": sum(one.crawls for one in learnt),
+            "crawls_that_found_a_change": sum(one.found for one in learnt),
+            "refreshes": sum(one.refreshes for one in scheduled),
+            "never_refreshed": solution.never,
+            "at_min_rate": solution.at_lower,
+            "at_max_rate": solution.at_upper,
+            "flags": dict(sorted(flags.items())),
+            "partitions": len(learnt),
+        },
+        "change_rate": {
+            "sum": exact_sum(one.change_rate for one in learnt),
+            "estimator": learnt[0].estimator,
+        },
+        "seconds": {step: round(each, 6) for step, each in seconds.items()},
+        "versions": versions("freshopt", "numpy", "scipy", "polars", "dask", "pyarrow"),
+    }
+
+
+def _rehearse(wishes: Wishes) -> None:
+    """Plan for one source, so that what cannot be scheduled is refused before the log is read."""
+    one = Sources(change_rate=1.0)
+    times = schedule({0: wishes.bandwidth}, wishes.horizon, method_of(wishes))
+    expected_value(times, wishes.objective.take(slice(0, 1)), one)
+
+
+def _in_order(work: Callable[..., Any], calls: list[tuple[Any, ...]], message: object) -> list[Any]:
+    """Run a step on every partition and return the results in the partitions' order."""
+    found: list[Any] = [None] * len(calls)
+    for k, result in run_pass(work, calls, message):
+        found[k] = result
+    return found

@@ -1,0 +1,114 @@
+"""What workers do when the rates are known: schedule the sources of a partition, and price the schedule.
+
+Each partition's schedule is sorted by time; the times of two partitions run side by side. The phases of
+periodic refreshes are spread within a partition, so the load of a partition is level, and that of all is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.arrays import Array
+from freshopt.distributed.engine import unpack
+from freshopt.distributed.learning import SOURCES
+from freshopt.distributed.work import file_name
+from freshopt.gap import Gap
+from freshopt.io.folder import complete_file
+from freshopt.io.tables import read_table, write_table
+from freshopt.model import Problem
+from freshopt.planning import Wishes, method_of
+from freshopt.scheduling.expected_value import expected_value
+from freshopt.scheduling.schedule import schedule
+from freshopt.sources import Sources
+
+
+class Calendar(NamedTuple):
+    """What every partition is to be scheduled for.
+
+    Attributes
+    ----------
+    wishes : Wishes
+        Without importances and hosts.
+    time_unit, folder : str
+    end : float
+        When the log ends and the schedule begins, in time units since the log's origin.
+    origin : datetime or None
+        The moment at which the schedule begins, if the log has dates.
+    baselines : tuple of float, or None
+        The number of all sources and the sum of their change rates, where baselines are wanted.
+    """
+
+    wishes: Wishes
+    time_unit: str
+    folder: str
+    end: float
+    origin: datetime | None
+    baselines: tuple[int, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What the client keeps of a partition's schedule.
+
+    Attributes
+    ----------
+    refreshes : int
+    value : float
+        The objective's expected value over the horizon.
+    uniform, proportional : float
+        The values in the long run of the partition's share of the baselines; 0 where these are not wanted.
+    """
+
+    refreshes: int
+    value: float
+    uniform: float
+    proportional: float
+
+
+def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar) -> Scheduled:
+    """Schedule the k-th partition and write that.
+
+    Parameters
+    ----------
+    k : int
+    share : bytes or None
+        The partition's part of an objective that holds arrays.
+    shift : float
+        Time 0 of the partition's file, in time units since the log's origin.
+    calendar : Calendar
+    """
+    folder, name = Path(calendar.folder), file_name(k)
+    wishes = calendar.wishes
+    objective = wishes.objective if share is None else unpack(share)
+    table = read_table(folder / SOURCES / name)
+    sources = Sources.from_frame(table, calendar.time_unit)
+    age = calendar.end - (table["last_crawl"].to_numpy() + shift)
+    rates = read_table(folder / "rates" / name, columns=["source", "rate"])
+    # One seed for all would give the sources at the same place of two partitions the same times.
+    own = int(np.random.SeedSequence([wishes.seed, k]).generate_state(1)[0])
+    times = schedule(
+        rates, wishes.horizon, method_of(replace(wishes, seed=own)), time_unit=calendar.time_unit
+    )
+    with complete_file(folder / "schedule" / name, overwrite=True) as part:
+        write_table(times.to_frame(calendar.origin), part)
+    uniform = proportional = 0.0
+    if calendar.baselines is not None:
+        n, changes = calendar.baselines
+        problem = Problem(objective, sources, wishes.bandwidth)
+        uniform = _value(problem, np.full(len(sources), wishes.bandwidth / n))
+        proportional = _value(problem, wishes.bandwidth * (sources.change_rate / changes))
+    value = expected_value(times, objective, sources, age)
+    return Scheduled(len(times), value, uniform, proportional)
+
+
+def _value(problem: Problem, rates: Array) -> float:
+    """Return the objective's value in the long run."""
+    if problem.numerics is None:
+        return np.nan
+    cost = Gap.of(problem, rates, problem.numerics, lean=True).cost
+    return problem.objective.value_from_cost(cost, problem.sources)
