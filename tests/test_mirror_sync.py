@@ -315,6 +315,25 @@ def test_freshness_is_maximised_as_staleness_is_minimised() -> None:
     assert estimated.value[-1] == pytest.approx(1.0 - 3.0, rel=EXACT)
 
 
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_a_run_begins_where_its_world_does(name: str) -> None:
+    problem = binary_problem()
+    offsets, time = fo.World.poisson(problem.sources, 3).events(0.0, 400.0)
+    source = np.repeat(np.arange(K), np.diff(offsets))
+    # A power of two: times are moved without rounding, or hardly.
+    early, late = (
+        fo.World.from_events(
+            {"source": source, "time": time + moved}, names=np.arange(K), start=moved, horizon=400.0 + moved
+        )
+        for moved in (0.0, 512.0)
+    )
+    one, other = (LEARNERS[name][1].run(of, problem, 400.0) for of in (early, late))
+    assert other.final == pytest.approx(one.final, rel=SCALAR)
+    assert other.time == pytest.approx(one.time, rel=EXACT)
+    assert other.spent.tolist() == one.spent.tolist()
+    assert not one.exact
+
+
 def test_the_truth_moves_with_the_world() -> None:
     problem = binary_problem()
     rates = np.asarray(problem.sources.change_rate)

@@ -114,7 +114,8 @@ class MirrorSync:
 
         def next_round(state: State, number: int) -> State:
             # All copies fresh, then whole intervals of length 1/r.
-            begin, end = number * length, (number + 1) * length
+            begin = float(state["origin"]) + number * length
+            end = float(state["origin"]) + (number + 1) * length
             rates = state["rates"]
             crawler.refresh(np.arange(n), np.full(n, begin))
             counts = (length * rates + SLACK).astype(np.int64)
@@ -137,12 +138,13 @@ class MirrorSync:
             )
             everyone = np.ones(n, dtype=np.bool_)
             return {
+                **seen,
                 "rates": terms.step(MirrorDescent(), rates, gradient, self.learning_rate, everyone),
                 "interval": state["interval"] + counts,
-                "seen_cost": seen["seen_cost"],
             }
 
         start: State = {
+            "origin": np.array(getattr(crawler, "clock", 0.0)),
             "rates": terms.first_rates(),
             "interval": np.zeros(n, dtype=np.int64),
             "seen_cost": np.full(n, np.nan),

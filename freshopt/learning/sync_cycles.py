@@ -115,7 +115,7 @@ def run_cycles(
     journal = journal_of(learner, problem, known)
 
     def next_cycle(state: State, number: int) -> State:
-        begin, end = number * cycle, (number + 1) * cycle
+        begin, end = (float(state["origin"]) + k * cycle for k in (number, number + 1))
         intervals = Intervals.until(state, end)
         polled, probes = _polls(terms, crawler, state, intervals, begin, end)
         done = ~intervals.last & intervals.whole
@@ -131,6 +131,7 @@ def run_cycles(
             rates = terms.step(descent, rates, gradient, learner.learning_rate, chosen)
         last = intervals.last
         after: State = {
+            "origin": state["origin"],
             "rates": rates,
             "begin": intervals.begin[last],
             "length": intervals.length[last],
@@ -153,9 +154,11 @@ def run_cycles(
         return after
 
     rates = terms.first_rates()
+    origin = float(getattr(crawler, "clock", 0.0))
     start: State = {
+        "origin": np.array(origin),
         "rates": rates,
-        "begin": np.zeros(len(terms)),
+        "begin": np.full(len(terms), origin),
         "length": 1.0 / rates,
         "number": np.zeros(len(terms), dtype=np.int64),
         "whole": np.ones(len(terms), dtype=np.bool_),

@@ -191,6 +191,7 @@ class Synchronization:
     ) -> None:
         """Add a round to the journal: rates, their worth, and what was spent."""
         begin, end = window
+        since = end - float(state["origin"])
         rates = state["rates"]
         seen = state["seen_cost"]
         known = ~np.isnan(seen)
@@ -203,7 +204,7 @@ class Synchronization:
             value = self.problem.objective.value_from_cost(cost, self.problem.sources)
         allowed = self.problem.bandwidth * (end - begin)
         journal.add(
-            end, rates, value=value, spent=spent, allowed=allowed, probes=probes, resets=resets, **best
+            since, rates, value=value, spent=spent, allowed=allowed, probes=probes, resets=resets, **best
         )
 
 
