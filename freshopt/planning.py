@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 TABLES = ("change_rates", "rates", "schedule")
 FILES = ("summary.json", *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
 TOLERANCE = 1e-9  # relative gap that a plan must reach; the dual reaches 1e-14
-MOST_SOURCES, MOST_CRAWLS = 100_000, 3_000_000  # 20 draws take about 20 s at both
+MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000  # with 20 draws the whole job takes about 4 s of one core
 Report = Callable[[str], None]
 
 
@@ -83,7 +83,7 @@ class Wishes:
         For Poisson arrivals, and for draws.
     draws : int
         Draws of the change rates that tell what their uncertainty costs, see `solution_spread`; 0 for none.
-        A log with more than 100 000 sources or 3 million crawls goes without.
+        A log with more than 30 000 sources or a million crawls goes without.
     """
 
     objective: Objective

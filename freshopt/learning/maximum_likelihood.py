@@ -10,8 +10,6 @@ Cost: the log is read once; then one exponential per changed crawl and Newton st
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 import numpy.typing as npt
 
@@ -19,18 +17,16 @@ from freshopt.arrays import Array
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
-from freshopt.learning.estimator import Estimator
-from freshopt.learning.forgetting import Forgetting, moment_of
+from freshopt.learning.forgetting import Forgetting
 from freshopt.learning.gamma_prior import GammaPrior
 from freshopt.learning.host_priors import HostPriors
 from freshopt.learning.interval_method import IntervalMethod, LikelihoodRatio
-from freshopt.learning.rate_distribution import RateDistribution
-from freshopt.learning.rate_posterior import RatePosterior
+from freshopt.learning.kept_log import KeptLog
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
 
-class MaximumLikelihood(Estimator):
+class MaximumLikelihood(KeptLog):
     """Maximum likelihood estimator of Poisson change rates.
 
     For each source it solves Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the gaps a between crawls. A gap
@@ -107,7 +103,6 @@ class MaximumLikelihood(Estimator):
         self.half_life = half_life
         self._forgetting = Forgetting(half_life)
         self._likelihood: CrawlLikelihood | None = None
-        self._log: CrawlLog | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
@@ -115,32 +110,19 @@ class MaximumLikelihood(Estimator):
             return f"MaximumLikelihood(prior={self.prior}{self._forgetting.setting})"
         return f"MaximumLikelihood(smoothing={self.smoothing}{self._forgetting.setting})"
 
-    def fit(self, log: CrawlLog) -> Self:
-        """Estimate the change rates of a log's sources.
-
-        Parameters
-        ----------
-        log : CrawlLog
-
-        Returns
-        -------
-        MaximumLikelihood
-            This estimator, with its attributes set.
-        """
-        weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
+    def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
         observed = CrawlLikelihood.of(log, weights)
-        if self.prior is None:
-            self._likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
+        prior = self._prior(log)
+        if prior is None:
+            likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
         else:
-            self._likelihood = observed.counting(*self.prior.parameters(log))
-        self._log = log
-        return self._publish(log.sources_, log.time_unit, self._likelihood.maximum(), _flags(observed))
+            likelihood = observed.counting(*prior)
+        rate = likelihood.maximum()
+        self._likelihood = likelihood
+        return rate, _flags(observed)
 
-    def _distribution(self) -> RateDistribution:
-        if self._log is None:
-            raise self._not_fitted()
-        prior = None if self.prior is None else self.prior.parameters(self._log)
-        return RatePosterior(self._log, self._forgetting, prior).distribution()
+    def _prior(self, log: CrawlLog) -> tuple[Array, Array] | None:
+        return None if self.prior is None else self.prior.parameters(log)
 
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
         if not isinstance(method, LikelihoodRatio):

@@ -13,21 +13,19 @@ Cost: two exponentials per gap and Newton step, about five steps. The gaps of th
 from __future__ import annotations
 
 import math
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.crawl_log import CrawlLog
-from freshopt.learning.estimator import Estimator
 from freshopt.learning.evidence import Evidence, Observed
 from freshopt.learning.forgetting import Forgetting, moment_of
-from freshopt.learning.interval_method import Hoeffding, IntervalMethod, Published
-from freshopt.learning.interval_method import check_confidence as check_confidence
-from freshopt.learning.rate_distribution import RateDistribution
-from freshopt.learning.rate_posterior import RatePosterior
+from freshopt.learning.interval_method import Hoeffding, IntervalMethod, Published, check_confidence
+from freshopt.learning.kept_log import KeptLog
 
 BOUNDS = (1e-3, 1e3)  # as far apart as a source crawled a thousand times can tell
 STEP = (
@@ -36,7 +34,7 @@ STEP = (
 STEPS = 200  # far more than any data needs
 
 
-class MomentMatching(Estimator):
+class MomentMatching(KeptLog):
     """Moment matching estimator of Poisson change rates: Σ_j e^{−a_j Δ} = number of crawls without a change.
 
     The sum is over all gaps a of a source; its solution is clipped to bounds.
@@ -94,36 +92,18 @@ class MomentMatching(Estimator):
         self.bounds: Final = check_bounds(bounds)
         self.half_life: Final = half_life
         self._forgetting = Forgetting(half_life)
-        self._log: CrawlLog | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         return f"MomentMatching(bounds={self.bounds}{self._forgetting.setting})"
 
-    def fit(self, log: CrawlLog) -> Self:
-        """Estimate the change rates of a log's sources.
-
-        Parameters
-        ----------
-        log : CrawlLog
-
-        Returns
-        -------
-        MomentMatching
-            This estimator, with its attributes set.
-        """
+    def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
         known, at = Evidence.before(log, None, width=0)
-        self._log = log
-        rows, weights = self._weighed()
+        rows = Observed.of(log)
         known = known.after(rows, at, known.state, known.newest)
-        found = rows.sums(np.where(rows.changed, weights, 0.0))
-        rate = self._clip(_match(rows, weights, found))
-        return self._publish(known.sources, known.time_unit, rate, known.flags())
-
-    def _distribution(self) -> RateDistribution:
-        if self._log is None:
-            raise self._not_fitted()
-        return RatePosterior(self._log, self._forgetting, None).distribution()
+        alike = np.ones(len(rows.row)) if weights is None else weights[rows.row]
+        found = rows.sums(np.where(rows.changed, alike, 0.0))
+        return self._clip(_match(rows, alike, found)), known.flags()
 
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
         if isinstance(method, Hoeffding):
@@ -177,10 +157,9 @@ class MomentMatching(Estimator):
 
     def _weighed(self) -> tuple[Observed, Array]:
         """Return the crawls and their weights."""
-        if self._log is None:
-            raise self._not_fitted()
-        rows = Observed.of(self._log)
-        weights = self._forgetting.weights(self._log, rows.row, moment_of(self._log, self._log.end))
+        log = self._kept()
+        rows = Observed.of(log)
+        weights = self._forgetting.weights(log, rows.row, moment_of(log, log.end))
         return rows, np.ones(len(rows.row)) if weights is None else weights
 
     def _spread(self, confidence: float) -> Array:

@@ -149,7 +149,8 @@ def solution_spread(
     between sources: rates of one log share no errors if its sources do not. A source with a baseline only,
     and no prior, is drawn from the estimates of the other sources. Draws scatter about the estimates without
     their smoothing, so that the plan is judged for that, too. A regret counts only what knowing the rates
-    would save: the spread of the value itself is mostly a matter of the world, not of the plan.
+    would save. The value under the draws spreads little where there are many sources, and may lie to one side
+    of the plan's own: smoothing pulls all estimates one way, and the value is not linear in the rates.
 
     Examples
     --------

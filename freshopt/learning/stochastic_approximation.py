@@ -54,7 +54,8 @@ class StochasticApproximation(KnownCrawlRate):
     equation 2). It never looks at the gaps: fixed ones of 1/p send it to p(e^{Δ/p}−1). Use
     `MaximumLikelihood` or `MomentMatching` there. The paper has one p; here each crawl may have its own,
     which leaves Δ the only rate at which the mean correction is 0. Steps go on counting over batches:
-    starting anew with each batch would keep the noise of the first steps for good.
+    starting anew with each batch would keep the noise of the first steps for good. There is no half-life: a
+    small `step` follows rates that drift, and its interval counts all crawls alike.
 
     Which estimator when, from measurements: ``docs/estimators.md``.
 
