@@ -45,7 +45,8 @@ class MaximumLikelihood(KeptLog):
         smoothing: estimates are the most probable ln Δ given the crawls and the prior.
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
-        count from the newest crawl of the log. By default all crawls count alike.
+        count from the newest crawl of the log, which must tell times. By default all crawls count alike. The
+        smoothing is not forgotten, and weighs more beside few crawls that count: prefer a prior then.
 
     Attributes
     ----------
