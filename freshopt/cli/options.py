@@ -50,6 +50,26 @@ SOLVERS: dict[str, Solver] = {
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+def engine_options(words: str) -> Decorator:
+    """Return the options --engine and --scheduler; `words` say what dask takes and writes."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        scheduler = click.option(
+            "--scheduler", metavar="ADDRESS", help="Of --engine dask: a Dask scheduler; threads by default."
+        )
+        engine = click.option(
+            "--engine",
+            type=click.Choice(["memory", "dask"]),
+            default="memory",
+            show_default=True,
+            help=f"memory, or dask for more sources than fit: {words}",
+        )
+        wrapped: Callable[..., Any] = engine(scheduler(command))
+        return wrapped
+
+    return add
+
+
 def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
     """Return the option that names an objective, explained; without a default all of them are meant."""
     explained = "; ".join(f"{name}: {OBJECTIVES[name].words}" for name in names)

@@ -56,7 +56,7 @@ def solve_in_partitions(
             "dask does not read. Give one number for all sources as an option, and drop the columns."
         )
     given = inputs.parameters_of(Parameters(), objective, exponent, deadline, unit)
-    with _connected(scheduler), progress(PASSES) as report:
+    with connected(scheduler), progress(PASSES) as report:
         solution = solve_partitions(
             objective_of(objective, refresh, given),
             known,
@@ -81,8 +81,8 @@ def _unit(known: PartitionedSources, asked: str | None) -> str:
 
 
 @contextmanager
-def _connected(scheduler: str | None) -> Iterator[Any]:
-    """Connect to a scheduler, if one is named."""
+def connected(scheduler: str | None) -> Iterator[Any]:
+    """Connect to a scheduler, if one is named; threads of this process do the work otherwise."""
     if scheduler is None:
         yield None
         return

@@ -94,16 +94,8 @@ def estimate(
     metavar="NAME",
     help=f"The algorithm, one of {', '.join(options.SOLVERS)}; auto picks one, and says why.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["memory", "dask"]),
-    default="memory",
-    show_default=True,
-    help="memory, or dask for more sources than fit: SOURCES is then a folder of Parquet files, and --out a "
-    "folder for the rates of each of its parts.",
-)
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="Of --engine dask: a Dask scheduler; threads by default."
+@options.engine_options(
+    "SOURCES is then a folder of Parquet files, and --out a folder for the rates of each of its parts."
 )
 @click.option(
     "--out",

@@ -17,6 +17,7 @@ from freshopt.cli.console import count, number, progress, show
 from freshopt.cli.estimation import Estimation, estimation_options
 from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.cli.origins import Origin, origin_options
+from freshopt.cli.plan_parts import plan_in_partitions
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
 from freshopt.units import SECONDS
@@ -55,6 +56,10 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
     show_default=True,
     help="Change rates to draw from what the log leaves open, to tell what uncertainty costs; 0 for none.",
 )
+@options.engine_options(
+    "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets folders of "
+    "tables, one part a file. --importance and --hosts may be folders too, with files of the same names."
+)
 @options.time_unit_option
 @click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 @options.overwrite_option
@@ -76,6 +81,8 @@ def plan(
     confidence: float,
     seed: int,
     draws: int,
+    engine: str,
+    scheduler: str | None,
     time_unit: str,
     csv: bool,
     overwrite: bool,
@@ -84,17 +91,20 @@ def plan(
 
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
     each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json. The log and the
-    schedule are held in memory; for more sources than that, see freshopt solve --engine dask.
+    schedule are held in memory; for more than that there is --engine dask, which goes without --draws.
     """
     if (hosts is None) != (host_limits is None) and not (hosts and estimation.by_host):
         raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
-    host_of = tables.hosts_of(hosts)
+    in_memory = engine == "memory"  # else workers read the tables
+    host_of = tables.hosts_of(hosts) if in_memory else None
+    if scheduler is not None and in_memory:
+        raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
     wishes = Wishes(
         objective=objective_of(objective, refresh, parameters),
         bandwidth=inputs.rate_of("--bandwidth", bandwidth, time_unit),
         horizon=inputs.duration_of("--horizon", horizon, time_unit),
-        importance=tables.importance_of(importance),
+        importance=tables.importance_of(importance) if in_memory else None,
         hosts=host_of,
         host_limits=tables.host_limits_of(host_limits, time_unit),
         min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
@@ -104,6 +114,20 @@ def plan(
         confidence=confidence,
         seed=seed,
     )
+    if not in_memory:
+        plan_in_partitions(
+            origin,
+            wishes,
+            out,
+            importance,
+            hosts,
+            estimation,
+            time_unit,
+            scheduler,
+            csv=csv,
+            overwrite=overwrite,
+        )
+        return
     with complete_folder(out, overwrite, files=FILES) as staging, progress(7) as report:
         found = origin.read(time_unit)
         if wishes.importance is None and found.importance is not None:
