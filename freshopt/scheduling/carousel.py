@@ -2,9 +2,10 @@
 
 A crawler that fetches one page after the other has a rate of its own: the schedule only says whose turn it
 is. The carousel takes the points (φ + j)/ρ that equal gaps would have, and hands the slots to them in their
-order. A source's turn is off its point by as many slots as the load of the points is off its straight line,
-71 of a million where that was measured (`freshopt.scheduling.periodic`), so that what unequal gaps cost is
-lost in the digits; the load is one refresh per slot, always.
+order. A source's turn is off its point by as many slots as the load of the points is off its straight line:
+with golden-ratio phases 71 of a million for 10⁵ sources with lognormal rates, ten refreshes each on average,
+against 320 with that sequence dealt out by position and 360 with random phases. What unequal gaps cost is
+then lost in the digits; the load is one refresh per slot, always.
 Cost: that of `Periodic`, and up to one more refresh to sort for each source.
 """
 

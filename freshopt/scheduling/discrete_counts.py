@@ -15,7 +15,8 @@ from freshopt.arrays import Array, IntArray, total
 from freshopt.errors import SourceDataError
 from freshopt.model import Problem
 from freshopt.scheduling.crawl_counts import ULP, crawl_counts
-from freshopt.scheduling.dealing import deal, spread_phases
+from freshopt.scheduling.dealing import deal
+from freshopt.scheduling.flat_phases import flat_phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,6 @@ class DiscreteCounts:
         spend = int(total(rates) * horizon * (1.0 + ULP))
         count = crawl_counts(self.problem, horizon, refreshes=spend, repeats=self.repeats)
         gap = horizon / np.maximum(count + (0 if self.repeats else 1), 1)
-        phase = spread_phases(count.astype(np.float64)) if self.repeats else np.ones(n)
+        phase = flat_phases(count / horizon, horizon) if self.repeats else np.ones(n)
         below = np.nextafter(horizon, 0.0)  # (φ + x − 1)·T/x may round up to T
         return deal(count, lambda k, ordinal: np.minimum((phase[k] + ordinal) * gap[k], below))
