@@ -312,8 +312,10 @@ class Hierarchy:
     def _start_deadlines(self) -> None:
         """Release the first poll of every source now, due after one mean gap."""
         tree = self._tree
-        tree.release[:], tree.deadline[:] = tree.clock[0], tree.clock[0] + 1.0 / self.shares()
+        tree.begun[:], tree.release[:] = tree.clock[0], tree.clock[0]
+        tree.deadline[:] = tree.clock[0] + 1.0 / self.shares()
         tree.waiting[:], tree.sizes[:] = np.arange(self.n), (0, self.n)
+        tree.place[:], tree.released[:] = np.arange(self.n), 0
 
 
 def doubled(n: int, resolution: int = 500) -> tuple[int, ...]:
@@ -358,11 +360,14 @@ def _fresh(n: int, resolution: tuple[int, ...], seed: int) -> Tree:
         state=state,
         span=span,
         credit=span // 2,
+        begun=np.zeros(n),
         release=np.zeros(n),
         deadline=np.zeros(n),
         ready=np.zeros(n, dtype=np.int64),
         waiting=np.zeros(n, dtype=np.int64),
         sizes=np.zeros(2, dtype=np.int64),
+        place=np.zeros(n, dtype=np.int64),
+        released=np.zeros(n, dtype=np.int64),
         clock=np.zeros(1, dtype=np.int64),
         noise=np.append(words, 1),
     )

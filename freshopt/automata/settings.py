@@ -52,10 +52,10 @@ class Polling(enum.Enum):
     """How shares become polls.
 
     ``CREDIT``: each automaton sends polls left and right in turn, as evenly as its state allows; O(log n).
-    ``EARLIEST_DEADLINE``: virtual deadlines 1/share apart, on two heaps; gaps are the most even, and no
-    source is ever a whole poll ahead or behind. A changed share shows only at the source's next poll: one
-    that was tiny for a moment is left alone for long, and where most feedback is a penalty nothing brings it
-    back. ``RANDOM``: each automaton draws, and slots are exponential, so that each source's gaps are.
+    ``EARLIEST_DEADLINE``: virtual deadlines 1/share apart, on two heaps; no source is ever a whole poll ahead
+    or behind. A share that has grown since the source's last poll is noticed within n polls, one that has
+    shrunk only with the next poll: where nearly all feedback is a penalty, that is too late, and credits are
+    to be preferred. ``RANDOM``: each automaton draws, and slots are exponential, so that gaps are.
     """
 
     CREDIT = "credit"

@@ -34,19 +34,23 @@ class Tree(NamedTuple):
     """The arrays of a tree with M leaves, n of which are sources.
 
     ``state`` s and ``span`` N + 1 of each node: s/(N + 1) is the left child's share. ``credit`` of the credit
-    scheduler. ``release`` and ``deadline`` of each source, and the heaps ``ready`` (by deadline) and
-    ``waiting`` (by release) of ``sizes``, of the deadline scheduler. ``clock``: polls so far. ``noise``: the
-    random numbers' state.
+    scheduler. Of the deadline scheduler, ``release`` and ``deadline`` of each source's next poll and
+    ``begun``, the release of its last, and the heaps ``ready`` (by deadline) and ``waiting`` (by release) of
+    ``sizes``; a source's ``place`` is in the heap that it is in, and ``released`` tells which. ``clock``:
+    polls so far. ``noise``: the random numbers' state.
     """
 
     state: IntArray
     span: IntArray
     credit: IntArray
+    begun: Array
     release: Array
     deadline: Array
     ready: IntArray
     waiting: IntArray
     sizes: IntArray
+    place: IntArray
+    released: IntArray
     clock: IntArray
     noise: IntArray
 
@@ -90,19 +94,20 @@ def uniform(noise: IntArray) -> float:
     return (high * 67108864.0 + (bits(noise) >> 6)) * 1.1102230246251565e-16
 
 
-def push(heap: IntArray, size: int, keys: Array, item: int) -> None:
-    """Add an item to a heap of `size` items, smallest key first."""
-    at = size
+def rise(heap: IntArray, at: int, keys: Array, place: IntArray, item: int) -> None:
+    """Put an item into a heap, smallest key first, at position `at` or as far above as its key takes it."""
     while at > 0:
         above = (at - 1) >> 1
         if keys[heap[above]] <= keys[item]:
             break
         heap[at] = heap[above]
+        place[heap[at]] = at
         at = above
     heap[at] = item
+    place[item] = at
 
 
-def pop(heap: IntArray, size: int, keys: Array) -> int:
+def pop(heap: IntArray, size: int, keys: Array, place: IntArray) -> int:
     """Remove the first item of a heap of `size` items and return it."""
     first: int = heap[0]
     last = heap[size - 1]
@@ -116,8 +121,10 @@ def pop(heap: IntArray, size: int, keys: Array) -> int:
         if keys[last] <= keys[heap[below]]:
             break
         heap[at] = heap[below]
+        place[heap[at]] = at
         at = below
     heap[at] = last
+    place[last] = at
     return first
 
 
@@ -163,24 +170,42 @@ def choose_by_deadline(tree: Tree, now: int) -> int:
     """Return the source with the earliest deadline of those released by the end of this slot.
 
     Each poll of a source is released when the one before was due, and due 1/share later. With constant shares
-    all are in time: no source is ever a whole poll ahead of its share or behind it.
+    all are in time: no source is ever a whole poll ahead of its share or behind it. In every slot one source
+    is looked at, in turn, and if its share has grown since its last poll it is due accordingly earlier.
     """
+    hurry(tree, now % len(tree.deadline), now)
     while tree.sizes[1] > 0 and tree.release[tree.waiting[0]] < now + 1:
-        source = pop(tree.waiting, tree.sizes[1], tree.release)
+        source = pop(tree.waiting, tree.sizes[1], tree.release, tree.place)
         tree.sizes[1] -= 1
-        push(tree.ready, tree.sizes[0], tree.deadline, source)
+        rise(tree.ready, tree.sizes[0], tree.deadline, tree.place, source)
         tree.sizes[0] += 1
+        tree.released[source] = 1
     if tree.sizes[0] > 0:
-        source = pop(tree.ready, tree.sizes[0], tree.deadline)
+        source = pop(tree.ready, tree.sizes[0], tree.deadline, tree.place)
         tree.sizes[0] -= 1
     else:  # shares have changed on the way, and less than everything is handed out
-        source = pop(tree.waiting, tree.sizes[1], tree.release)
+        source = pop(tree.waiting, tree.sizes[1], tree.release, tree.place)
         tree.sizes[1] -= 1
+    tree.released[source] = 0
+    tree.begun[source] = tree.release[source]
     tree.release[source] = tree.deadline[source]
     tree.deadline[source] += 1.0 / share(tree, source)
-    push(tree.waiting, tree.sizes[1], tree.release, source)
+    rise(tree.waiting, tree.sizes[1], tree.release, tree.place, source)
     tree.sizes[1] += 1
     return source
+
+
+def hurry(tree: Tree, source: int, now: int) -> None:
+    """Bring a source's next release and deadline forward, to now at the earliest, if its share has grown."""
+    gap = 1.0 / share(tree, source)
+    if tree.released[source] == 0 and tree.begun[source] + gap < tree.release[source]:
+        tree.release[source] = max(tree.begun[source] + gap, now)
+        rise(tree.waiting, tree.place[source], tree.release, tree.place, source)
+    due = tree.release[source] + gap
+    if due < tree.deadline[source]:
+        tree.deadline[source] = max(due, now)
+        if tree.released[source] == 1:
+            rise(tree.ready, tree.place[source], tree.deadline, tree.place, source)
 
 
 def learn(tree: Tree, leaf: int, value: float, reward: bool, penalty: bool) -> None:
