@@ -16,7 +16,8 @@ binary freshness, Poisson       at random            news and then none    w
 ==============================  ===================  ====================  =======
 
 The answer is the mean of the shares over the second half of the run, which is better than the last of them:
-the automata never stand still. Cost: 1-1.3 µs a poll by deadlines, 0.5 µs at random, from 500 to 30 000 sources, probes included.
+the automata never stand still. Cost: 1-1.3 µs a poll by deadlines, 0.5 µs at random, from 500 to 30 000
+sources, probes included.
 """
 
 from __future__ import annotations
