@@ -156,7 +156,7 @@ def section(record: dict[str, Any]) -> str:
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
     runs = "" if record["runs"] is None else f" --runs {record['runs']}"
     command = f"python benchmarks/reproduce.py --only {record['paper']}{runs} --seed {record['seed']}"
-    how = f"{counts(found)}. `{command}`: {record['seconds']:.3g} s on one core."
+    how = f"{counts(found)}. `{command}`: {record['seconds']:.3g} s by the clock."
     parts = ["", f"## {title}", more, how[0].upper() + how[1:], table]
     return "\n\n".join(part for k, part in enumerate(parts) if part or k == 0)[1:] + "\n"
 
