@@ -89,6 +89,8 @@ class Conic:
 
     def supports(self, problem: Problem) -> str | None:
         """Refuse a backend that is unknown, not installed, or too special for the problem."""
+        if type(problem.objective).per_source is Objective.per_source:
+            return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
         if self.backend not in SETTINGS:
             return f"backend {self.backend!r} is unknown, use one of {', '.join(SETTINGS)}"
         if self.backend not in cp.installed_solvers():

@@ -20,6 +20,7 @@ LAYERS = (
     ("arrays",),
     ("tables",),
     ("units", "special", "inversion", "quadrature", "powers"),
+    ("signal_cycle",),
     ("increments", "demands"),
     ("loop_columns",),
     ("loops",),
