@@ -5,6 +5,7 @@ from freshopt.scheduling.crawl_counts import crawl_counts
 from freshopt.scheduling.discrete_counts import DiscreteCounts
 from freshopt.scheduling.earliest_deadline import EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
+from freshopt.scheduling.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
@@ -14,6 +15,7 @@ __all__ = [
     "DiscreteCounts",
     "EarliestDeadline",
     "Greedy",
+    "NoisySignalFreshness",
     "Periodic",
     "PoissonArrivals",
     "Schedule",
