@@ -72,6 +72,16 @@ def test_what_the_page_says_of_errors_and_costs_is_so() -> None:
     assert errors["MomentMatching", 5.0, 20] > 10.0 > 0.5 > errors["MaximumLikelihood", 5.0, 20]
 
 
+def test_what_the_page_says_of_lost_pages_is_so() -> None:
+    rows = [each for each in saved("reproduce_estimators")["statements"] if "lost" in each["text"]]
+    shares = [each for each in rows if "share of runs that have lost a page" in each["text"]]
+    assert len(shares) == 2
+    assert all(each["low"] > 0.0 for each in shares)
+    others = [each for each in rows if each not in shares]
+    assert [each["text"].split(" carried")[0] for each in others] == ["SA", "SAM", "LLN, α = ln(k+1),"]
+    assert all(each["verdict"] == "holds" and each["runs"] == 1000 for each in others)
+
+
 def test_what_the_page_says_of_real_histories_is_so() -> None:
     assert len(HELD_OUT) == 8
     every = [record["groups"]["all"]["estimators"] for record in HELD_OUT]
