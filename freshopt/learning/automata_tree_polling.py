@@ -59,8 +59,7 @@ class AutomataTreePolling:
     Notes
     -----
     Where most polls find nothing, penalties are mostly noise: there ``update=Update.REWARD_INACTION`` with a
-    gain of 5 learns more. On two real histories, polled once a week and source, it found 0.6 of the news that
-    the best fixed rates find beyond uniform ones; as published, a third.
+    gain of 5 finds more.
 
     [1]_ compares with LAKG, an earlier scheme. Neither [1]_ nor the paper on web polling that uses it says
     how LAKG moves; it cannot be rebuilt from them and is not here. Of the other policies of that comparison,
