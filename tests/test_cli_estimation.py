@@ -113,3 +113,24 @@ def test_no_draws_no_uncertainty(log: fo.CrawlLog, run: Run) -> None:  # noqa: A
     how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--draws", "0")
     assert "uncertainty" not in run("plan", "log.csv", *how).output
     assert json.loads(Path("plan/summary.json").read_text())["uncertainty"] is None
+
+
+def test_a_log_of_many_sources_teaches_its_own_prior(run: Run, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: ANN401
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(8)
+    source = np.repeat(np.arange(30), 6)
+    changed = rng.random(180) < np.repeat(rng.uniform(0.1, 0.9, 30), 6)
+    table = pl.DataFrame(
+        {"source": source, "time": np.tile(np.arange(6), 30), "changed": changed.astype(int)}
+    )
+    table.write_csv("log.csv")
+    many = fo.CrawlLog(source, np.tile(np.arange(6.0), 30), changed)
+    own = MaximumLikelihood(prior=GammaPrior.of(many)).fit(many).change_rate_
+    np.testing.assert_allclose(rates(run), own)
+    np.testing.assert_allclose(rates(run, "--prior", "none"), MaximumLikelihood().fit(many).change_rate_)
+    np.testing.assert_allclose(rates(run, "--smoothing", "1"), MaximumLikelihood(1.0).fit(many).change_rate_)
+    table.filter(pl.col("source") < 29).write_csv("log.csv")
+    few = fo.CrawlLog(source[:174], np.tile(np.arange(6.0), 29), changed[:174])
+    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(few).change_rate_)
+    table.with_columns(changed=pl.lit(0)).write_csv("log.csv")
+    assert np.all(rates(run) < MaximumLikelihood().fit(few).change_rate_.min())

@@ -54,7 +54,7 @@ def test_on_a_scheduler(run: Run, files: pl.DataFrame, tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "out"),
     )
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster:
         run("solve", "in", *absolute, "--scheduler", cluster.scheduler_address)
         with Client(cluster) as client:
             tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.task_prefixes))

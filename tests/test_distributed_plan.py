@@ -166,7 +166,7 @@ def test_files_that_are_unlike_others_are_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -34,7 +34,7 @@ def test_the_two_commands_are_single_lines_that_install_and_run() -> None:
     plan, tests = COMMANDS
     assert plan.startswith(INSTALL.format("ecos") + ".venv/bin/freshopt plan --example ")
     assert plan.endswith("--overwrite")  # so that it runs twice
-    assert tests == INSTALL.format("test") + ".venv/bin/pytest"
+    assert tests == INSTALL.format("test") + ".venv/bin/pytest -n auto"
 
 
 def test_the_main_job_prints_the_sample_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 import click
+import numpy as np
 import numpy.typing as npt
 
 from freshopt.cli import inputs
@@ -15,6 +16,7 @@ from freshopt.cli.options import Decorator
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import Estimator
+from freshopt.learning.evidence import Observed
 from freshopt.learning.full_observation import FullObservation
 from freshopt.learning.gamma_prior import GammaPrior
 from freshopt.learning.host_priors import HostPriors
@@ -54,7 +56,8 @@ ESTIMATORS: dict[str, Named] = {
         MomentumStochasticApproximation, "right for random gaps only", needs_crawl_rate=True
     ),
 }
-PRIORS = ("gamma", "host")
+PRIORS = ("gamma", "host", "none")
+MANY = 30  # sources from which a prior of two numbers is learnt unasked
 Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
 
 
@@ -95,7 +98,7 @@ class Estimation:
                 owners = ", ".join(other for other, named in ESTIMATORS.items() if key in named.uses)
                 option = "--" + key.replace("_", "-")
                 raise SourceDataError(f"{option} is for --estimator {owners}, not for {name}. Leave it out.")
-        if "prior" in settings and "smoothing" in settings:
+        if settings.get("prior", "none") != "none" and "smoothing" in settings:
             raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
         return cls(name, settings)
 
@@ -113,8 +116,12 @@ class Estimation:
             If the log or the hosts cannot be used.
         """
         named, settings = ESTIMATORS[self.name], dict(self.settings)
-        if "prior" in settings:
+        if settings.get("prior") == "none":
+            del settings["prior"]
+        elif "prior" in settings:
             settings["prior"] = self._prior(log, hosts)
+        elif self.name == DEFAULT and "smoothing" not in settings and _tells_a_prior(log):
+            settings["prior"] = GammaPrior.of(log)
         rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
         fitted: Estimator = named.make(**settings).fit(log, *rated)
         return fitted
@@ -127,6 +134,13 @@ class Estimation:
                 "--prior host needs --hosts FILE, a table with columns source, host. Give it."
             )
         return HostPriors.of(log, hosts(log.sources_))
+
+
+def _tells_a_prior(log: CrawlLog) -> bool:
+    """Tell whether a log has sources enough to learn how rates are spread, with changes and without."""
+    rows = Observed.of(log)
+    found = int(np.sum(rows.found))
+    return int(np.count_nonzero(rows.crawls)) >= MANY and 0 < found < len(rows.row)
 
 
 _EXPLAINED = "; ".join(f"{name}: {named.words}" for name, named in ESTIMATORS.items())
@@ -142,7 +156,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--smoothing",
         type=float,
-        help="Imaginary observation of each source, in days; 0 for none, 0.5 by default.",
+        help="Imaginary observation of each source, in days; 0 for none. 0.5 where there is no prior.",
     ),
     click.option(
         "--half-life",
@@ -152,8 +166,9 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--prior",
         type=click.Choice(PRIORS),
-        help="Learn how rates are spread, for sources that were crawled rarely: over all sources (gamma), or "
-        "over those of each host (host, with --hosts).",
+        help="Learn how rates are spread, for sources that were crawled rarely: over all sources (gamma; the "
+        f"default for maximum-likelihood and {MANY} sources or more), or over those of each host (host, with "
+        "--hosts); or none.",
     ),
 )
 
