@@ -192,7 +192,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Ca
             trial, other = buffers[0, :many], buffers[1, :many]
             low, high, steep, settled = floor, np.inf, steepness, False
             before, value = floor, math.log(spent[host] / limit)  # > 0: at the floor it spends too much
-            x, f, reach = before + value / steep, np.nan, np.inf
+            x, f, reach, leap = before + value / steep, np.nan, np.inf, 1.0
             if not abs(x - before) <= NEAR:
                 x, before, value = guess, np.nan, np.nan
             for turn in range(ROUNDS):
@@ -212,8 +212,10 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Ca
                     steep = secant
                 elif turn > 0:  # a plateau: further
                     steep *= 0.25
-                step = f / steep if abs(f) < np.inf else math.copysign(min(reach, 1.0), f)
-                step = min(reach, max(-reach, step))
+                if abs(f) < np.inf:
+                    step = min(reach, max(-reach, f / steep))
+                else:  # nothing is bought, or without end: no slope to follow
+                    step, leap = math.copysign(leap, f), 4.0 * leap
                 reach = 4.0 * abs(step)
                 before, value = x, f
                 trial, other = other, trial
@@ -241,7 +243,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Ca
                     inside = at(here[4], j) < trial[j] < at(here[5], j)
                     wish = trial[j] * more if inside else trial[j]
                     out[members[j]] = min(max(wish, at(here[4], j)), at(here[5], j))
-            elif high < np.inf:  # the demand jumps
+            elif high - low <= WIDTH + ULP * abs(x):  # the demand jumps
                 rich, poor = spend(low, here, trial), spend(high, here, other)
                 share = min(1.0, max(0.0, (limit - poor) / (rich - poor))) if rich > poor else 0.0
                 for j in range(many):

@@ -170,6 +170,19 @@ def test_hosts_whose_demand_jumps_or_vanishes(monkeypatch: pytest.MonkeyPatch) -
     assert certified.certificate.relative_gap < EXACT
 
 
+def test_hosts_whose_sources_are_all_at_max_rate_or_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What they buy is the same far below the price at which their limit binds, and nothing far above it.
+    k = np.arange(N)
+    d, host = np.where(k % 4 == 1, 2.0, 1.0), k % 2
+    sources = fo.Sources(d, max_rate=np.ones(N), host=host)
+    for budget, limits in ((3.0, {0: 0.25}), (0.75, {0: 0.25, 1: 1e9}), (0.75, {1: 0.25})):
+        scaled = {name: limit * N for name, limit in limits.items()}
+        task = fo.Problem(BinaryFreshness(), sources, budget * N, scaled)
+        fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
+        np.testing.assert_allclose(fast.rates, plain.rates, rtol=10 * EXACT)
+        np.testing.assert_allclose([*fast.host_prices.values()], [*plain.host_prices.values()], rtol=1e-9)
+
+
 def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
     d = np.full(N, 2.0)
     task = fo.Problem(BinaryFreshness(), fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
