@@ -10,6 +10,7 @@ Cost: one sort of the refreshes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -61,13 +62,18 @@ def points_before(horizon: float, rates: Array, phase: Array) -> IntArray:
     return count
 
 
+def slot_count(load: float, horizon: float) -> int:
+    """Return how many slots of length 1/load have their middle in [0, horizon)."""
+    many = max(math.ceil(load * horizon - 0.5), 0)
+    return many - 1 if many and (many - 0.5) / load >= horizon else many
+
+
 def slots(load: float, horizon: float) -> Array:
     """Return the middles of slots of length 1/load that lie in [0, horizon)."""
-    many = max(int(np.ceil(load * horizon - 0.5)), 0)
-    time = np.arange(0.5, many, dtype=np.float64)
-    if many:  # of no sources the load is 0
-        time /= load
-    return time[: np.searchsorted(time, horizon)]
+    middles = np.arange(0.5, slot_count(load, horizon), dtype=np.float64)
+    if len(middles):  # of no sources the load is 0
+        middles /= load
+    return middles
 
 
 def in_slots(rates: Array, phase: Array, horizon: float) -> tuple[IntArray, Array]:
@@ -81,11 +87,11 @@ def in_slots(rates: Array, phase: Array, horizon: float) -> tuple[IntArray, Arra
     horizon : float
     """
     load = total(rates)
-    time = slots(load, horizon)
-    if not len(time):
-        return np.empty(0, dtype=np.int64), time
+    many = slot_count(load, horizon)
+    if not many:
+        return np.empty(0, dtype=np.int64), np.empty(0)
     # Up to t a source has at least ρt − φ points: here the sum is at least load·horizon.
     reach = horizon + total(np.where(rates > 0.0, phase, 0.0)) / load
     count = points_before(reach * (1.0 + 1e-12), rates, phase)
-    source, _ = deal(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])
-    return source[: len(time)].copy(), time[: len(source)]
+    source = deal(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])[0]
+    return source[:many], slots(load, horizon)
