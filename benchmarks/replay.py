@@ -369,7 +369,7 @@ def main() -> None:
         names = (*(name for name in METHODS if name != "Greedy"), "replay")
         record["loads"] = loads(2000 if small else 1_000_000, names)
     if "greedy" in parts:
-        record["greedy"] = loads(500 if small else 200_000, ("Greedy",))
+        record["greedy"] = loads(500 if small else 1_000_000, ("Greedy",))
     if "histories" in parts and options.data is not None:
         runs = 2 if small else 10
         record["histories"] = [each for name in HISTORIES for each in history(options.data, name, runs)]

@@ -14,7 +14,7 @@ What is found is exact, whatever the objective.
 
 Copies that are alike, with one age, are picked in the order of their positions: those further back than there
 are slots do not contend. Without that rule equal sources, all fresh, would all contend for every slot.
-Cost: 30-40 μs a refresh of 10⁴-10⁵ sources, NumPy only.
+Cost: 30-40 μs a refresh, of 10⁴ as of 10⁶ sources, NumPy only.
 """
 
 from __future__ import annotations
