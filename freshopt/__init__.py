@@ -71,6 +71,7 @@ _HOME = {
 _PACKAGES = (
     "automata",
     "distributed",
+    "exporting",
     "io",
     "learning",
     "problems",

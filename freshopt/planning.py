@@ -335,11 +335,13 @@ def write_plan(
         return write_files(plan, staging, csv=csv)
 
 
-def write_files(plan: Plan, folder: Path, *, csv: bool = False) -> list[str]:
-    """Write a plan's files into an existing folder and return their names."""
+def write_files(
+    plan: Plan, folder: Path, *, csv: bool = False, more: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Write a plan's files into an existing folder and return their names; `more` is added to the summary."""
     ending = ".csv" if csv else ".parquet"
     for name, frame in tables(plan).items():
         write_table(frame, folder / f"{name}{ending}")
-    text = json.dumps(summary(plan), indent=2, allow_nan=False)
+    text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
     return [*(f"{name}{ending}" for name in TABLES), "summary.json"]

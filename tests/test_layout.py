@@ -47,7 +47,7 @@ LAYERS = (
     ("problems", "solvers"),
     ("solving",),
     ("crosscheck", "simulation", "learning", "scheduling", "io", "examples"),
-    ("planning", "testing", "report", "distributed"),
+    ("planning", "testing", "report", "distributed", "exporting", "held_out"),
     ("cli",),
 )
 LAYER = {name: k for k, layer in enumerate(LAYERS) for name in layer}
@@ -55,6 +55,7 @@ SAME_LAYER = {
     ("io", "learning"),  # a crawl log is what reading one returns
     ("examples", "learning"),
     ("learning", "simulation"),  # learners act in a world
+    ("held_out", "planning"),  # a plan made from the first part of a log
     ("distributed", "planning"),  # a plan in partitions has the parts of one in memory
 }
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.

@@ -23,7 +23,9 @@ COMMANDS = {
     "estimate": "freshopt.cli.parts",
     "poisson-check": "freshopt.cli.poisson",
     "solve": "freshopt.cli.parts",
-    "schedule": "freshopt.cli.parts",
+    "frontier": "freshopt.cli.frontier",
+    "schedule": "freshopt.cli.schedule",
+    "replay": "freshopt.cli.replay",
     "check": "freshopt.cli.check",
     "examples": "freshopt.cli.parts",
 }

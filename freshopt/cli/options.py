@@ -101,6 +101,12 @@ host_limits_option: Decorator = click.option(
     metavar="FILE",
     help="Table with columns host, limit: bandwidth that a host may take, per time unit.",
 )
+importance_option: Decorator = click.option(
+    "--importance",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns source, importance.",
+)
 hosts_option: Decorator = click.option(
     "--hosts",
     type=click.Path(path_type=Path),
@@ -141,7 +147,7 @@ seed_option: Decorator = click.option(
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of the random times of --refresh poisson.",
+    help="Of whatever is random: Poisson times, draws.",
 )
 confidence_option: Decorator = click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="Of the change rates' intervals."

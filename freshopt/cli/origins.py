@@ -90,6 +90,11 @@ class Found:
         return self.data.to_log(max(day, float(np.sum(self.data.end - self.data.start)) / ROWS))
 
     @property
+    def history(self) -> ChangeHistory | None:
+        """All changes, if they are known."""
+        return self.data if isinstance(self.data, ChangeHistory) else None
+
+    @property
     def words(self) -> str:
         """How much was read."""
         sources = count(len(self.data.sources_), "source")

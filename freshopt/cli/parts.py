@@ -1,4 +1,4 @@
-"""The parts of the main job by themselves: `estimate`, `solve`, `schedule`, `examples`."""
+"""The parts of the main job by themselves: `estimate`, `solve`, `examples`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from freshopt.examples.histories import EXAMPLES, load_example
 from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.model import Problem
-from freshopt.scheduling.periodic import Periodic
-from freshopt.scheduling.poisson_arrivals import PoissonArrivals
-from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.solving import solve as solve_problem
 
 out_option = click.option(
@@ -160,46 +157,6 @@ def solve(
         write_table(with_unit(solution.to_frame(), unit), staging)
     click.echo(repr(solution))
     click.echo(f"   wrote: {out}")
-
-
-@click.command()
-@click.argument("rates", type=click.Path(path_type=Path))
-@click.option(
-    "--refresh",
-    type=click.Choice(["periodic", "poisson"]),
-    default="periodic",
-    show_default=True,
-    help="The gaps between the refreshes of a source: equal ones, or exponential ones.",
-)
-@options.horizon_option
-@options.seed_option
-@click.option(
-    "--start",
-    metavar="MOMENT",
-    help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps.",
-)
-@out_option
-@options.table_unit_option
-@options.overwrite_option
-def schedule(
-    rates: Path,
-    refresh: str,
-    horizon: str,
-    seed: int,
-    start: str | None,
-    out: Path,
-    time_unit: str | None,
-    overwrite: bool,
-) -> None:
-    """Write refresh times for a table of RATES (source, rate)."""
-    table_ending(out)
-    inputs.require_other(rates, out)
-    with complete_file(out, overwrite) as staging:
-        method = Periodic() if refresh == "periodic" else PoissonArrivals(seed)
-        frame, unit = tables.rates_of(rates, time_unit)
-        made = make_schedule(frame, inputs.duration_of("--horizon", horizon, unit), method, time_unit=unit)
-        write_table(made.to_frame(inputs.moment_of("--start", start)), staging)
-    show([("schedule", repr(made)), ("wrote", str(out))])
 
 
 @click.command()

@@ -18,6 +18,8 @@ from freshopt.cli.estimation import Estimation, estimation_options
 from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.cli.origins import Origin, origin_options
 from freshopt.cli.plan_parts import plan_in_partitions
+from freshopt.cli.replay_table import replay_table
+from freshopt.held_out import replay_held_out
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
 from freshopt.units import SECONDS
@@ -36,12 +38,7 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @options.bandwidth_option
 @options.horizon_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
-@click.option(
-    "--importance",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table with columns source, importance.",
-)
+@options.importance_option
 @options.hosts_option
 @options.host_limits_option
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
@@ -55,6 +52,12 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
     default=20,
     show_default=True,
     help="Change rates to draw from what the log leaves open, to tell what uncertainty costs; 0 for none.",
+)
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Hold out the last quarter of the log, and tell what a plan from the rest achieves there beside "
+    "equal and proportional rates and the log's own crawls.",
 )
 @options.engine_options(
     "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets folders of "
@@ -81,6 +84,7 @@ def plan(
     confidence: float,
     seed: int,
     draws: int,
+    replay: bool,
     engine: str,
     scheduler: str | None,
     time_unit: str,
@@ -115,6 +119,8 @@ def plan(
         seed=seed,
     )
     if not in_memory:
+        if replay:
+            raise click.UsageError("--replay is for --engine memory. Leave it out.")
         plan_in_partitions(
             origin,
             wishes,
@@ -128,15 +134,21 @@ def plan(
             overwrite=overwrite,
         )
         return
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(7) as report:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(8) as report:
         found = origin.read(time_unit)
         if wishes.importance is None and found.importance is not None:
             weights = found.importance
             wishes = replace(wishes, importance=lambda _: weights)
         made = make_plan(found.log, wishes, report)
+        held = None
+        if replay:
+            report("replay")
+            held = replay_held_out(found.log, wishes, found.history)
         report("writing")
-        names = write_files(made, staging, csv=csv)
+        names = write_files(made, staging, csv=csv, more=held.facts() if held else None)
     show(_rows(made, found.words, objective))
+    if held is not None:
+        click.echo(f"\n{replay_table(held, made)}")
     click.echo(f"\nwrote {', '.join(names)} to {out}")
 
 

@@ -52,6 +52,18 @@ def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
     return frame, _unit(frame, path, time_unit)
 
 
+def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
+    """Return a schedule's rows (source, time), and its times as numbers >= 0."""
+    frame = _table(path)
+    _require_columns(frame, ("source", "time"), path)
+    time = _numbers(frame["time"], path).to_numpy()
+    wrong = np.flatnonzero(~((time >= 0.0) & (time < np.inf))).tolist()
+    if wrong:
+        where = list_offenders(f"row {row + 1}: {time[row]:g}" for row in wrong)
+        raise SourceDataError(f"time in {path} is no number >= 0 in {where}. Correct these rows.")
+    return frame, np.asarray(time, dtype=np.float64)
+
+
 def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
     """Return how a log's sources are weighted: by a table with columns source and importance."""
     if path is None:

@@ -1,0 +1,99 @@
+"""`freshopt frontier`: what a bandwidth buys, and what one more refresh would be worth."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+import numpy as np
+
+from freshopt.cli import inputs, options, tables
+from freshopt.cli.console import number
+from freshopt.cli.objectives import OBJECTIVES, objective_of
+from freshopt.errors import SourceDataError
+from freshopt.io.folder import complete_file
+from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.model import Problem
+from freshopt.solving import Frontier
+from freshopt.solving import frontier as trace
+
+SPAN = (0.1, 10.0)  # of the default bandwidths, around the sum of the change rates
+POINTS = 9  # then each is √10 to the power of ½ times the one before
+
+
+@click.command()
+@click.argument("sources", type=click.Path(path_type=Path))
+@options.objective_option(OBJECTIVES)
+@options.exponent_option
+@options.deadline_option
+@options.refresh_option
+@click.option(
+    "--bandwidths",
+    metavar="RATES",
+    help="Comma-separated, such as 100/day,200/day,500/day; by default from a tenth of all changes to ten "
+    "times as many.",
+)
+@options.host_limits_option
+@click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
+@options.table_unit_option
+@options.overwrite_option
+def frontier(
+    sources: Path,
+    objective: str,
+    exponent: float | None,
+    deadline: str | None,
+    refresh: str | None,
+    bandwidths: str | None,
+    host_limits: Path | None,
+    out: Path | None,
+    time_unit: str | None,
+    overwrite: bool,
+) -> None:
+    """Solve for a table of SOURCES at several bandwidths: value and price of each, certified.
+
+    The price is what one more refresh per time unit would be worth. A bandwidth that lower bounds exceed is
+    listed as infeasible. The exit code is 1 if there is one that is not proved optimal.
+    """
+    if out is not None:
+        table_ending(out)
+        inputs.require_other(sources, out)
+    with complete_file(out, overwrite) if out else nullcontext() as staging:
+        known, columns = tables.sources_of(sources, time_unit)
+        unit = known.time_unit
+        if bandwidths is None:
+            wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()
+        else:
+            wanted = [inputs.rate_of("--bandwidths", text, unit) for text in bandwidths.split(",")]
+        if min(wanted) <= 0.0:
+            raise SourceDataError("--bandwidths: a bandwidth is 0. Pass rates > 0, such as 100/day,200/day.")
+        problem = Problem(
+            objective_of(
+                objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
+            ),
+            known,
+            max(wanted),
+            tables.host_limits_of(host_limits, unit),
+        )
+        found = trace(problem, wanted)
+        if staging is not None:
+            write_table(with_unit(found.to_frame(), unit), staging)
+    _print(found, unit, problem.objective.sense)
+    if out is not None:
+        click.echo(f"\nwrote {out}")
+    bad = any(solution is not None and solution.status.value != "optimal" for solution in found.solutions)
+    click.get_current_context().exit(1 if bad else 0)
+
+
+def _print(found: Frontier, unit: str, sense: str) -> None:
+    """Print the table, as wide as its longest cells."""
+    better = "higher is better" if sense == "maximise" else "lower is better"
+    lines = [(f"bandwidth per {unit}", f"value ({better})", "price", "status")]
+    for row in found.to_frame().iter_rows(named=True):
+        cells = (row["bandwidth"], row["value"], row["price"])
+        lines.append((*("" if cell is None else number(cell) for cell in cells), row["status"]))
+    widths = [max(len(line[k]) for line in lines) for k in range(3)]
+    for line in lines:
+        click.echo(
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[3]])
+        )

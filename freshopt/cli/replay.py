@@ -1,0 +1,193 @@
+"""`freshopt replay`: what a schedule would have cost, held against the changes that there were."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import numpy as np
+
+from freshopt.arrays import Array
+from freshopt.cli import inputs, options, tables
+from freshopt.cli.console import count, number, show
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.held_out import known_changes
+from freshopt.io.folder import complete_file
+from freshopt.io.read_history import read_history
+from freshopt.io.read_log import read_log
+from freshopt.io.tables import read_table, table_ending, write_table
+from freshopt.scheduling.schedule import Schedule
+from freshopt.simulation.measured import Replay
+from freshopt.simulation.replaying import replay as replay_schedule
+from freshopt.simulation.world import World
+from freshopt.units import SECONDS
+
+WORDS = {
+    "binary": "share of time that copies are fresh",
+    "harmonic": "staleness, the m-th missed change counts 1/m",
+    "delay": "number of missed changes",
+    "age": "time since the oldest missed change",
+}
+
+
+@click.command()
+@click.argument("schedule", type=click.Path(path_type=Path))
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A table of all changes (source, time).",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A crawl log; a change is taken to be in the middle of the gap in which it was found.",
+)
+@click.option(
+    "--sources",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A table of sources; their changes are drawn, as Poisson processes of its change rates.",
+)
+@click.option(
+    "--origin",
+    type=float,
+    metavar="TIME",
+    help="When the schedule begins, on the clock of the changes. By default where its timestamps say, or "
+    "when the changes begin.",
+)
+@click.option("--horizon", metavar="TIME", help="Length of the schedule; up to its last refresh by default.")
+@click.option("--skip", metavar="TIME", help="How much of it passes before costs count.")
+@options.importance_option
+@options.seed_option
+@click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
+@options.time_unit_option
+@options.overwrite_option
+def replay(
+    schedule: Path,
+    history: Path | None,
+    log: Path | None,
+    sources: Path | None,
+    origin: float | None,
+    horizon: str | None,
+    skip: str | None,
+    importance: Path | None,
+    seed: int,
+    out: Path | None,
+    time_unit: str,
+    overwrite: bool,
+) -> None:
+    """Replay a SCHEDULE (source, time) against changes: measured cost of every objective.
+
+    Give one of --history, --log and --sources. All copies are fresh when the schedule begins. Sources that
+    change but are not in the schedule are never refreshed, and count.
+    """
+    if sum(given is not None for given in (history, log, sources)) != 1:
+        raise click.UsageError("Give one of --history, --log and --sources, and only one.")
+    if out is not None:
+        table_ending(out)
+        inputs.require_other(schedule, out)
+    with complete_file(out, overwrite) if out else nullcontext() as staging:
+        world, clock, words = _world(history, log, sources, time_unit, seed)
+        plan, begin = _schedule(schedule, world, horizon, clock)
+        weights = tables.importance_of(importance)
+        found = replay_schedule(
+            plan,
+            world,
+            origin=begin if origin is None else origin,
+            skip=0.0 if skip is None else inputs.duration_of("--skip", skip, world.time_unit),
+            importance=None if weights is None else weights(world.names),
+            seed=seed,
+        )
+        if staging is not None:
+            write_table(found.to_frame(), staging)
+    show(_rows(found, plan, words))
+    if out is not None:
+        click.echo(f"\nwrote {out}")
+
+
+def _world(
+    history: Path | None, log: Path | None, sources: Path | None, time_unit: str, seed: int
+) -> tuple[World, np.datetime64 | None, str]:
+    """Return the changes, the moment of time 0 if they have dates, and what they are."""
+    if sources is not None:
+        known, _ = tables.sources_of(sources, None)
+        return World.poisson(known, seed), None, f"{sources}: {count(len(known), 'Poisson source')}"
+    data = read_history(history, time_unit=time_unit) if history else read_log(log or "", time_unit)
+    world = known_changes(data)
+    zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
+    middle = "" if history else ", each taken to be in the middle of its gap"
+    many = int(world.events(-np.inf, np.inf)[0][-1])
+    return world, zero, f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
+
+
+def _schedule(
+    path: Path, world: World, horizon: str | None, zero: np.datetime64 | None
+) -> tuple[Schedule, float | None]:
+    """Read a schedule of the world's sources, and when it begins on the world's clock, if that is told."""
+    frame, time = tables.times_of(path)
+    labels = np.arange(len(world)) if world.names is None else world.names
+    place = {str(name): k for k, name in enumerate(labels.tolist())}
+    named = [str(name) for name in frame["source"].to_list()]
+    unknown = sorted({name for name in named if name not in place})
+    if unknown:
+        raise SourceDataError(
+            f"{path} refreshes {list_offenders(map(repr, unknown))}, of which no changes are known. Add "
+            "their changes, or drop these rows."
+        )
+    source = np.array([place[name] for name in named], dtype=np.int64)
+    if len(time) == 0 and horizon is None:
+        raise SourceDataError(f"{path} has no refreshes. Say with --horizon how long the schedule is.")
+    if horizon is None:
+        length = float(np.nextafter(np.max(time), np.inf))
+    else:
+        length = inputs.duration_of("--horizon", horizon, world.time_unit)
+    length = length if length > 0.0 else 1.0
+    order = np.lexsort((source, time))
+    inside = order[time[order] < length]
+    made = Schedule(
+        source[inside],
+        time[inside],
+        length,
+        np.bincount(source[inside], minlength=len(world)) / length,
+        names=world.names,
+        time_unit=world.time_unit,
+    )
+    return made, _begin(path, time, zero, world.time_unit)
+
+
+def _begin(path: Path, time: Array, zero: np.datetime64 | None, unit: str) -> float | None:
+    """Return when a schedule with timestamps begins, on the clock of changes with dates."""
+    if zero is None or len(time) == 0:
+        return None
+    frame = read_table(path)
+    if "timestamp" not in frame.columns or not frame["timestamp"].dtype.is_temporal():
+        return None
+    first = frame["timestamp"][0]
+    moment = np.datetime64(first.replace(tzinfo=None), "us")
+    offset = timedelta(seconds=float(time[0]) * SECONDS[unit])
+    return float((moment - zero) / np.timedelta64(1, "us")) / (SECONDS[unit] * 1e6) - float(
+        offset.total_seconds() / SECONDS[unit]
+    )
+
+
+def _rows(found: Replay, plan: Schedule, words: str) -> list[tuple[str, str]]:
+    """Return what a newcomer should read of a replay."""
+    idle = int(np.count_nonzero(plan.counts == 0))
+    runs = "" if found.runs == 1 else f", mean of {found.runs} draws"
+    rows = [
+        ("changes", words),
+        (
+            "schedule",
+            f"{number(found.refreshes)} refreshes from {number(found.begin)} to "
+            f"{count(found.end, found.time_unit)}{runs}; {count(idle, 'source')} never refreshed",
+        ),
+    ]
+    for name, cost in found.costs.items():
+        error = "" if np.isnan(cost.error) else f" ± {number(cost.error)}"
+        mean = f", {number(cost.mean)} a source" if len(plan.rates) > 1 else ""
+        rows.append((name, f"{number(cost.value)}{error}{mean}: {WORDS.get(name, name)}"))
+    return rows

@@ -1,0 +1,249 @@
+"""`freshopt schedule`: from a table of rates to refresh times, or to what a crawler loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+
+from freshopt.cli import inputs, options, tables
+from freshopt.cli.console import count, number, show
+from freshopt.cli.objectives import OBJECTIVES, objective_of
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporting import (
+    ChangeDetection,
+    Crontab,
+    ExternalSecrets,
+    Nutch,
+    StormCrawler,
+    write_icalendar,
+)
+from freshopt.exporting.intervals import ROUNDING, Exported, IntervalFormat
+from freshopt.exporting.nutch import LONGEST
+from freshopt.io.folder import complete_file, complete_folder
+from freshopt.io.tables import table_ending, write_table
+from freshopt.model import Problem
+from freshopt.scheduling.carousel import Carousel
+from freshopt.scheduling.earliest_deadline import EarliestDeadline
+from freshopt.scheduling.greedy import Greedy
+from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.rate_table import read_rates
+from freshopt.scheduling.schedule import Method, Schedule
+from freshopt.scheduling.schedule import schedule as make_schedule
+
+if TYPE_CHECKING:
+    import polars
+
+METHODS = {
+    "periodic": "equal gaps",
+    "poisson": "exponential gaps",
+    "carousel": "a constant total rate, gaps as equal as that allows",
+    "earliest-deadline": "a constant total rate, whoever is due first",
+    "greedy": "whichever source gains most now",
+}
+TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
+INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")
+
+
+@click.command()
+@click.argument("rates", type=click.Path(path_type=Path))
+@click.option(
+    "--method",
+    "--refresh",
+    type=click.Choice(list(METHODS)),
+    metavar="NAME",
+    help="How rates become times, periodic by default. "
+    f"{'; '.join(f'{name}: {words}' for name, words in METHODS.items())}.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([*INTERVALS, *TIMES]),
+    metavar="NAME",
+    help=f"What is written: the times of a schedule ({', '.join(TIMES)}; the ending of --out tells which), "
+    f"or an interval for each source, for {', '.join(INTERVALS)}.",
+)
+@click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
+@options.seed_option
+@click.option(
+    "--start", metavar="MOMENT", help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
+)
+@click.option(
+    "--sources",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of --method greedy: the table of sources with change_rate and importance.",
+)
+@options.objective_option(
+    [name for name, named in OBJECTIVES.items() if not named.uses and not name.startswith("penalty")],
+    default=None,
+)
+@click.option("--longest", metavar="TIME", help="Of --format nutch: db.fetch.interval.max, 90d by default.")
+@click.option(
+    "--command", metavar="WORDS", help="Of --format crontab: what refreshes the source it is given."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write; a folder with --format nutch.",
+)
+@options.table_unit_option
+@options.overwrite_option
+def schedule(
+    rates: Path,
+    method: str | None,
+    kind: str | None,
+    horizon: str | None,
+    seed: int,
+    start: str | None,
+    sources: Path | None,
+    objective: str | None,
+    longest: str | None,
+    command: str | None,
+    out: Path,
+    time_unit: str | None,
+    overwrite: bool,
+) -> None:
+    """Write refresh times, or a crawler's intervals, for a table of RATES (source, rate).
+
+    Intervals are rounded so that no source is refreshed more often than its rate, and the command says what
+    total rate comes of it.
+    """
+    kind = kind or _told_by(out)
+    _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, ("crontab",))})
+    inputs.require_other(rates, out)
+    if kind in INTERVALS:
+        unused = {"--horizon": horizon, "--start": start, "--sources": sources, "--objective": objective}
+        unused |= {"--method": None if method == "periodic" else method}
+        _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
+        target = _target(kind, longest, command)
+        with _staging(target, out, overwrite) as staging:
+            frame, unit = tables.rates_of(rates, time_unit)
+            done = target.write(read_rates(frame, unit), staging)
+        show(_rows(kind, done, out))
+        return
+    if horizon is None:
+        raise click.UsageError(f"--format {kind} has the times up to a --horizon, such as 7d. Add it.")
+    if out.name and not out.name.lower().endswith(TIMES[kind]):
+        raise SourceDataError(
+            f"{out} is to be {kind}, whose names end in {' or '.join(TIMES[kind])}. Rename it."
+        )
+    begin = inputs.moment_of("--start", start)
+    if kind == "icalendar" and begin is None:
+        raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
+    with complete_file(out, overwrite) as staging:
+        frame, unit = tables.rates_of(rates, time_unit)
+        chosen = _method(method or "periodic", frame, unit, seed, sources, objective)
+        made = make_schedule(frame, inputs.duration_of("--horizon", horizon, unit), chosen, time_unit=unit)
+        _write_times(made, begin, kind, staging)
+    show([("schedule", repr(made)), ("wrote", str(out))])
+
+
+def _write_times(made: Schedule, begin: datetime | None, kind: str, path: Path) -> None:
+    if kind == "icalendar" and begin is not None:
+        write_icalendar(made, begin, path)
+    else:
+        write_table(made.to_frame(begin), path)
+
+
+def _told_by(out: Path) -> str:
+    """Return the format that the ending of a name tells."""
+    if out.name.lower().endswith(TIMES["icalendar"]):
+        return "icalendar"
+    return "parquet" if table_ending(out) == ".parquet" else "csv"
+
+
+def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> None:
+    """Refuse options that a format has no use for."""
+    for option, (value, kinds) in given.items():
+        if value is not None and kind not in kinds:
+            raise click.UsageError(
+                f"{option} is for --format {', '.join(kinds)}, not for {kind}. Leave it out."
+            )
+
+
+def _target(kind: str, longest: str | None, command: str | None) -> IntervalFormat:
+    """Return the format with its settings."""
+    if kind == "nutch":
+        seconds = LONGEST if longest is None else int(inputs.duration_of("--longest", longest, "second"))
+        if not 1 <= seconds < 2**31:
+            raise SourceDataError(f"--longest: {longest!r} is not from 1 s to 68 years. Nutch counts so far.")
+        return Nutch(seconds)
+    made: dict[str, IntervalFormat] = {
+        "stormcrawler": StormCrawler(),
+        "changedetection": ChangeDetection(),
+        "crontab": Crontab() if command is None else Crontab(command),
+        "external-secrets": ExternalSecrets(),
+    }
+    return made[kind]
+
+
+@contextmanager
+def _staging(target: IntervalFormat, out: Path, overwrite: bool) -> Iterator[Path]:
+    if target.files:
+        with complete_folder(out, overwrite, marker=target.files[0], files=target.files) as folder:
+            yield folder
+    else:
+        with complete_file(out, overwrite) as file:
+            yield file
+
+
+def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
+    """Return what was written, and what the rounding of the intervals costs."""
+    lost = 1.0 - done.realised / done.planned if done.planned else 0.0
+    less = "" if lost < ROUNDING else f": {100.0 * lost:.2g} % less, as intervals are rounded up"
+    never = f"; {count(done.never, 'source')} never refreshed: {done.never_words}" if done.never else ""
+    return [
+        ("format", f"{kind}: {count(done.sources, 'source')} with an interval{never}"),
+        (
+            "total rate",
+            f"{number(done.realised)} of {number(done.planned)} per {done.time_unit} planned{less}",
+        ),
+        ("wrote", str(out)),
+    ]
+
+
+def _method(
+    name: str, frame: polars.DataFrame, unit: str, seed: int, sources: Path | None, objective: str | None
+) -> Method:
+    """Return the method of a name."""
+    if name != "greedy" and not (sources is None and objective is None):
+        raise click.UsageError("--sources and --objective are for --method greedy. Leave them out.")
+    if name == "greedy":
+        return _greedy(frame, unit, sources, objective or "harmonic")
+    plain: dict[str, Method] = {
+        "periodic": Periodic(),
+        "poisson": PoissonArrivals(seed),
+        "carousel": Carousel(),
+        "earliest-deadline": EarliestDeadline(),
+    }
+    return plain[name]
+
+
+def _greedy(frame: polars.DataFrame, unit: str, path: Path | None, objective: str) -> Greedy:
+    """Return greedy picks among the sources of a table, in the order of the rates."""
+    if path is None:
+        raise click.UsageError(
+            "--method greedy weighs sources by what they are. Name their table: --sources."
+        )
+    known, _ = tables.sources_of(path, unit)
+    wanted = read_rates(frame, unit)
+    own = [] if known.name is None else [str(name) for name in known.name.tolist()]
+    names = [] if wanted.names is None else [str(name) for name in wanted.names.tolist()]
+    if own != names:
+        missing = sorted(set(names) ^ set(own)) or names
+        raise SourceDataError(
+            f"{path} does not list the sources of the rates in their order (first difference: "
+            f"{list_offenders(map(repr, missing[:1]))}). Pass the table from which the rates were solved."
+        )
+    spent = float(np.sum(wanted.rates))
+    if spent == 0.0:
+        raise SourceDataError("all rates are 0. Greedy picks share a total rate. Pass rates that are not 0.")
+    return Greedy(Problem(objective_of(objective, None), known, spent))

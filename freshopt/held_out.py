@@ -1,0 +1,274 @@
+"""`replay_held_out`: what a plan would have achieved on the part of the log that it has not seen.
+
+The last part of the log is held out. Change rates are learnt from what is before it and refresh rates are
+solved for, as `make_plan` does; the schedules are then replayed against the changes of the held-out part,
+with those of equal and of proportional rates at the same bandwidth, and with the crawls that the log itself
+has there: the current policy. Nothing of the held-out part is known to the plan, and no cost is predicted by
+a formula: it is integrated from the times of changes and refreshes.
+
+Copies have the ages that a policy itself gives them: each schedule runs for as long before the held-out part
+as that is long, or as the log reaches back, before costs count. The current policy may crawl more or less
+than the bandwidth; so that it can be compared with a plan of as many refreshes, there is a row for that too.
+
+When a source changed, a crawl log does not tell: a change is put in the middle of the gap in which it was
+found, several of them evenly. The current policy's own crawls end these gaps, and its row is the most
+uncertain: by up to half of its staleness either way.
+Cost: a plan, and a replay for each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray
+from freshopt.errors import SourceDataError
+from freshopt.learning.change_history import ChangeHistory
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.model import Problem
+from freshopt.planning import TOLERANCE, Wishes, learn, method_of
+from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.simulation.measured import Measured
+from freshopt.simulation.replaying import replay
+from freshopt.simulation.world import World
+from freshopt.solvers.proportional import Proportional
+from freshopt.solvers.uniform import Uniform
+from freshopt.solving import solve
+from freshopt.units import SECONDS
+from freshopt.verdict import Terms
+
+if TYPE_CHECKING:
+    import polars
+
+SHARE = 0.25  # of the log's time that is held out
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCost:
+    """What a policy cost in the held-out part.
+
+    Attributes
+    ----------
+    policy : str
+        "plan", "uniform", "proportional", "current" or "plan at current".
+    refreshes : float
+        Per time unit.
+    cost : Measured
+        Of the plan's objective.
+    fresh : float
+        Share of the time that copies were fresh, weighted by importance.
+    """
+
+    policy: str
+    refreshes: float
+    cost: Measured
+    fresh: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A plan held against the last part of its log.
+
+    Attributes
+    ----------
+    begin, end : float
+        The part that was held out, on the log's clock.
+    sources, left_out : int
+        Those that were replayed, and those without a crawl in the first part.
+    rows : tuple of PolicyCost
+    """
+
+    begin: float
+    end: float
+    sources: int
+    left_out: int
+    rows: tuple[PolicyCost, ...]
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table (policy, refreshes, value, error, fresh)."""
+        import polars
+
+        cells = [(row.policy, row.refreshes, row.cost.value, row.cost.error, row.fresh) for row in self.rows]
+        return polars.DataFrame(
+            cells, schema=["policy", "refreshes", "value", "error", "fresh"], orient="row"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return it in numbers, as `summary.json` has it."""
+        rows = [
+            {
+                "policy": row.policy,
+                "refreshes": row.refreshes,
+                "value": row.cost.value,
+                "error": None if np.isnan(row.cost.error) else row.cost.error,
+                "fresh": row.fresh,
+            }
+            for row in self.rows
+        ]
+        window = {"begin": self.begin, "end": self.end}
+        return {"held_out": {**window, "sources": self.sources, "left_out": self.left_out, "policies": rows}}
+
+
+def known_changes(data: CrawlLog | ChangeHistory) -> World:
+    """Return the world of recorded changes that a history tells, or as near as a crawl log tells it.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 1, 0])
+    >>> known_changes(log).events(0.0, 4.0)[1].tolist()
+    [1.0]
+    """
+    if isinstance(data, ChangeHistory):
+        start, end = data.start, float(np.max(data.end))
+        source, time = data.source_index, data.time
+    else:
+        source, time = _middles(data)
+        first = data.offsets[:-1]
+        gap = data.gap[first]
+        start, end = data.time[first] - np.where(np.isnan(gap), 0.0, gap), data.end
+    names = data.sources_
+    return World.from_events(
+        {"source": names[source], "time": time},
+        names=names,
+        start=start,
+        horizon=end,
+        time_unit=data.time_unit,
+    )
+
+
+def replay_held_out(
+    log: CrawlLog, wishes: Wishes, history: ChangeHistory | None = None, share: float = SHARE
+) -> HeldOut:
+    """Plan from the first part of a log, and replay the plan in the last.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    wishes : Wishes
+        As for `make_plan`; the horizon is that of the held-out part.
+    history : ChangeHistory, optional
+        All changes, where they are known and the log was made of them; there is then no current policy.
+    share : float
+        Of the log's time that is held out, in (0, 1).
+
+    Raises
+    ------
+    SourceDataError
+        If the share is none, or no source has crawls before and time after it begins.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> rng = np.random.default_rng(1)
+    >>> rows = [(k, day, rng.random() < p) for k, p in ((0, 0.1), (1, 0.7)) for day in range(200)]
+    >>> source, time, changed = zip(*rows, strict=True)
+    >>> wishes = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    >>> found = replay_held_out(fo.CrawlLog(source, time, changed), wishes)
+    >>> [row.policy for row in found.rows]
+    ['plan', 'uniform', 'proportional', 'current', 'plan at current']
+    """
+    if not 0.0 < share < 1.0:
+        raise SourceDataError(f"the share that is held out is {share}. Pass a number between 0 and 1.")
+    begin, end = float(np.min(log.time)), log.end
+    split = end - share * (end - begin)
+    past = log.time <= split
+    kept = np.unique(log.source_index[past])
+    if not split > begin:
+        raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
+    weight = None if wishes.importance is None else np.asarray(wishes.importance(log.sources_))[kept]
+    names = log.sources_[kept]
+    own = wishes if weight is None else replace(wishes, importance=lambda _: weight)
+    *_, sources = learn(_first_part(log, past, kept), own)
+    problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
+    world = _among(known_changes(log if history is None else history), _shift(log, history), names)
+    run_in = min(split - begin, end - split)
+    origin = max(split - run_in, float(np.min(world.start)))
+    horizon = end - origin
+
+    def measure(policy: str, plan: Schedule) -> PolicyCost:
+        found = replay(
+            plan,
+            world,
+            origin=origin,
+            skip=split - origin,
+            importance=sources.importance,
+            objective=wishes.objective,
+        )
+        per_time = found.refreshes / (found.end - found.begin)
+        return PolicyCost(policy, per_time, found.of(wishes.objective), found.costs["binary"].mean)
+
+    def planned(problem: Problem, policy: str = "plan") -> PolicyCost:
+        solution = solve(problem, tolerance=TOLERANCE)
+        return measure(policy, schedule(solution, horizon, method_of(wishes)))
+
+    rows = [planned(problem)]
+    for name, solver in (("uniform", Uniform()), ("proportional", Proportional())):
+        answer = solver.solve(problem, Terms(certify=False))
+        rows.append(measure(name, schedule(answer, horizon, method_of(wishes))))
+    if history is None:
+        rows.append(measure("current", _current(log, kept, origin, horizon)))
+        if rows[-1].refreshes > 0.0 and not np.any(problem.lower > 0.0):
+            rows.append(planned(problem.with_bandwidth(rows[-1].refreshes), "plan at current"))
+    return HeldOut(split, end, len(kept), len(log.sources_) - len(kept), tuple(rows))
+
+
+def _middles(log: CrawlLog) -> tuple[np.typing.NDArray[np.int64], Array]:
+    """Return sources and times of changes, spread evenly over the gaps in which they were found."""
+    found = np.flatnonzero(log.changed & ~np.isnan(log.gap))
+    many = np.ones(len(found), dtype=np.int64)
+    if log.changes is not None:
+        told = log.changes[found]
+        many = np.where(np.isnan(told), 1.0, np.maximum(told, 1.0)).astype(np.int64)
+    row = np.repeat(found, many)
+    turn = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
+    place = (turn + 0.5) / np.repeat(many, many)
+    return log.source_index[row], log.time[row] - (1.0 - place) * log.gap[row]
+
+
+def _first_part(log: CrawlLog, past: BoolArray, kept: np.typing.NDArray[np.int64]) -> CrawlLog:
+    """Return the crawls that are not held out."""
+    columns = {
+        "source": np.searchsorted(kept, log.source_index[past]),
+        "time": log.time[past],
+        "elapsed": log.gap[past],
+        "changed": log.changed[past],
+    }
+    if log.changes is not None:
+        columns["changes"] = log.changes[past]
+    return CrawlLog.from_columns(columns, names=log.sources_[kept], time_unit=log.time_unit)
+
+
+def _shift(log: CrawlLog, history: ChangeHistory | None) -> float:
+    """Return what to add to a history's times for the log's clock, whose day 0 may be another."""
+    if history is None or history.origin is None or log.origin is None:
+        return 0.0
+    return (history.origin - log.origin).total_seconds() / SECONDS[log.time_unit]
+
+
+def _among(world: World, shift: float, names: np.typing.NDArray[np.generic]) -> World:
+    """Return some sources of a recorded world, on another clock."""
+    own = np.arange(len(world)) if world.names is None else world.names
+    index = np.searchsorted(own, names)
+    offsets, time = world.events(-np.inf, np.inf, index)
+    return World.from_events(
+        {"source": np.repeat(names, np.diff(offsets)), "time": time + shift},
+        names=names,
+        start=world.start[index] + shift,
+        horizon=world.horizon + shift,
+        time_unit=world.time_unit,
+    )
+
+
+def _current(log: CrawlLog, kept: np.typing.NDArray[np.int64], origin: float, horizon: float) -> Schedule:
+    """Return the log's own crawls as a schedule."""
+    place = np.full(len(log.sources_), -1)
+    place[kept] = np.arange(len(kept))
+    source, time = place[log.source_index], log.time - origin
+    inside = np.flatnonzero((source >= 0) & (time >= 0.0) & (time < horizon))
+    order = inside[np.lexsort((source[inside], time[inside]))]
+    rates = np.bincount(source[order], minlength=len(kept)) / horizon
+    return Schedule(
+        source[order], time[order], horizon, rates, log.sources_[kept], log.time_unit, "the log's own crawls"
+    )
