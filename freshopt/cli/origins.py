@@ -16,9 +16,11 @@ from freshopt.cli import inputs
 from freshopt.cli.console import count
 from freshopt.cli.options import Decorator
 from freshopt.io.read_bing import read_bing
+from freshopt.io.read_changedetection import read_changedetection
 from freshopt.io.read_dbt import read_dbt
 from freshopt.io.read_git import read_git
 from freshopt.io.read_history import read_history
+from freshopt.io.read_nutch import read_nutch
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.units import convert_time
@@ -52,6 +54,18 @@ _OPTIONS: tuple[Decorator, ...] = (
         type=click.Path(path_type=Path),
         metavar="PATH",
         help="sources.json files of `dbt source freshness` instead of LOG: a folder of copies, one a run.",
+    ),
+    click.option(
+        "--nutch",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="Dumps of Apache Nutch's crawl database (readdb -dump -format csv) instead of LOG, one a run.",
+    ),
+    click.option(
+        "--changedetection",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="The data folder of changedetection.io, or a backup of it, instead of LOG.",
     ),
     click.option(
         "--bing",
@@ -117,15 +131,18 @@ class Origin:
     min_changes: int | None
     history: Path | None
     dbt: Path | None
+    nutch: Path | None
+    changedetection: Path | None
     bing: Path | None
 
     def read(self, time_unit: str) -> Found:
         """Read it, on the clock `time_unit`."""
         given = [self.log, self.example, self.git, self.history, self.dbt, self.bing]
+        given += [self.nutch, self.changedetection]
         if sum(each is not None for each in given) != 1:
             raise click.UsageError(
-                "Give either LOG or --example NAME, or one of --git, --history, --dbt and --bing, and only "
-                "one."
+                "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
+                "--changedetection and --bing, and only one."
             )
         if self.git is None:
             for key in _GIT:
@@ -144,6 +161,10 @@ class Origin:
             return Found(read_history(self.history, time_unit=time_unit), str(self.history))
         if self.dbt is not None:
             return Found(read_dbt(self.dbt, time_unit), str(self.dbt))
+        if self.nutch is not None:
+            return Found(read_nutch(self.nutch, time_unit), str(self.nutch))
+        if self.changedetection is not None:
+            return Found(read_changedetection(self.changedetection, time_unit), str(self.changedetection))
         if self.bing is not None:
             if time_unit != "day":
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")

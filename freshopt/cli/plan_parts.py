@@ -47,6 +47,7 @@ def plan_in_partitions(
         "--git": origin.git,
         "--history": origin.history,
     }
+    others |= {"--nutch": origin.nutch, "--changedetection": origin.changedetection}
     others |= {"--dbt": origin.dbt, "--bing": origin.bing, "--csv": csv or None}
     for name, given in others.items():
         if given is not None:

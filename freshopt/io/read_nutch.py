@@ -1,0 +1,159 @@
+"""`read_nutch`: a crawl log from dumps of Apache Nutch's crawl database, one a run.
+
+``bin/nutch readdb CRAWLDB -dump DIR -format csv`` writes a line per URL: its status, when it is due next
+(``Fetch Time``), its interval, and the signature of its content [1]_. Of one dump that is one crawl, at the
+time it is due less its interval. Dumps of several runs, kept, are a crawl log: a source has changed if its
+signature is another than at the crawl before.
+
+Two things of the format are to be known. It writes times as Java prints them, with the name of a time zone,
+which is ambiguous but for UTC; and it writes the lower byte of each letter, so that URLs must be percent-
+encoded to be told apart. And one of the adaptive schedule: with ``db.fetch.schedule.adaptive.sync_delta``, on
+by default, it moves the time that is due, and with it the crawl as it is read, to up to a fifth of the time since
+the page changed earlier. Fixed intervals (``nutch.fetchInterval.fixed``) and the default schedule do not.
+
+Cost: reading the files.
+
+References
+----------
+.. [1] https://cwiki.apache.org/confluence/display/NUTCH/bin+nutch+readdb and class ``CrawlDbReader``
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.learning.crawl_log import CrawlLog
+from freshopt.units import check_time_unit
+
+COLUMNS = ("Url", "Status name", "Fetch Time", "Retry interval seconds", "Signature")
+FETCHED = ("db_fetched", "db_notmodified")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DATE = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{2}) (\d{2}):(\d{2}):(\d{2}) (\S+) (\d{4})")
+
+
+class Look(NamedTuple):
+    """What one dump says of one URL."""
+
+    source: str
+    time: datetime
+    signature: str
+    where: str
+
+
+def read_nutch(
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], time_unit: str = "day"
+) -> CrawlLog:
+    """Read dumps of Nutch's crawl database as a crawl log.
+
+    Parameters
+    ----------
+    path : path or iterable of paths
+        A folder, searched with the folders in it for files named ``part-*`` or ``*.csv``; or the files.
+    time_unit : str
+        "second", "minute", "hour", "day" or "week".
+
+    Returns
+    -------
+    CrawlLog
+        The first crawl of a URL is its baseline. URLs that were never fetched, or whose last fetch failed,
+        are left out; so is what a later dump repeats.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no dump, a file is none, or a line cannot be read; names the file and the line.
+    """
+    check_time_unit(time_unit)
+    looks: dict[tuple[str, datetime], Look] = {}
+    for file in _files(path):
+        for look in _looks(file):
+            known = looks.setdefault((look.source, look.time), look)
+            if known.signature != look.signature:
+                raise SourceDataError(
+                    f"{look.where} and {known.where} have different signatures of {look.source!r} at one "
+                    "time. Remove the file that is wrong."
+                )
+    if not looks:
+        raise SourceDataError(f"{path} has no URL that was fetched. Add dumps of more runs.")
+    rows = sorted(looks.values(), key=lambda look: (look.source, look.time))
+    changed = [False] + [
+        later.source == earlier.source and later.signature != earlier.signature
+        for earlier, later in pairwise(rows)
+    ]
+    return CrawlLog(
+        source=[look.source for look in rows],
+        time=[look.time for look in rows],
+        changed=changed,
+        time_unit=time_unit,
+    )
+
+
+def _files(path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the files that a path stands for."""
+    if not isinstance(path, str | os.PathLike):
+        return [Path(each) for each in path]
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    named = (file for file in place.rglob("*") if file.name.startswith("part-") or file.suffix == ".csv")
+    found = sorted(file for file in named if file.is_file())
+    if not found:
+        raise SourceDataError(
+            f"{place} has no file named part-* or *.csv. Write one by bin/nutch readdb CRAWLDB -dump DIR "
+            "-format csv."
+        )
+    return found
+
+
+def _looks(file: Path) -> Iterator[Look]:
+    """Yield what a dump says of the URLs that were fetched."""
+    try:
+        with file.open(encoding="utf-8", errors="replace", newline="") as text:
+            lines = csv.reader(text)
+            header = next(lines, [])
+            missing = [name for name in COLUMNS if name not in header]
+            if missing:
+                raise SourceDataError(
+                    f"{file} has no column {list_offenders(map(repr, missing))}. Dump the crawl database "
+                    "with -format csv."
+                )
+            at = [header.index(name) for name in COLUMNS]
+            for cells in lines:
+                where = f"line {lines.line_num} of {file}"
+                if len(cells) <= max(at):
+                    raise SourceDataError(f"{where} has {len(cells)} columns. Dump the crawl database anew.")
+                url, status, due, interval, signature = (cells[k] for k in at)
+                if status in FETCHED and signature != "null":
+                    yield Look(url, _fetched(due, interval, where), signature, where)
+    except OSError as error:
+        raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
+    except csv.Error as error:
+        raise SourceDataError(f"{file} is no CSV: {error}. Dump the crawl database anew.") from None
+
+
+def _fetched(due: str, interval: str, where: str) -> datetime:
+    """Return when a page was fetched: when it is due, less its interval."""
+    found = _DATE.fullmatch(due)
+    if found is not None and found[6] not in ("UTC", "GMT"):
+        raise SourceDataError(
+            f"Fetch Time in {where} is in the time zone {found[6]!r}, which may be one of several. Dump the "
+            "crawl database with TZ=UTC, or the Java option -Duser.timezone=UTC."
+        )
+    try:
+        month, day, hour, minute, second, _, year = found.groups() if found is not None else ()
+        clock = (int(hour), int(minute), int(second))
+        moment = datetime(int(year), _MONTHS.index(month) + 1, int(day), *clock, tzinfo=UTC)
+        return moment - timedelta(seconds=float(interval))
+    except (ValueError, OverflowError):
+        raise SourceDataError(
+            f"{where} has the Fetch Time {due[:60]!r} and the interval {interval[:60]!r}. Those are such as "
+            "'Sat Jan 31 06:00:00 UTC 2026' and '86400.0'. Dump the crawl database anew."
+        ) from None
