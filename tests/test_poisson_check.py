@@ -270,7 +270,7 @@ def test_any_dataframe_and_any_time_unit() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
 def test_a_level_is_a_share(level: float) -> None:
-    with pytest.raises(SourceDataError, match="between 0 and 1"):
+    with pytest.raises(SourceDataError, match=r"level is .* between 0 and 1, such as 0.05"):
         poisson_check(ChangeHistory(["a"], [1.0], 0.0, 2.0), level=level)
 
 

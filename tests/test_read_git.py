@@ -121,6 +121,11 @@ def test_since_cuts_the_history_off(repository: Repository, since: str) -> None:
     }
 
 
+def test_since_after_the_last_commit_is_refused(repository: Repository) -> None:
+    with pytest.raises(SourceDataError, match="since is 2033-01-01, after the last commit, at 2023-11-2"):
+        read_git(repository.path, since="2033-01-01")
+
+
 def test_paths_folders_and_few_changes(repository: Repository) -> None:
     assert set(told(read_git(repository.path, min_changes=2))) == {"a", "d"}
     assert set(told(read_git(repository.path, paths=["docs", "d"]))) == {"docs/c", "d"}

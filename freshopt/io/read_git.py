@@ -78,6 +78,9 @@ def read_git(
     begin = _moment(since)
     specs = list(paths) or ["."] if _inside(folder) else list(paths)
     end = int(output_of(folder, "log", "-1", "--first-parent", "--no-show-signature", "--format=%ct"))
+    if begin is not None and begin > end:
+        last = datetime.fromtimestamp(end, UTC).isoformat()
+        raise SourceDataError(f"since is {since}, after the last commit, at {last}. Look further back.")
     alive = _alive(folder, specs)
     touched = _Touched.read(folder, specs, begin)
     return touched.history(alive, end, begin, min_changes, deleted=deleted, time_unit=time_unit)

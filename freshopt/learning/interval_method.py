@@ -69,6 +69,11 @@ IntervalMethod: TypeAlias = Posterior | LikelihoodRatio | Exact | Hoeffding | Pu
 
 def check_confidence(confidence: float) -> float:
     """Return a confidence in (0, 1), or refuse it."""
-    if not 0 < confidence < 1:
-        raise SourceDataError(f"confidence is {confidence}. Pass a number between 0 and 1, such as 0.95.")
-    return confidence
+    return check_share(confidence, "confidence", 0.95)
+
+
+def check_share(share: float, what: str, usual: float) -> float:
+    """Return a number in (0, 1), or refuse it by its name."""
+    if not 0 < share < 1:
+        raise SourceDataError(f"{what} is {share}. Pass a number between 0 and 1, such as {usual}.")
+    return share

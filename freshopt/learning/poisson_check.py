@@ -21,7 +21,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
-from freshopt.learning.interval_method import check_confidence
+from freshopt.learning.interval_method import check_share
 from freshopt.learning.poisson_picture import draw
 from freshopt.learning.poisson_reading import Reading, read_changes, read_crawls
 from freshopt.learning.poisson_tests import FEWEST, bins_of, cycle_test, cycle_weight, false_discovery
@@ -228,7 +228,7 @@ def poisson_check(
     >>> check.tested.tolist(), check.share_rejected()
     ([True, True, True], 0.0)
     """
-    check_confidence(level)
+    check_share(level, "level", 0.05)
     data = log_or_events
     if not isinstance(data, CrawlLog | ChangeHistory):
         columns = getattr(data, "column_names", getattr(data, "columns", ()))
