@@ -90,7 +90,7 @@ def test_every_name_in_the_help_is_accepted(run: Run) -> None:
     Path("sources.csv").write_text("source,change_rate\na,1\nb,2\n")
     suited = {"lambda-crawl": "harmonic", "lambda-crawl-approx": "harmonic", "binary-lambda-crawl": "binary"}
     for solver in SOLVERS:
-        cell = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
+        cell: tuple[str, ...] = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
         cell = ("--objective", "deadline", "--deadline", "1d") if solver == "highs" else cell
         cell = ("--objective", "polls") if solver == "automata-tree" else cell
         how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")

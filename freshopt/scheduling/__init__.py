@@ -9,6 +9,7 @@ from freshopt.scheduling.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
+from freshopt.scheduling.slot_assignment import SlotAssignment
 
 __all__ = [
     "Carousel",
@@ -19,5 +20,6 @@ __all__ = [
     "Periodic",
     "PoissonArrivals",
     "Schedule",
+    "SlotAssignment",
     "crawl_counts",
 ]

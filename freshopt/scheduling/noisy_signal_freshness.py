@@ -2,9 +2,9 @@
 
 A sitemap, a feed or a webhook announces a share of the changes (its recall l), and of its announcements a
 share is true (its precision p). The best policy crawls a source when the time since its last crawl, with a
-bonus for each signal since, reaches a threshold (`freshopt.signal_cycle`); a rate ρ is the threshold whose cycle
-has the length 1/ρ. In between lie two cells of `BinaryFreshness`: periodic refreshes without signals (l = 0),
-and refreshes on signal where all changes and nothing else is announced (l = p = 1).
+bonus for each signal since, reaches a threshold (`freshopt.signal_cycle`); a rate ρ is the threshold whose
+cycle has the length 1/ρ. In between lie two cells of `BinaryFreshness`: periodic refreshes without signals
+(l = 0), and refreshes on signal where all changes and nothing else is announced (l = p = 1).
 
 With complete signals (l = 1) time adds nothing, and thresholds are numbers of signals: freshness is linear
 between ρ = g/N and g/(N+1), and 1 from ρ = g on. With true signals (p = 1) every signal is followed by a
