@@ -18,7 +18,7 @@ hosts in 1440 slots that are nearly full.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -297,9 +297,10 @@ def _flow(demand: IntArray, room: IntArray, capacity: int, pause: IntArray) -> t
     cost = np.concatenate((np.zeros(size), np.ones(2 * arcs)))
     highest = np.concatenate((room.ravel().astype(float), np.full(2 * arcs, np.inf)))
     wanted = demand.ravel().astype(np.float64)
-    box: Any = np.column_stack((np.zeros(width), highest))
+    box = np.column_stack((np.zeros(width), highest))
     # Interior points and a crossover to a vertex take half as long as the simplex method on 10⁴ crawls.
-    relaxed = linprog(cost, above, beyond, balance.tocsr(), wanted, box, method="highs-ipm")
+    program: Callable[..., Any] = linprog  # whose types leave out sparse matrices
+    relaxed = program(cost, above, beyond, balance.tocsr(), wanted, box, method="highs-ipm")
     if relaxed.x is None:
         return None, math.inf
     bound, taken = float(relaxed.fun), relaxed.x[:size]
