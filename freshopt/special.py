@@ -72,7 +72,7 @@ def mean_harmonic(u: Array) -> Array:
     """
     table = _mean_harmonic_table()
     u = np.asarray(u, dtype=np.float64)
-    within = np.minimum(np.maximum(u, 2.0**_TABLE_FROM), 2.0**_TABLE_TO * (1.0 - 2.0**-53))
+    within = np.fmin(np.fmax(u, 2.0**_TABLE_FROM), 2.0**_TABLE_TO * (1.0 - 2.0**-53))  # NaN has no row
     bits = within.view(np.int64)
     row = (bits >> 48) - OCTAVE * (1023 + _TABLE_FROM)
     z = (bits & 0xFFFFFFFFFFFF) * 2.0**-47 - 1.0
@@ -82,9 +82,9 @@ def mean_harmonic(u: Array) -> Array:
     if bool(np.any(u > _TAIL)):  # E₁(u) is below an ulp of the rest
         x = np.maximum(u, _TAIL)
         value = np.where(u > _TAIL, np.log(x) + (EULER_GAMMA - 1.0) + 1.0 / x, value)
-    if bool(np.any(u < 2.0**_TABLE_FROM)):
+    if not bool(np.all(u >= 2.0**_TABLE_FROM)):  # NaN too, which stays NaN
         low = np.minimum(u, 2.0**_TABLE_FROM)
-        value = np.where(u < 2.0**_TABLE_FROM, low * _horner(_HARMONIC, low), value)
+        value = np.where(u >= 2.0**_TABLE_FROM, value, low * _horner(_HARMONIC, low))
     return value
 
 

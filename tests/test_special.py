@@ -103,3 +103,10 @@ def test_inverses_at_zero(inverse: str) -> None:
 def test_no_period_makes_a_copy_more_stale_than_always() -> None:
     assert np.array_equal(special.inverse_gamma2(np.array([1.0, 1.5, 1e100])), np.full(3, np.inf))
     assert np.isfinite(special.inverse_gamma2(np.array([1.0 - 2.0**-53]))[0])
+
+
+@pytest.mark.parametrize("name", EXACT_FORMS)
+def test_what_is_no_number_stays_none(name: str) -> None:
+    found = getattr(special, name)(np.array([np.nan, 1.0]))
+    assert np.isnan(found[0])
+    assert found[1] > 0.0
