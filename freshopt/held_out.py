@@ -177,6 +177,11 @@ def replay_held_out(
     kept = np.unique(log.source_index[past])
     if not split > begin:
         raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
+    if not np.any(past & ~np.isnan(log.gap)):
+        raise SourceDataError(
+            f"no source has a second crawl before {split:g} {log.time_unit}s, where the part held out "
+            "begins. There is nothing to learn from. Replay a longer log."
+        )
     weight = None if wishes.importance is None else np.asarray(wishes.importance(log.sources_))[kept]
     names = log.sources_[kept]
     own = wishes if weight is None else replace(wishes, importance=lambda _: weight)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +19,12 @@ from freshopt.exporting import (
     ExternalSecrets,
     Nutch,
     StormCrawler,
+    export,
     write_icalendar,
 )
 from freshopt.exporting.intervals import ROUNDING, Exported, IntervalFormat
 from freshopt.exporting.nutch import LONGEST
-from freshopt.io.folder import complete_file, complete_folder
+from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.model import Problem
 from freshopt.scheduling.carousel import Carousel
@@ -123,10 +122,8 @@ def schedule(
         unused = {"--horizon": horizon, "--start": start, "--sources": sources, "--objective": objective}
         unused |= {"--method": None if method == "periodic" else method}
         _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
-        target = _target(kind, longest, command)
-        with _staging(target, out, overwrite) as staging:
-            frame, unit = tables.rates_of(rates, time_unit)
-            done = target.write(read_rates(frame, unit), staging)
+        frame, unit = tables.rates_of(rates, time_unit)
+        done = export(frame, _target(kind, longest, command), out, time_unit=unit, overwrite=overwrite)
         show(_rows(kind, done, out))
         return
     if horizon is None:
@@ -183,16 +180,6 @@ def _target(kind: str, longest: str | None, command: str | None) -> IntervalForm
         "external-secrets": ExternalSecrets(),
     }
     return made[kind]
-
-
-@contextmanager
-def _staging(target: IntervalFormat, out: Path, overwrite: bool) -> Iterator[Path]:
-    if target.files:
-        with complete_folder(out, overwrite, marker=target.files[0], files=target.files) as folder:
-            yield folder
-    else:
-        with complete_file(out, overwrite) as file:
-            yield file
 
 
 def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:

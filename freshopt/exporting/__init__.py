@@ -2,6 +2,7 @@
 
 from freshopt.exporting.changedetection import ChangeDetection
 from freshopt.exporting.crontab import Crontab
+from freshopt.exporting.export import export
 from freshopt.exporting.external_secrets import ExternalSecrets
 from freshopt.exporting.icalendar import write_icalendar
 from freshopt.exporting.intervals import Exported
@@ -15,5 +16,6 @@ __all__ = [
     "ExternalSecrets",
     "Nutch",
     "StormCrawler",
+    "export",
     "write_icalendar",
 ]

@@ -7,9 +7,10 @@ signature is another than at the crawl before.
 
 Two things of the format are to be known. It writes times as Java prints them, with the name of a time zone,
 which is ambiguous but for UTC; and it writes the lower byte of each letter, so that URLs must be percent-
-encoded to be told apart. And one of the adaptive schedule: with ``db.fetch.schedule.adaptive.sync_delta``, on
-by default, it moves the time that is due, and with it the crawl as it is read, to up to a fifth of the time since
-the page changed earlier. Fixed intervals (``nutch.fetchInterval.fixed``) and the default schedule do not.
+encoded to be told apart. And one of the adaptive schedule: with ``db.fetch.schedule.adaptive.sync_delta``,
+on by default, it moves the time that is due, and with it the crawl as it is read, to earlier by up to a fifth
+of the time since the page changed. Fixed intervals (``nutch.fetchInterval.fixed``) and the default schedule
+do not.
 
 Cost: reading the files.
 

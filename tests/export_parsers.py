@@ -1,0 +1,175 @@
+"""Readers of the exported formats, each written from the format's documentation and from nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+CRON = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def tab_seeds(text: str) -> dict[str, dict[str, str]]:
+    """A URL a line, then key=value, separated by tabs; empty lines and those with # are skipped."""
+    found: dict[str, dict[str, str]] = {}
+    for line in text.split("\n"):
+        url, *metadata = line.split("\t")
+        if not url.strip() or url.strip().startswith("#"):
+            continue
+        assert url.strip() not in found
+        found[url.strip()] = dict(item.split("=", 1) for item in metadata)
+    return found
+
+
+def nutch_hosts(text: str) -> dict[str, tuple[float, float]]:
+    """Host, shortest and longest interval separated by white space; "default" or 0 are 60 s and a year."""
+    found = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        host, low, high = line.split()
+        bounds = [
+            float(default if word in ("default", "0") else word)
+            for word, default in ((low, 60), (high, 31_536_000))
+        ]
+        assert 60 <= bounds[0] <= bounds[1] <= 31_536_000
+        found[host] = (bounds[0], bounds[1])
+    return found
+
+
+def go_duration(text: str) -> float:
+    """Go's time.ParseDuration: numbers with units, in a row; in seconds."""
+    assert re.fullmatch(r"(\d+(\.\d*)?(h|ms|m|s|us|µs|ns))+", text), text
+    parts = re.findall(r"(\d+(?:\.\d*)?)(h|ms|m|s|us|µs|ns)", text)
+    return sum(float(number) * GO_UNITS[unit] for number, unit in parts)
+
+
+def yaml_documents(text: str) -> list[dict[str, str]]:
+    """The part of YAML 1.2 that block mappings with plain and double-quoted scalars need: dotted keys."""
+    found = []
+    for document in text.split("---\n"):
+        values: dict[str, str] = {}
+        path: list[tuple[int, str]] = []
+        for line in document.splitlines():
+            indent = len(line) - len(line.lstrip(" "))
+            key, colon, value = line.strip().partition(":")
+            assert colon
+            path = [*(step for step in path if step[0] < indent), (indent, key)]
+            if value:
+                value = value.strip()
+                quoted = value.startswith('"')
+                assert not quoted or (value.endswith('"') and "\\" not in value and '"' not in value[1:-1])
+                # A plain scalar that YAML would take for something else must not stand here.
+                assert quoted or re.fullmatch(r"[A-Za-z][-A-Za-z0-9./]*", value)
+                assert quoted or value.lower() not in (
+                    "null",
+                    "true",
+                    "false",
+                    "yes",
+                    "no",
+                    "on",
+                    "off",
+                    "nan",
+                )
+                dotted = ".".join(step for _, step in path)
+                assert dotted not in values
+                values[dotted] = value.strip('"')
+        found.append(values)
+    return found
+
+
+def cron_lines(text: str) -> list[tuple[list[set[int] | None], str]]:
+    """Five fields of numbers and lists (None: any) and a command, in which \\% is % and % would end it."""
+    found = []
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        *words, command = line.split(maxsplit=5)
+        assert len(words) == 5
+        fields: list[set[int] | None] = []
+        for word, (low, high) in zip(words, CRON, strict=True):
+            if word == "*":
+                fields.append(None)
+                continue
+            numbers = [int(each) for each in word.split(",")]
+            assert all(low <= number <= high for number in numbers)
+            assert len(set(numbers)) == len(numbers)
+            fields.append(set(numbers))
+        assert not re.search(r"(?<!\\)%", command)
+        found.append((fields, command.replace("\\%", "%")))
+    return found
+
+
+def cron_times(fields: list[set[int] | None], begin: datetime, days: int) -> list[datetime]:
+    """All minutes at which cron runs a line; day of month and of week are alternatives if both are given."""
+    minutes, hours, month_days, months, week_days = fields
+    found = []
+    for day in (begin + timedelta(days=k) for k in range(days)):
+        weekday = day.isoweekday() % 7
+        by_month = month_days is None or day.day in month_days
+        by_week = week_days is None or weekday in {number % 7 for number in week_days}
+        both = month_days is not None and week_days is not None
+        if (months is not None and day.month not in months) or not (
+            (by_month or by_week) if both else (by_month and by_week)
+        ):
+            continue
+        found += [
+            day + timedelta(hours=hour, minutes=minute)
+            for hour in sorted(range(24) if hours is None else hours)
+            for minute in sorted(range(60) if minutes is None else minutes)
+        ]
+    return found
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a calendar."""
+
+    uid: str
+    stamp: datetime
+    start: datetime
+    summary: str
+
+
+def calendar_events(octets: bytes) -> list[Event]:
+    """RFC 5545: unfold, split into properties, check what each component must have, unescape text."""
+    assert octets.endswith(b"\r\n")
+    raw = octets[:-2].split(b"\r\n")
+    assert all(len(line) <= 75 and b"\n" not in line and b"\r" not in line for line in raw)
+    for line in raw:
+        line.decode("utf-8")  # no character is cut in two
+    lines = octets.decode("utf-8").replace("\r\n ", "").split("\r\n")[:-1]
+    properties = [(name, value) for name, _, value in (line.partition(":") for line in lines)]
+    assert properties[0] == ("BEGIN", "VCALENDAR")
+    assert properties[-1] == ("END", "VCALENDAR")
+    head = dict(properties[1 : properties.index(("BEGIN", "VEVENT"))])
+    assert head["VERSION"] == "2.0"
+    assert head["PRODID"]
+    events: list[Event] = []
+    event: dict[str, str] | None = None
+    for name, value in properties[1:-1]:
+        if (name, value) == ("BEGIN", "VEVENT"):
+            assert event is None
+            event = {}
+        elif (name, value) == ("END", "VEVENT"):
+            assert event is not None
+            events.append(
+                Event(event["UID"], _utc(event["DTSTAMP"]), _utc(event["DTSTART"]), _plain(event["SUMMARY"]))
+            )
+            event = None
+        elif event is not None:
+            assert name not in event
+            event[name] = value
+    assert len({event.uid for event in events}) == len(events)
+    return events
+
+
+def _utc(text: str) -> datetime:
+    return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _plain(text: str) -> str:
+    """TEXT: a backslash stands before itself, a semicolon, a comma and n; and nowhere else."""
+    assert re.fullmatch(r"(?:[^\\;,\x00-\x08\x0a-\x1f]|\\[\\;,nN])*", text)
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] in "nN" else found[1], text)
