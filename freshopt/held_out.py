@@ -10,9 +10,9 @@ Copies have the ages that a policy itself gives them: each schedule runs for as 
 as that is long, or as the log reaches back, before costs count. The current policy may crawl more or less
 than the bandwidth; so that it can be compared with a plan of as many refreshes, there is a row for that too.
 
-When a source changed, a crawl log does not tell: a change is put in the middle of the gap in which it was
-found, several of them evenly. The current policy's own crawls end these gaps, and its row is the most
-uncertain: by up to half of its staleness either way.
+Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell: a change
+is put in the middle of the gap in which it was found, several of them evenly. The current policy's own crawls
+end these gaps, and its row is the most uncertain: by up to half of its staleness either way.
 Cost: a plan, and a replay for each row.
 """
 
@@ -76,7 +76,7 @@ class HeldOut:
     begin, end : float
         The part that was held out, on the log's clock.
     sources, left_out : int
-        Those that were replayed, and those without a crawl in the first part.
+        Those that were replayed, and those that were not crawled both before and after `begin`.
     rows : tuple of PolicyCost
     """
 
@@ -188,6 +188,8 @@ def replay_held_out(
     *_, sources = learn(_first_part(log, past, kept), own)
     problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
     world = _among(known_changes(log if history is None else history), _shift(log, history), names)
+    known_until = log.last_crawl if history is None else history.end + _shift(log, history)
+    until = known_until[kept]
     run_in = min(split - begin, end - split)
     origin = max(split - run_in, float(np.min(world.start)))
     horizon = end - origin
@@ -198,6 +200,7 @@ def replay_held_out(
             world,
             origin=origin,
             skip=split - origin,
+            end=until,
             importance=sources.importance,
             objective=wishes.objective,
         )
@@ -216,7 +219,8 @@ def replay_held_out(
         rows.append(measure("current", _current(log, kept, origin, horizon)))
         if rows[-1].refreshes > 0.0 and not np.any(problem.lower > 0.0):
             rows.append(planned(problem.with_bandwidth(rows[-1].refreshes), "plan at current"))
-    return HeldOut(split, end, len(kept), len(log.sources_) - len(kept), tuple(rows))
+    there = int(np.count_nonzero(until > split))
+    return HeldOut(split, end, there, len(log.sources_) - there, tuple(rows))
 
 
 def _middles(log: CrawlLog) -> tuple[np.typing.NDArray[np.int64], Array]:
