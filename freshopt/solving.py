@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError, SourceDataError
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
+from freshopt.sources import LARGEST, SMALLEST
 from freshopt.verdict import Solver, Terms, exemption
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def solve(
             f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
         )
     price, spent = (start.price, _spent(start, problem)) if isinstance(start, Solution) else (start, None)
+    if price is not None and not SMALLEST <= price <= LARGEST:
+        price, spent = None, None  # that of a bandwidth that did not bind, say: it tells nothing
     solution = chosen.solve(problem, Terms(tolerance, certify, price, spent))
     if throw:
         _raise_unless_good(solution)

@@ -153,6 +153,18 @@ def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fo.solve(more, WaterFilling(), certify=False, start=before).iterations <= before.iterations
 
 
+def test_a_price_that_tells_nothing_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
+    sources = fo.Sources(np.random.default_rng(3).lognormal(size=N), max_rate=np.ones(N))
+    plenty = fo.Problem(HarmonicStaleness(), sources, 2.0 * N)
+    before = fo.solve(plenty)
+    assert before.price == 0.0  # the bandwidth did not bind
+    scarce = plenty.with_bandwidth(0.5 * N)
+    fresh = fo.solve(scarce)
+    for start in (before, 0.0, -1.0, np.nan, np.inf, 1e-300, 1e300):
+        assert fo.solve(scarce, start=start).price == pytest.approx(fresh.price, rel=EXACT)
+
+
 def test_hosts_whose_demand_jumps_or_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
     d, host = 10 ** rng.uniform(-6, 4, N), rng.integers(0, 3000, N)
