@@ -11,8 +11,10 @@ as that is long, or as the log reaches back, before costs count. The current pol
 than the bandwidth; so that it can be compared with a plan of as many refreshes, there is a row for that too.
 
 Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell: a change
-is put in the middle of the gap in which it was found, several of them evenly. The current policy's own crawls
-end these gaps, and its row is the most uncertain: by up to half of its staleness either way.
+is put in the middle of the gap in which it was found, several of them evenly. Changes that one crawl found as
+one are one. All costs are then too low, and most so those of the current policy, whose own crawls end the
+gaps: what the table says in favour of a plan is less than the truth. Where all changes are known (`history`)
+nothing of this applies.
 Cost: a plan, and a replay for each row.
 """
 
@@ -36,6 +38,7 @@ from freshopt.simulation.world import World
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.uniform import Uniform
 from freshopt.solving import solve
+from freshopt.sources import Sources
 from freshopt.units import SECONDS
 from freshopt.verdict import Terms
 
@@ -186,7 +189,7 @@ def replay_held_out(
     names = log.sources_[kept]
     own = wishes if weight is None else replace(wishes, importance=lambda _: weight)
     *_, sources = learn(_first_part(log, past, kept), own)
-    problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
+    problem = Problem(wishes.objective, sources, wishes.bandwidth, _limits(wishes, sources))
     world = _among(known_changes(log if history is None else history), _shift(log, history), names)
     known_until = log.last_crawl if history is None else history.end + _shift(log, history)
     until = known_until[kept]
@@ -221,6 +224,14 @@ def replay_held_out(
             rows.append(planned(problem.with_bandwidth(rows[-1].refreshes), "plan at current"))
     there = int(np.count_nonzero(until > split))
     return HeldOut(split, end, there, len(log.sources_) - there, tuple(rows))
+
+
+def _limits(wishes: Wishes, sources: Sources) -> dict[Any, float] | None:
+    """Return the limits of hosts that have a source before the held-out part."""
+    if wishes.host_limits is None or sources.host is None:
+        return None
+    there = set(np.asarray(sources.host).tolist())
+    return {host: limit for host, limit in wishes.host_limits.items() if host in there} or None
 
 
 def _middles(log: CrawlLog) -> tuple[np.typing.NDArray[np.int64], Array]:

@@ -18,6 +18,7 @@ from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStalene
 from tests.command_lines import MAIN_JOB, Run, refuse
 from tests.tolerances import EXACT
 
+PERIODIC = fo.Refresh.PERIODIC
 RATES = np.array([0.02, 0.05, 0.3, 0.3, 1.0, 4.0])
 
 
@@ -48,7 +49,7 @@ def test_costs_are_those_of_poisson_sources() -> None:
     days, copies = 4000.0, 20
     rates = np.tile(RATES, copies)
     history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(len(rates)))
-    wishes = Wishes(BinaryFreshness(fo.Refresh.PERIODIC), bandwidth=len(rates), horizon=1.0)
+    wishes = Wishes(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
     held = replay_held_out(history.to_log(8.0), wishes, history)
     assert [row.policy for row in held.rows] == ["plan", "uniform", "proportional"]
     assert (held.begin, held.end) == pytest.approx((3000.0, 4000.0), rel=EXACT)
@@ -68,7 +69,7 @@ def test_nothing_of_the_held_out_part_is_known_to_the_plan() -> None:
     log = poisson_log()
     late = log.time > 1600.0 - 0.25 * 1599.5 - 0.5
     twisted = fo.CrawlLog(log.source_index, log.time, np.where(late, ~log.changed, log.changed))
-    wishes = Wishes(HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=3.0, horizon=1.0)
+    wishes = Wishes(HarmonicStaleness(PERIODIC), bandwidth=3.0, horizon=1.0)
     one, other = (replay_held_out(each, wishes) for each in (log, twisted))
     assert [row.refreshes for row in one.rows] == [row.refreshes for row in other.rows]
     assert other.rows[0].cost.value > 2.0 * one.rows[0].cost.value
@@ -76,7 +77,7 @@ def test_nothing_of_the_held_out_part_is_known_to_the_plan() -> None:
 
 def test_the_current_policy_is_the_logs_own_crawls() -> None:
     log = poisson_log(every=0.5)
-    wishes = Wishes(BinaryFreshness(fo.Refresh.PERIODIC), bandwidth=3.0, horizon=1.0)
+    wishes = Wishes(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
     rows = {row.policy: row for row in replay_held_out(log, wishes).rows}
     assert rows["current"].refreshes == pytest.approx(12.0, rel=0.01)
     assert rows["plan at current"].refreshes == pytest.approx(12.0, rel=0.02)
@@ -90,7 +91,7 @@ def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
     rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
     source, time, changed = zip(*rows, strict=True)
     wishes = Wishes(
-        HarmonicStaleness(fo.Refresh.PERIODIC),
+        HarmonicStaleness(PERIODIC),
         bandwidth=1.0,
         horizon=1.0,
         importance=lambda names: np.where(names == "old", 2.0, 7.0),
@@ -112,11 +113,51 @@ def test_a_history_with_dates_keeps_its_clock() -> None:
     _, days = events(np.array([1.0]), 400.0, 2)
     moments = [begin + timedelta(days=10.0 + float(day)) for day in days]
     history = ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
-    wishes = Wishes(AccumulatedDelay(fo.Refresh.PERIODIC), bandwidth=1.0, horizon=1.0)
+    wishes = Wishes(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
     held = replay_held_out(history.to_log(1.0), wishes, history)
     assert (held.begin, held.end) == pytest.approx((315.0, 420.0), rel=EXACT)
     inside = np.sum((days > 305.0) & (days < 410.0)) / 105.0
     assert held.rows[0].cost.value == pytest.approx(0.5 * inside, abs=0.15)  # half a gap after each change
+
+
+def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
+    names = [f"page/{k}" for k in range(8)]
+    Path("hosts.csv").write_text(
+        "source,host\n" + "".join(f"{name},{k % 2}\n" for k, name in enumerate(names))
+    )
+    Path("limits.csv").write_text("host,limit\n0,2\n1,9\n")
+    own = (("power", "--exponent", "0.5"), ("deadline", "--deadline", "6h"), ("age",), ("binary-cost",))
+    for name, *more in own:
+        how = (
+            *MAIN_JOB,
+            "--objective",
+            name,
+            *more,
+            "--draws",
+            "0",
+            "--replay",
+            "--overwrite",
+            "--out",
+            "plan",
+        )
+        run("plan", str(log), *how, "--hosts", "hosts.csv", "--host-limits", "limits.csv")
+        told = json.loads(Path("plan/summary.json").read_text())["held_out"]["policies"]
+        assert [row["policy"] for row in told][:4] == ["plan", "uniform", "proportional", "current"]
+        assert all(np.isfinite(row["value"]) for row in told)
+
+
+def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
+    rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
+    source, time, changed = zip(*rows, strict=True)
+    wishes = Wishes(
+        HarmonicStaleness(PERIODIC),
+        bandwidth=1.0,
+        horizon=1.0,
+        hosts=lambda names: np.array([f"host of {name}" for name in names]),
+        host_limits={"host of old": 0.5, "host of new": 0.5},
+    )
+    held = replay_held_out(fo.CrawlLog(source, time, changed), wishes)
+    assert held.rows[0].refreshes == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan")])

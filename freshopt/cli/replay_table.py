@@ -21,7 +21,9 @@ def replay_table(held: HeldOut, plan: Plan) -> str:
     """Return the table, one line a policy, under a line that says what was held out."""
     unit, objective = plan.log.time_unit, plan.solution.problem.objective
     better = "higher" if objective.sense == "maximise" else "lower"
-    left = f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
+    left = (
+        f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
+    )
     lines = [
         f"On the last {count(held.end - held.begin, unit)}, which this plan has not seen "
         f"({count(held.sources, 'source')}{left}):"
