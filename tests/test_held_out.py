@@ -101,6 +101,20 @@ def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
     assert held.rows[0].cost.value == pytest.approx(2.0 * held.rows[0].cost.mean, rel=EXACT)
 
 
+def test_a_source_counts_until_its_last_crawl() -> None:
+    """It changes every day until day 85 and is found stale half of the time; then nothing is known."""
+    rows = [("dead", float(t), 1) for t in range(86)] + [("live", float(t), 0) for t in range(101)]
+    source, time, changed = zip(*rows, strict=True)
+    wishes = Wishes(
+        BinaryFreshness(PERIODIC),
+        bandwidth=1.0,
+        horizon=1.0,
+        importance=lambda names: np.where(names == "dead", 1.0, 0.0),
+    )
+    rows_of = {row.policy: row for row in replay_held_out(fo.CrawlLog(source, time, changed), wishes).rows}
+    assert rows_of["current"].fresh == pytest.approx(0.5, abs=1e-9)
+
+
 def test_several_changes_of_a_gap_are_spread_over_it() -> None:
     log = fo.CrawlLog(["a"] * 3, [0.0, 4.0, 10.0], [0, 1, 1], changes=[0, 2, 3])
     np.testing.assert_allclose(
