@@ -11,7 +11,7 @@ import numpy as np
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
-from freshopt.cli.objectives import OBJECTIVES, objective_of
+from freshopt.cli.objectives import objective_of
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.exporting import (
     ChangeDetection,
@@ -46,6 +46,7 @@ METHODS = {
     "earliest-deadline": "a constant total rate, whoever is due first",
     "greedy": "whichever source gains most now",
 }
+GAINS = ("harmonic", "binary", "delay", "age")  # objectives with a cost of age and no parameters
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")
 
@@ -79,9 +80,12 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
     metavar="FILE",
     help="Of --method greedy: the table of sources with change_rate and importance.",
 )
-@options.objective_option(
-    [name for name, named in OBJECTIVES.items() if not named.uses and not name.startswith("penalty")],
-    default=None,
+@click.option(
+    "--objective",
+    type=click.Choice(GAINS),
+    metavar="NAME",
+    help="Of --method greedy: what a refresh gains in, harmonic by default; or "
+    f"{', '.join(GAINS[1:])}, as in freshopt solve.",
 )
 @click.option("--longest", metavar="TIME", help="Of --format nutch: db.fetch.interval.max, 90d by default.")
 @click.option(

@@ -62,9 +62,11 @@ class ChangeDetection:
         names, seconds = labels(table), whole_intervals(table, _LIMITS)
         require_urls(names, "changedetection.io")
         _require_plain(names)
-        watches = [_watch(name, interval) for name, interval in zip(names, seconds.tolist(), strict=True)]
-        text = ",\n".join(json.dumps(watch, ensure_ascii=False) for watch in watches)
-        path.write_bytes(f"[\n{text}\n]\n".encode())
+        with path.open("wb") as file:
+            for k, (name, interval) in enumerate(zip(names, seconds.tolist(), strict=True)):
+                watch = json.dumps(_watch(name, interval), ensure_ascii=False)
+                file.write(f"{',' if k else '['}\n{watch}".encode())
+            file.write(b"\n]\n")
         return exported(table, seconds, "as paused watches")
 
 
