@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.integrate import trapezoid
 from scipy.optimize import brentq, minimize
+from scipy.special import gammaln
 from scipy.stats import gamma, nbinom
 
 from freshopt.errors import SourceDataError
@@ -50,7 +51,7 @@ def test_counted_changes_give_the_negative_binomial_optimum() -> None:
         return -float(np.sum(nbinom.logpmf(total, shape, exposure / (exposure + time))))
 
     best = minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-6})
-    prior = GammaPrior.of(log_of(gaps, counts, counted=True))
+    prior = GammaPrior.most_likely(log_of(gaps, counts, counted=True))
     np.testing.assert_allclose([prior.shape, prior.exposure], np.exp(best.x), rtol=1e-4)
     assert loss(np.log([prior.shape, prior.exposure])) <= best.fun + 1e-8
 
@@ -126,7 +127,7 @@ def test_rates_of_rarely_crawled_sources_come_closer_to_the_truth(shape: float) 
 
 def test_rates_that_are_all_the_same_are_seen_to_be() -> None:
     gaps, counts = np.ones((40, 10)), np.tile([0, 1, 0, 0, 1, 0, 1, 0, 0, 0], (40, 1))
-    prior = GammaPrior.of(log_of(gaps, counts, counted=False))
+    prior = GammaPrior.most_likely(log_of(gaps, counts, counted=False))
     assert prior.shape > 1e3
     assert prior.shape / prior.exposure == pytest.approx(-math.log(0.7), rel=1e-3)
 
@@ -144,3 +145,41 @@ def test_logs_that_do_not_tell_are_refused() -> None:
     prior = GammaPrior(1.0, 2.0)
     expected = "MaximumLikelihood(prior=GammaPrior(shape=1.0, exposure=2.0, time_unit='day'))"
     assert repr(MaximumLikelihood(prior=prior)) == expected
+
+
+def test_a_prior_is_no_surer_than_its_log() -> None:
+    """Against the average of 1/shape over the evidence, integrated densely; counted changes make it exact."""
+    rng = np.random.default_rng(6)
+    gaps = np.full((25, 1), 10.0)
+    counts = rng.poisson(gaps * rng.gamma(4.0, 0.1, (25, 1)))
+    log = log_of(gaps, counts, counted=True)
+    sure, prior = GammaPrior.most_likely(log), GammaPrior.of(log)
+    mean = sure.shape / sure.exposure
+
+    def evidence(shape: float, m: float) -> float:
+        b = shape / m
+        each = (
+            gammaln(shape + counts) - gammaln(shape) + shape * np.log(b) - (shape + counts) * np.log(b + 10.0)
+        )
+        return float(np.sum(each))
+
+    spread = np.linspace(1e-3, 2.5, 4000)
+    values = np.array([evidence(s**-2, mean) for s in spread])
+    weight = np.exp(values - values.max())
+    squared = float(np.sum(weight * spread**2) / np.sum(weight))
+    h = 1e-3
+    around = [evidence(1 / squared, mean * np.exp(k * h)) for k in (-1, 0, 1)]
+    variance = h * h / (2 * around[1] - around[0] - around[2])
+    assert 1 / prior.shape == pytest.approx((1 + squared) * np.exp(variance) - 1, rel=0.02)
+    assert prior.shape / prior.exposure == pytest.approx(mean * np.exp(variance / 2), rel=1e-3)
+    assert prior.shape < sure.shape
+
+
+def test_intervals_of_few_sources_alike_cover_them() -> None:
+    covered = []
+    for seed in range(8):
+        changed = np.random.default_rng(seed).random((30, 20)) < -np.expm1(-0.3)
+        log = log_of(np.ones((30, 20)), changed.astype(int), counted=False)
+        low, high = MaximumLikelihood(prior=GammaPrior.of(log)).fit(log).interval(0.95)
+        covered.append(np.mean((low <= 0.3) & (high >= 0.3)))
+    assert np.mean(covered) > 0.9  # the most likely prior: 0.2

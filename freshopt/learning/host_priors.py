@@ -98,7 +98,7 @@ class HostPriors:
             )
         hosts, code = np.unique(labels, return_inverse=True)
         observed = CrawlLikelihood.of(log)
-        start = GammaPrior.of(log)
+        start = GammaPrior.most_likely(log)
         # Whole hosts, some of all sizes: how rates are spread on a host is seen only where all of it is.
         order = np.random.default_rng(0).permutation(len(hosts))
         chosen = order[np.cumsum(np.bincount(code)[order]) <= max(ENOUGH, np.bincount(code)[order[0]])]
