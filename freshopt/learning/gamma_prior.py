@@ -4,9 +4,9 @@ A source that was crawled twice tells little; that most sources of the log chang
 Gamma distribution of the rates is worth as many changes as its shape, seen in as much time as its second
 parameter, and so it enters the likelihood: as counted changes and exposure.
 
-The most likely parameters maximise the likelihood of the log with the rates integrated out. The integral of a source is
-taken as if its posterior were the Gamma with the same mode and curvature in ln Δ: exact for counted changes
-and for a source without any, and close where crawls tell only whether there was a change.
+The most likely parameters maximise the likelihood of the log with the rates integrated out. The integral of a
+source is taken as if its posterior were the Gamma with the same mode and curvature in ln Δ: exact for counted
+changes and for a source without any, and close where crawls tell only whether there was a change.
 
 Cost: some 150 maximisations of the likelihood, over 10 000 of the sources at most.
 """
@@ -31,7 +31,7 @@ SIMPLEX = np.array(
     [[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]]
 )  # left to itself, the search begins with steps of 1e-4
 FLATTEST = 1e-3  # smallest shape: rates spread over 1000 decades
-SPREADS = np.concatenate(([1e-3], np.linspace(0.05, 2.5, 25)))  # 1/√shape, where its evidence is looked at
+SPREADS = np.concatenate(([1e-3], np.linspace(0.05, 2.5, 50)))  # 1/√shape, where its evidence is looked at
 NEARBY = 0.05  # nats, for differences of the evidence
 SHARP = 4.0  # curvature of the evidence in ln(spread): a peak of half a nat's width
 
@@ -175,11 +175,13 @@ def _averaged(observed: CrawlLikelihood, shape: float, mean: float) -> tuple[flo
     sides = evidence(best * np.exp(np.array([-NEARBY, 0.0, NEARBY])))
     bend = (2.0 * sides[1] - sides[0] - sides[2]) / NEARBY**2
     if bend > SHARP:  # fine steps where the evidence has a peak that coarse ones would miss
-        spread = np.concatenate((spread, best * np.exp(np.arange(-4.0, 4.5, 0.5) / math.sqrt(bend))))
+        spread = np.concatenate((spread, best * np.exp(np.arange(-5.0, 5.5, 0.5) / math.sqrt(bend))))
     spread = np.unique(np.maximum(spread, SPREADS[0]))
     values = evidence(spread)
-    weight = np.exp(values - np.max(values)) * np.gradient(spread)
-    shape = float(np.sum(weight) / np.sum(weight * spread**2))
+    weight = np.exp(values - np.max(values))
+    step = np.diff(spread)  # by trapezoids
+    area, second = (float(np.dot(step, f[1:] + f[:-1])) for f in (weight, weight * spread**2))
+    shape = area / second
     around = [log_evidence(observed, shape, shape / (mean * f)) for f in np.exp([-NEARBY, 0.0, NEARBY])]
     curve = (2.0 * around[1] - around[0] - around[2]) / NEARBY**2
     variance = 1.0 / max(curve, 1.0)  # of ln mean; a factor of e, should the log tell nothing
