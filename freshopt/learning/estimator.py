@@ -68,9 +68,10 @@ class Estimator(ABC):
         Returns
         -------
         lower, upper : ndarray of float, shape (n,)
-            Changes per time unit of the log. With `Posterior` `lower` is 0 for a source that never changed
-            and `upper` is inf for one that had always changed; a baseline alone leaves (0, inf). No smoothing
-            or floor enters, so that an estimate that is bounded by these alone may lie outside.
+            Changes per time unit of the log. With `Posterior`, and without a prior, `lower` is 0 for a source
+            that never changed, and `upper` is inf for one that had always changed (save of `Naive`, which is
+            about changes found); a baseline alone leaves (0, inf). No smoothing or floor enters, so that an
+            estimate that is bounded by these alone may lie outside.
 
         Raises
         ------

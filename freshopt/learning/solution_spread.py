@@ -189,7 +189,8 @@ def _draws(problem: Problem, estimator: Estimator, draws: int, seed: int) -> Arr
     blank = np.isnan(drawn[0])
     if blank.all():
         raise SourceDataError(
-            "the log has nothing but baselines. Pass an estimator with a prior, or more crawls."
+            "the log has nothing but baselines. Pass more crawls or a prior learnt elsewhere, or leave the "
+            "spread out (--draws 0 of freshopt plan)."
         )
     if blank.any():
         others = np.random.default_rng([seed, 1]).choice(
