@@ -65,7 +65,8 @@ def sampled_search(
         return correction - target + (math.log(used) if 0.0 < used < math.inf else (used > 1.0) * 2e3 - 1e3)
 
     if start is None:
-        x = _root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)))
+        few = sample.n > FIRST  # then a smaller sample tells where to begin
+        x = _root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)) if few else 0.0)
     else:
         x = math.log(start)
     eager = _straight(lambda x: excess(x, 0.0), x)
