@@ -46,8 +46,11 @@ def matched_rates(sources: Sources, estimates: Estimates) -> Array:
     Raises
     ------
     SourceDataError
-        If a source has no estimate, or one that is 0, infinite or not a number; names the source.
+        If nothing was estimated yet, or a source has no estimate, or one that is 0, infinite or not a
+        number; names the source.
     """
+    if not hasattr(estimates, "change_rate_"):
+        raise SourceDataError(f"{type(estimates).__name__} has no change rates yet. Call fit(log) first.")
     rates = np.asarray(estimates.change_rate_, dtype=np.float64)[match(sources, estimates)]
     rates = rates * convert_time(1.0, sources.time_unit, estimates.time_unit_)
     wrong = np.flatnonzero(~((rates >= SMALLEST) & (rates <= LARGEST)))

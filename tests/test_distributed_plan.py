@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import signal
 import sys
@@ -205,18 +206,14 @@ def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # 
     assert len(set(starts)) == 5  # random times are other ones in each part
 
 
-def slow_square(k: int, power: int) -> int:
-    return int(k**power)
-
-
 def test_few_partitions_are_in_flight(client: Any) -> None:  # noqa: ANN401
     client.wait_for_workers(2)
     known, squares = [], {}
     with client.as_current():
-        for k, result in engine.run_pass(slow_square, [(k,) for k in range(60)], 2):
+        for k, result in engine.run_pass(operator.pow, [(k,) for k in range(60)], 2):
             squares[k] = result
             known.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
-        results = engine.run_behind(slow_square, [(k,) for k in range(9)], 3, lambda found, n: found[n], 7)
+        results = engine.run_behind(operator.pow, [(k,) for k in range(9)], 3, lambda found, n: found[n], 7)
     assert squares == {k: k * k for k in range(60)}
     assert results == 7**3
     assert max(known) <= 2 * engine.IN_FLIGHT * 2 + 4  # of two threads; the message is a task as well

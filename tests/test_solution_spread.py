@@ -179,3 +179,18 @@ def test_what_cannot_be_spread_is_refused() -> None:
     problem = fo.Problem(AccumulatedDelay(), fo.Sources(1.0, name=["never"]), 1.0)
     with pytest.raises(fo.SourceDataError, match="draws is 0"):
         solution_spread(problem, model, draws=0)
+
+
+def test_what_was_not_fitted_and_numbers_out_of_range_are_refused_in_one_line() -> None:
+    _, log = simulated(85, 4, 20)
+    model, problem = MaximumLikelihood(), problem_of(AccumulatedDelay(), 4, 2.0)
+    with pytest.raises(fo.SourceDataError, match=r"has no change rates yet. Call fit\(log\) first"):
+        problem.with_estimates(model)
+    model.fit(log)
+    for count in (0, -1, 2.5):
+        with pytest.raises(fo.SourceDataError, match="count is"):
+            model.draws(count, 0)  # type: ignore[arg-type]
+        with pytest.raises(fo.SourceDataError, match="draws is"):
+            solution_spread(problem, model, draws=count)  # type: ignore[arg-type]
+    with pytest.raises(fo.SourceDataError, match="confidence is"):
+        solution_spread(problem, model, draws=2).value_interval(1.5)

@@ -106,7 +106,9 @@ class Estimator(ABC):
         ndarray of float, shape (count, n)
             Independent between sources; NaN for a source with a baseline only, unless there is a prior.
         """
-        return self._distribution().draws(count, seed)
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise SourceDataError(f"count is {count!r}. Pass how many draws, 1 or more.")
+        return self._distribution().draws(int(count), seed)
 
     @abstractmethod
     def _distribution(self) -> RateDistribution:

@@ -20,6 +20,7 @@ from freshopt.certificate import certify
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.estimates import match
 from freshopt.learning.estimator import Estimator
+from freshopt.learning.interval_method import check_confidence
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solving import solve
@@ -73,6 +74,7 @@ class SolutionSpread:
 
     def value_interval(self, confidence: float = 0.9) -> tuple[float, float]:
         """Return quantiles of the value that the plan will have."""
+        check_confidence(confidence)
         tail = 0.5 * (1.0 - confidence)
         lower, upper = np.quantile(self.planned, [tail, 1.0 - tail])
         return float(lower), float(upper)
@@ -85,6 +87,7 @@ class SolutionSpread:
         """
         import polars
 
+        check_confidence(confidence)
         tail = 0.5 * (1.0 - confidence)
         sources = self.solution.problem.sources
         lower, upper = np.quantile(self.rates, [tail, 1.0 - tail], axis=0)
@@ -163,8 +166,8 @@ def solution_spread(
     >>> bool(spread.regret.min() > -1e-9), 0 < spread.relative_regret < 0.1
     (True, True)
     """
-    if draws < 1:
-        raise SourceDataError(f"draws is {draws}. Draw at least once.")
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise SourceDataError(f"draws is {draws!r}. Pass a whole number, 1 or more.")
     signalled = np.flatnonzero(problem.sources.signalled)
     if len(signalled):
         raise SourceDataError(
