@@ -61,7 +61,7 @@ class GammaPrior:
     ...                              "changes": [2, 9, 0]})
     >>> prior = GammaPrior.of(log)
     >>> round(prior.shape, 3), round(prior.exposure, 3)
-    (0.142, 0.1)
+    (0.148, 0.106)
     """
 
     shape: float
