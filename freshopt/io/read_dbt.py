@@ -12,14 +12,13 @@ Cost: reading the files.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from freshopt.errors import SourceDataError
+from freshopt.io.looks import Look, Paths, files_of, log_of
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
 
@@ -27,18 +26,7 @@ NAMES = ("sources", "freshness")  # what an artifact's file is called, before a 
 FAILED = "runtime error"  # the status of a source that could not be looked at
 
 
-class Look(NamedTuple):
-    """What one run saw of one source."""
-
-    source: str
-    time: datetime
-    loaded: datetime | None  # None: the table was empty
-    where: str
-
-
-def read_dbt(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], time_unit: str = "day"
-) -> CrawlLog:
+def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
     """Read dbt freshness artifacts as a crawl log.
 
     Parameters
@@ -73,48 +61,18 @@ def read_dbt(
     .. [1] https://docs.getdbt.com/reference/artifacts/sources-json
     """
     check_time_unit(time_unit)
-    looks: dict[tuple[str, datetime], Look] = {}
-    for file in _files(path):
-        for look in _looks(file):
-            known = looks.setdefault((look.source, look.time), look)
-            if known.loaded != look.loaded:
-                raise SourceDataError(
-                    f"{look.where} and {known.where} have different max_loaded_at of {look.source!r} at one "
-                    "snapshotted_at. Remove the file that is wrong."
-                )
-    if not looks:
-        raise SourceDataError(
-            f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs."
-        )
-    rows = sorted(looks.values(), key=lambda look: (look.source, look.time))
-    changed = [False] + [
-        later.source == earlier.source and later.loaded != earlier.loaded for earlier, later in pairwise(rows)
-    ]
-    return CrawlLog(
-        source=[look.source for look in rows],
-        time=[look.time for look in rows],
-        changed=changed,
-        time_unit=time_unit,
+    files = files_of(
+        path,
+        lambda file: file.suffix == ".json" and file.name.lower().startswith(NAMES),
+        f"JSON file whose name begins with {' or '.join(NAMES)}. Run `dbt source freshness` and keep a copy "
+        "of target/sources.json of each run.",
     )
-
-
-def _files(path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the artifacts that a path stands for."""
-    if not isinstance(path, str | os.PathLike):
-        return [Path(each) for each in path]
-    place = Path(path)
-    if not place.is_dir():
-        return [place]
-    found = sorted(
-        file for file in place.rglob("*.json") if file.name.lower().startswith(NAMES) and file.is_file()
+    return log_of(
+        (look for file in files for look in _looks(file)),
+        "max_loaded_at of {source!r} at one snapshotted_at",
+        f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs.",
+        time_unit,
     )
-    if not found:
-        raise SourceDataError(
-            f"{place} has no JSON file whose name begins with {' or '.join(NAMES)}. Run `dbt source "
-            "freshness` and "
-            "keep a copy of target/sources.json of each run."
-        )
-    return found
 
 
 def _looks(file: Path) -> Iterator[Look]:

@@ -22,15 +22,13 @@ References
 from __future__ import annotations
 
 import csv
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.looks import Look, Paths, files_of, log_of
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
 
@@ -40,18 +38,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _DATE = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{2}) (\d{2}):(\d{2}):(\d{2}) (\S+) (\d{4})")
 
 
-class Look(NamedTuple):
-    """What one dump says of one URL."""
-
-    source: str
-    time: datetime
-    signature: str
-    where: str
-
-
-def read_nutch(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], time_unit: str = "day"
-) -> CrawlLog:
+def read_nutch(path: Paths, time_unit: str = "day") -> CrawlLog:
     """Read dumps of Nutch's crawl database as a crawl log.
 
     Parameters
@@ -73,45 +60,17 @@ def read_nutch(
         If there is no dump, a file is none, or a line cannot be read; names the file and the line.
     """
     check_time_unit(time_unit)
-    looks: dict[tuple[str, datetime], Look] = {}
-    for file in _files(path):
-        for look in _looks(file):
-            known = looks.setdefault((look.source, look.time), look)
-            if known.signature != look.signature:
-                raise SourceDataError(
-                    f"{look.where} and {known.where} have different signatures of {look.source!r} at one "
-                    "time. Remove the file that is wrong."
-                )
-    if not looks:
-        raise SourceDataError(f"{path} has no URL that was fetched. Add dumps of more runs.")
-    rows = sorted(looks.values(), key=lambda look: (look.source, look.time))
-    changed = [False] + [
-        later.source == earlier.source and later.signature != earlier.signature
-        for earlier, later in pairwise(rows)
-    ]
-    return CrawlLog(
-        source=[look.source for look in rows],
-        time=[look.time for look in rows],
-        changed=changed,
-        time_unit=time_unit,
+    files = files_of(
+        path,
+        lambda file: file.name.startswith("part-") or file.suffix == ".csv",
+        "file named part-* or *.csv. Write one by bin/nutch readdb CRAWLDB -dump DIR -format csv.",
     )
-
-
-def _files(path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the files that a path stands for."""
-    if not isinstance(path, str | os.PathLike):
-        return [Path(each) for each in path]
-    place = Path(path)
-    if not place.is_dir():
-        return [place]
-    named = (file for file in place.rglob("*") if file.name.startswith("part-") or file.suffix == ".csv")
-    found = sorted(file for file in named if file.is_file())
-    if not found:
-        raise SourceDataError(
-            f"{place} has no file named part-* or *.csv. Write one by bin/nutch readdb CRAWLDB -dump DIR "
-            "-format csv."
-        )
-    return found
+    return log_of(
+        (look for file in files for look in _looks(file)),
+        "signatures of {source!r} at one time",
+        f"{path} has no URL that was fetched. Add dumps of more runs.",
+        time_unit,
+    )
 
 
 def _looks(file: Path) -> Iterator[Look]:
