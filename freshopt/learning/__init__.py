@@ -22,6 +22,7 @@ from freshopt.learning.interval_method import Posterior as Posterior
 from freshopt.learning.interval_method import Published as Published
 from freshopt.learning.lambda_learn_and_crawl import LambdaLearnAndCrawl as LambdaLearnAndCrawl
 from freshopt.learning.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
+from freshopt.learning.learner import Learner as Learner
 from freshopt.learning.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.learning.mirror_sync import MirrorSync as MirrorSync
 from freshopt.learning.mirror_sync_regret_bound import mirror_sync_regret_bound as mirror_sync_regret_bound
@@ -55,6 +56,7 @@ __all__ = [
     "HostPriors",
     "LambdaLearnAndCrawl",
     "LawOfLargeNumbers",
+    "Learner",
     "LikelihoodRatio",
     "MaximumLikelihood",
     "MirrorSync",

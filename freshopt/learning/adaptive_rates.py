@@ -85,28 +85,9 @@ class AdaptiveRates:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Learn in a world until the horizon.
+        """Learn until the horizon, one round per batch; see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-            A simulation, or anything with the methods of `Crawler`.
-        problem : Problem
-            What is to be optimised; its change rates stand in for sources not crawled yet.
-        horizon : float
-            Time units from the beginning; the last batch may be shorter.
-        truth : Problem, optional
-            The true problem, to judge by; a Poisson world knows its own. Without it values are those that
-            the estimates promise.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            One round per batch.
+        The problem's change rates stand in for sources not crawled yet; the last batch may be shorter.
         """
         floor = self.floor / convert_time(1.0, "day", problem.sources.time_unit)
         campaign = Campaign(

@@ -73,7 +73,7 @@ class AsyncMirrorSync:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Play up to a horizon, in whole cycles; arguments and history as in `MirrorSync.run`."""
+        """Play up to a horizon, in whole cycles; see `Learner.run` and `MirrorSync.run`."""
         return run_cycles(
             self, MirrorDescent(), world, problem, horizon, truth, checkpoint, progress=progress
         )

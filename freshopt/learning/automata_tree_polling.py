@@ -111,28 +111,11 @@ class AutomataTreePolling:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Poll a world until the horizon.
+        """Poll until the horizon; see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-        problem : Problem
-            Bandwidth and importances. Its change rates are not used to learn, and its objective only to value
-            the rates.
-        horizon : float
-            Time units from the beginning.
-        truth : Problem, optional
-            The true problem, to judge by; a Poisson world knows its own. Without it values are the weighted
-            news found per time unit.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            With columns ``found`` (share of the polls that found news) and ``probes``.
+        Of the problem, bandwidth and importances are used; its objective only values the rates, and without
+        the truth values are the weighted news found per time unit. The history has columns ``found`` (share
+        of the polls that found news) and ``probes``.
 
         Raises
         ------

@@ -87,28 +87,10 @@ class ExploreThenCommit:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Learn in a world until the horizon.
+        """Learn until the horizon, one round per stretch; see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-            A simulation, or anything with the methods of `Crawler`.
-        problem : Problem
-            What is to be optimised; its change rates are a guess, of use only to choose τ.
-        horizon : float
-            T, time units from the beginning. With `doubling` it only says when to stop.
-        truth : Problem, optional
-            The true problem, to judge by; a Poisson world knows its own. Without it values are those that
-            the estimates promise.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            One round per stretch of exploration and of commitment.
+        The problem's change rates are a guess, of use only to choose τ. With `doubling` the horizon only says
+        when to stop.
         """
         legs = self.legs(problem, horizon)
         campaign = Campaign(world, problem, self.estimator, solver=self.solver, seed=self.seed, truth=truth)

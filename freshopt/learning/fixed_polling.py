@@ -66,7 +66,7 @@ class FixedPolling:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Poll a world until the horizon; arguments and result are those of `AutomataTreePolling.run`."""
+        """Poll a world until the horizon; see `Learner.run`."""
         require_plain(problem, type(self).__name__)
         rates = solve(problem, self.solver).rates
         tree = Hierarchy.fixed(rates, polling=self.polling, seed=self.seed)

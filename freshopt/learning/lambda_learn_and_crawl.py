@@ -109,29 +109,10 @@ class LambdaLearnAndCrawl:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Learn in a world until the horizon.
+        """Learn until the horizon, one round per epoch; see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-            A simulation, or anything with the methods of `Crawler`, and ``signals(start, end)`` if sources
-            are signalled.
-        problem : Problem
-            What is to be optimised; its change rates are the first guess.
-        horizon : float
-            Time units from the beginning; the last epoch may be shorter.
-        truth : Problem, optional
-            The true problem, to judge by; a Poisson world knows its own. Without it values are those that
-            the estimates promise.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            One round per epoch; the first has the rates that are optimal for the guess.
+        The first epoch has the rates that are optimal for the problem's change rates, the first guess. The
+        world needs ``signals(start, end)`` if sources are signalled.
         """
         if not 0.0 < horizon < math.inf:
             raise SourceDataError(f"horizon is {horizon}. Pass a finite time > 0.")

@@ -75,29 +75,10 @@ class MirrorSync:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Play whole rounds up to a horizon.
+        """Play whole rounds, each of 1/min(min_rate); see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-            Answers polls: whether the source had changed, or what its copy cost at that moment.
-        problem : Problem
-            Bandwidth, bounds (min_rate > 0) and importances. The change rates in it and its objective are
-            not used to learn, only to value the rates played.
-        horizon : float
-            In time units, at least one round of 1/min(min_rate).
-        truth : Problem, optional
-            The true problem, where it is known and the world is not a Poisson world. Without it values are
-            estimated from the probes.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            With columns ``probes`` and ``resets``.
+        Of the problem, bandwidth, importances and bounds (min_rate > 0) are used; its change rates and its
+        objective only value the rates played. The history has columns ``probes`` and ``resets``.
 
         Raises
         ------

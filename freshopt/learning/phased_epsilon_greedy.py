@@ -85,28 +85,10 @@ class PhasedEpsilonGreedy:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> History:
-        """Learn in a world until the horizon.
+        """Learn until the horizon, one round per phase; see `Learner.run`.
 
-        Parameters
-        ----------
-        world : World or Crawler
-            A simulation, or anything with the methods of `Crawler`.
-        problem : Problem
-            What is to be optimised; its change rates are a guess, of use only for the length of a phase.
-        horizon : float
-            Time units from the beginning; the last phase may be shorter.
-        truth : Problem, optional
-            The true problem, to judge by; a Poisson world knows its own. Without it values are those that
-            the estimates promise.
-        checkpoint : path, optional
-            A file to resume from and to save to.
-        progress : bool
-            Whether to show a bar.
-
-        Returns
-        -------
-        History
-            One round per phase.
+        The problem's change rates are a guess, of use only for the length of a phase. The last may be
+        shorter.
         """
         campaign = Campaign(world, problem, self.estimator, solver=self.solver, seed=self.seed, truth=truth)
         phase = self.phase

@@ -37,20 +37,7 @@ class Periodic:
     """
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
-        """Return the refreshes in [0, horizon), sorted by time, then source.
-
-        Parameters
-        ----------
-        rates : ndarray of float, shape (n,)
-            Refreshes per time unit, ≥ 0.
-        horizon : float
-            Length of the schedule in time units.
-
-        Returns
-        -------
-        source : ndarray of int, shape (refreshes,)
-        time : ndarray of float, shape (refreshes,)
-        """
+        """Return the refreshes in [0, horizon); see `Method.times`."""
         phase = flat_phases(rates, horizon)
         count = points_before(horizon, rates, phase)
         return deal(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])

@@ -44,20 +44,7 @@ class PoissonArrivals:
             raise SourceDataError(f"seed is {self.seed}. Pass an integer >= 0.")
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
-        """Return the refreshes in [0, horizon), sorted by time, then source.
-
-        Parameters
-        ----------
-        rates : ndarray of float, shape (n,)
-            Refreshes per time unit, ≥ 0.
-        horizon : float
-            Length of the schedule in time units.
-
-        Returns
-        -------
-        source : ndarray of int, shape (refreshes,)
-        time : ndarray of float, shape (refreshes,)
-        """
+        """Return the refreshes in [0, horizon); see `Method.times`."""
         random = np.random.default_rng(self.seed)
         count = random.poisson(rates * horizon)
         return deal(count, lambda source, _: random.random(len(source)) * horizon)

@@ -35,7 +35,25 @@ class Method(Protocol):
     """A way to turn rates into times: a frozen record of its settings."""
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
-        """Return sources and times of all refreshes in [0, horizon), sorted by time, then source."""
+        """Return sources and times of all refreshes in [0, horizon), sorted by time, then source.
+
+        Parameters
+        ----------
+        rates : ndarray of float, shape (n,)
+            Refreshes per time unit, ≥ 0.
+        horizon : float
+            Length of the schedule in time units.
+
+        Returns
+        -------
+        source : ndarray of int, shape (refreshes,)
+        time : ndarray of float, shape (refreshes,)
+
+        Raises
+        ------
+        SourceDataError
+            If a method knows a problem or ages, and they are of other sources than the rates.
+        """
         ...
 
 
