@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from freshopt.errors import SourceDataError
@@ -139,6 +139,7 @@ LINES = (
 )
 
 
+@example(b"5\t999999999999999999999999999999\t[[1, 1]]", b"")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES | st.binary(max_size=30), LINES)
 def test_any_content_is_a_log_or_one_line(tmp_path: Path, history: bytes, importance: bytes) -> None:

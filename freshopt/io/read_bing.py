@@ -128,32 +128,33 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
 def _histories(path: Path, limit: int | None) -> CrawlLog:
     """Read the histories into a log: a baseline and then a row per crawl."""
     ids, sizes = array("q"), array("q")
-    gaps, changed, begin = array("d"), bytearray(), array("d")
+    gaps, changed, times = array("d"), bytearray(), array("d")
     for line, (label, offset, history) in _lines(path, 3):
         if limit is not None and len(ids) >= limit:
             break
         where = f"line {line} of {path}"
         ids.append(_integer(label, where))
-        begin.append(_number(offset, "first_crawl_time_offset", where, 0.0))
+        clock = _number(offset, "first_crawl_time_offset", where, 0.0)
         before = len(gaps)
         gaps.append(np.nan)
         changed.append(0)
+        times.append(clock)
         for wait, flag in _pairs(history, where):
             if wait > 0:
+                if clock + wait == clock:
+                    raise SourceDataError(
+                        f"a gap of {wait:g} days is lost beside the time {clock:g} in {where}. Correct them."
+                    )
+                clock += wait
                 gaps.append(wait)
                 changed.append(flag)
+                times.append(clock)
             else:
                 changed[-1] |= flag
         sizes.append(len(gaps) - before)
     if not ids:
         raise SourceDataError(f"{path} has no lines. Check that it was unpacked completely.")
     count = np.array(sizes)
-    gap = np.array(gaps)
-    first = np.cumsum(count) - count
-    steps = gap.copy()
-    steps[first] = np.array(begin)
-    total = np.cumsum(steps, dtype=np.longdouble)  # extended: what came before a page is taken off again
-    time = (total - np.repeat(total[first] - steps[first], count)).astype(np.float64)
     names, codes = np.unique(np.array(ids), return_inverse=True)
     if len(names) < len(ids):
         known = np.bincount(codes)
@@ -162,8 +163,8 @@ def _histories(path: Path, limit: int | None) -> CrawlLog:
         )
     columns = {
         "source": np.repeat(codes.astype(np.int64), count),
-        "time": time,
-        "elapsed": gap,
+        "time": np.array(times),
+        "elapsed": np.array(gaps),
         "changed": np.frombuffer(bytes(changed), dtype=np.uint8).astype(np.bool_),
     }
     return CrawlLog.from_columns(columns, names=names, time_unit="day")
