@@ -45,9 +45,9 @@ class Certificate:
     bound : float
         The best value that any rates could have.
     gap : float
-        |bound − value|, ≥ 0; inf where nothing is proved.
+        ``|bound − value|``, ≥ 0; inf where nothing is proved.
     relative_gap : float
-        gap/(|cost| + λB + Σ μ_h L_h), where the cost of a freshness objective is its stale part.
+        ``gap/(|cost| + λB + Σ μ_h L_h)``, where the cost of a freshness objective is its stale part.
     infeasibility : float
         Largest relative violation that the rates had before they were repaired; 0 for feasible rates.
     price : float

@@ -103,7 +103,7 @@ class Agreement:
         return min(answered, key=lambda s: s.certificate.gap if s.certificate else math.inf, default=None)
 
     def rate_differences(self) -> list[float]:
-        """Return for each solution the largest |rate − best rate|/max(best rate, B/n): 0 for the best one."""
+        """Return for each solution the largest ``|rate − best rate|/max(best rate, B/n)``."""
         best = self.best
         if best is None:
             return [math.nan] * len(self.solutions)

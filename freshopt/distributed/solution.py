@@ -31,7 +31,7 @@ class DistributedSolution:
     bound : float
         The best value that any rates could have.
     gap, relative_gap, infeasibility : float
-        As in `fo.Certificate`: |bound − value|, the same over |cost| + λB + Σ μ_h L_h, and the largest
+        As in `fo.Certificate`: ``|bound − value|``, the same over ``|cost| + λB + Σ μ_h L_h``, the largest
         relative violation of the bandwidth or of a host's limit beyond a few ulp.
     price : float
         The bandwidth's multiplier λ.

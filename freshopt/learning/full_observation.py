@@ -117,7 +117,7 @@ class FullObservation(OnlineEstimator):
         return self._learn(self._evidence, log)
 
     def error_bound(self, bounds: tuple[float, float], confidence: float = 0.95) -> Array:
-        """Return the published bound on |Δ̂ − Δ|, Δ̂ being U/S clipped to bounds in which Δ is known to lie.
+        """Return the bound on ``|Δ̂ − Δ|``, Δ̂ being U/S clipped to bounds that are known to hold Δ.
 
         Parameters
         ----------

@@ -121,7 +121,7 @@ class MomentMatching(KeptLog):
         return super()._interval(confidence, method)
 
     def error_bound(self, confidence: float = 0.95, bounds: tuple[float, float] | None = None) -> Array:
-        """Return the published bound on the error |Δ̂ − Δ|, if Δ is known to lie within `bounds`.
+        """Return the published bound on the error ``|Δ̂ − Δ|``, if Δ is known to lie within `bounds`.
 
         Parameters
         ----------
