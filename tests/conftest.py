@@ -1,4 +1,8 @@
-"""Fixtures of the tests of the command line."""
+"""Fixtures of the tests of the command line; the seeds of all property tests.
+
+Every run draws the same examples, so that a change that breaks nothing fails nothing. To look for new ones:
+``pytest --hypothesis-profile search``; what it finds is kept as an ``@example``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import settings
 
 from freshopt.cli import main
 from tests.command_lines import FILES, Run, crawl_log
+
+settings.register_profile("seeded", derandomize=True, database=None)
+settings.register_profile("search", derandomize=False, print_blob=True)
+settings.load_profile("seeded")
 
 
 @pytest.fixture

@@ -298,7 +298,7 @@ def test_conic_at_a_thousand_sources(curve: str, discipline: str, backend: str) 
     fo.solve(problem, Conic(backend), tolerance=CONIC)  # type: ignore[arg-type]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None)
 @given(plain=instances())
 def test_water_filling_is_the_truth_in_the_corners(plain: Instance) -> None:
     check_against_truth(plain, WaterFilling(), SCALAR)

@@ -108,7 +108,7 @@ class Knapsack(fo.Objective):
         return cp.multiply(sources.importance, rate)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=8),
     st.floats(0.1, 1.5),

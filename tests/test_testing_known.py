@@ -19,7 +19,7 @@ from freshopt.testing.strategies import magnitudes, problems
 from tests import cost_truth, truth
 from tests.tolerances import EXACT, SCALAR
 
-CORNERS = settings(max_examples=60, deadline=None, derandomize=True)
+CORNERS = settings(max_examples=60, deadline=None)
 RATES, CHANGES = (0.2, 1.3, 6.0), 1.7
 
 
