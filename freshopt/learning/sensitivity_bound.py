@@ -3,9 +3,9 @@
 Let ρ* be optimal under the true change rates ξ and ρ̂ under the estimates ξ̂, over the same feasible rates.
 Since ρ* is optimal, the loss is at least the Bregman divergence of the cost between ρ̂ and ρ*, a sum of
 squares of ρ̂−ρ*. Since ρ̂ is optimal for the estimates, the loss is at most a sum of products
-|ρ̂−ρ*|·|ξ̂−ξ|. By Cauchy and Schwarz the second is at most the root of (the first) times (a sum of squares of
-ξ̂−ξ); dividing by the root of the loss leaves the bound. It is quadratic in the errors: halving them quarters
-the loss.
+``|ρ̂−ρ*|·|ξ̂−ξ|``. By Cauchy and Schwarz the second is at most the root of (the first) times (a sum of
+squares of ξ̂−ξ); dividing by the root of the loss leaves the bound. It is quadratic in the errors: halving
+them quarters the loss.
 
 Cost: one pass over the sources.
 """
