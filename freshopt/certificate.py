@@ -24,14 +24,12 @@ import numpy.typing as npt
 from freshopt.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
 from freshopt.cvx import cp
 from freshopt.declaration import declare_total
-from freshopt.derived import DerivedNumerics
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.gap import Gap
 from freshopt.hosts import HostPrices
 from freshopt.model import FEW_ULP, Problem
 from freshopt.pricing import best_prices
-
-VANISHING = 1e-12  # absolute gap, in units of Σ importance, that counts as none where the optimal cost is 0
+from freshopt.vanishing import vanishes
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -130,6 +128,13 @@ def certify(
         raise SourceDataError(
             f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
         )
+    with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
+        return _certified(problem, given, price, host_prices)
+
+
+def _certified(
+    problem: Problem, given: Array, price: float | None, host_prices: Mapping[Any, float] | None
+) -> Certificate:
     repaired, infeasibility = repair(problem, given)
     if problem.numerics is None:
         return _unproved(problem, repaired, infeasibility)
@@ -222,16 +227,8 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
         host_prices=problem.hosts.named(host_prices),
         rates=gap.rates,
         reason="" if proved else "the cost or the bound is infinite at these rates.",
-        vanishing=proved and cost >= 0.0 >= cost - short and short <= VANISHING * _typical_cost(gap),
+        vanishing=proved and vanishes(gap, short),
     )
-
-
-def _typical_cost(gap: Gap) -> float:
-    """Return what counts as large: Σ importance, or for a user's objective its cost at half the rates."""
-    if not isinstance(gap.numerics, DerivedNumerics):
-        return total(gap.problem.sources.column("importance"))
-    cost = total(np.abs(gap.numerics.cost(0.5 * gap.rates)))
-    return cost if math.isfinite(cost) else 0.0
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

@@ -24,6 +24,7 @@ _SMALL = 0.5  # below, the series; at 0.5 the closed forms have lost less than 4
 _SERIES = 16  # terms: 0.5^16/16! < 1e-18
 _TABLE_FROM, _TABLE_TO = -2, 6  # octaves of u that the table of `mean_harmonic` covers
 _TAIL = 40.0
+HUGE = 1e300  # inverses are asked for no more: the square of their root is still a float, as inf's is not
 _NEWTON = 4  # steps from the starting values below: relative error 7e-4, 9e-8, 1e-15, 2e-16 after each
 
 _STALE = [(-1.0) ** (k + 1) / math.factorial(k + 1) for k in range(1, _SERIES)]  # of u^k
@@ -121,6 +122,7 @@ def inverse_harmonic_index(y: Array) -> Array:
     >>> float(harmonic_index(inverse_harmonic_index(np.float64(2.5))))
     2.5
     """
+    y = np.minimum(y, HUGE)
     root = np.sqrt(2.0 * y)
     u = np.where(y < 1.0, root * (1.0 + root / 6.0), 1.0 + y)
     for _ in range(_NEWTON):
@@ -161,6 +163,7 @@ def inverse_age_index(y: Array) -> Array:
     >>> round(float(age_index(inverse_age_index(np.float64(2.5)))), 14)
     2.5
     """
+    y = np.minimum(y, HUGE)
     u = np.maximum(np.cbrt(3.0 * y), np.sqrt(2.0 * y))  # both lie below the root, one of them near it
     for _ in range(2 * _NEWTON):
         slope = np.where(u > 0.0, -u * np.expm1(-u), 1.0)

@@ -82,6 +82,8 @@ def exemption(solver: object) -> str:
 def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> Solution:
     """Run ``method(problem, start)`` for a solver, time it, certify its answer and give it a status.
 
+    What overflows on the way warns of nothing: it ends in the certificate, or in a status.
+
     Parameters
     ----------
     solver : Solver
@@ -98,7 +100,8 @@ def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> 
         )
     else:
         try:
-            answer = method(problem, terms.start)
+            with np.errstate(all="ignore"):
+                answer = method(problem, terms.start)
         except InfeasibleProblemError as error:
             answer = Answer(None, status=Status.INFEASIBLE, note=str(error))
     seconds = time.perf_counter() - begun
@@ -158,7 +161,8 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
 def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
     """Take the answer as it is; the value costs one pass."""
     given, numerics = answer.rates, problem.numerics
-    rates = None if given is None else repair(problem, given)[0]
+    with np.errstate(over="ignore"):
+        rates = None if given is None else repair(problem, given)[0]
     value = math.nan
     if numerics is not None and rates is not None:
         parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))

@@ -21,6 +21,8 @@ from freshopt.kernel import Index
 from freshopt.objective import ConeForm, Refresh
 from freshopt.sources import Sources
 
+ROUNDED = 16  # ulp that a kink may be off, by rounding in where two lines cross and in 1/(1/ρ)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PiecewiseLinearCost:
@@ -128,11 +130,11 @@ def _mean(period: Array, pieces: Array) -> Array:
 
 
 def _index(period: Array, pieces: Array) -> Array:
-    """Return −β of the active piece, on a kink the larger one (the gain of the last bit of rate)."""
+    """Return −β of the active piece, on a kink the smaller one (the gain of a little more rate)."""
     alpha, beta = pieces[:, 0], pieces[:, 1]
     line = alpha + beta / period[:, None]
     top = np.max(line, axis=1, keepdims=True)
-    gain: Array = -np.min(np.where(line >= top, beta, 0.0), axis=1)
+    gain: Array = -np.max(np.where(line >= top, beta, -np.inf), axis=1)
     return gain
 
 
@@ -152,4 +154,10 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
     rate = np.max(needed, axis=1)
     with np.errstate(divide="ignore"):
         period: Array = 1.0 / rate
+        # A rate that rounding leaves an ulp below its kink may lose more than the price asks for the rest.
+        for _ in range(ROUNDED):
+            short = (_index(1.0 / (1.0 / period), pieces) > price) & np.isfinite(period)
+            if not bool(np.any(short)):
+                break
+            period = np.where(short, np.nextafter(period, 0.0), period)
     return period

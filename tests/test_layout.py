@@ -20,6 +20,7 @@ LAYERS = (
     ("arrays",),
     ("tables",),
     ("units", "special", "inversion", "quadrature", "powers"),
+    ("wording",),
     ("signal_cycle",),
     ("increments", "demands"),
     ("loop_columns",),
@@ -39,7 +40,7 @@ LAYERS = (
     ("model",),
     ("columns",),
     ("gap",),
-    ("pricing",),
+    ("pricing", "vanishing"),
     ("certificate",),
     ("result",),
     ("verdict",),
@@ -57,6 +58,7 @@ SAME_LAYER = {
     ("learning", "simulation"),  # learners act in a world
     ("held_out", "planning"),  # a plan made from the first part of a log
     ("distributed", "planning"),  # a plan in partitions has the parts of one in memory
+    ("planning", "report"),  # a plan's folder has its page in it
 }
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from freshopt.arrays import Array, exact_sum, total
-from freshopt.derived import DerivedNumerics
 from freshopt.distributed.engine import unpack
 from freshopt.distributed.partitions import FilePart, Frame, Table, read
 from freshopt.distributed.piece import Piece, Terms, piece_of
 from freshopt.gap import Gap
+from freshopt.vanishing import free_rates, typical_cost
+
+NEARLY = 1e-6  # of what counts as a large cost: above, the optimum is not asked whether it is 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +88,8 @@ class Finished:
         Σ cost·ρ of the sources without a limit, then of each limited host.
     typical : float
         What counts as a large cost, for an optimum of 0.
+    free : float
+        Σ cost·ρ of the least rates that cost nothing; inf where there are none or the cost is not small.
     never, at_lower, at_upper : int
         Sources at rate 0, at a min_rate > 0, and at max_rate.
     """
@@ -96,6 +100,7 @@ class Finished:
     terms: float
     use: Array
     typical: float
+    free: float
     never: int
     at_lower: int
     at_upper: int
@@ -129,7 +134,7 @@ def finish(
     table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
     n, hosts = table.num_rows, len(terms.hosts)
     if n == 0:
-        return Finished(0, 0.0, 0.0, 0.0, np.zeros(1 + hosts), 0.0, 0, 0, 0)
+        return Finished(0, 0.0, 0.0, 0.0, np.zeros(1 + hosts), 0.0, 0.0, 0, 0, 0)
     piece = piece_of(table, label, first, own, terms)
     rates = decision.rates(piece)
     gap = Gap.of(piece.problem, rates, piece.numerics)
@@ -139,14 +144,15 @@ def finish(
     parts = gap.terms(each)
     if folder is not None:
         _write(rates_table(table, piece, rates, place, terms.time_unit), Path(folder), file)
-    lower, upper = piece.problem.lower, piece.problem.upper
+    lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(gap)
     return Finished(
         n,
         gap.cost,
         own.value_from_cost(gap.cost, piece.problem.sources),
         exact_sum([total(parts)]),
         piece.totals(rates),
-        _typical(gap),
+        typical,
+        _free_use(piece) if abs(gap.cost) <= NEARLY * typical else np.inf,
         int(np.count_nonzero(rates == 0.0)),
         int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
         int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
@@ -196,8 +202,7 @@ def _write(table: Table, folder: Path, name: str) -> None:
     staging.replace(folder / name)
 
 
-def _typical(gap: Gap) -> float:
-    """Return what counts as large, as `certify` has it."""
-    if not isinstance(gap.numerics, DerivedNumerics):
-        return total(gap.problem.sources.importance)
-    return total(np.abs(gap.numerics.cost(0.5 * gap.rates)))
+def _free_use(piece: Piece) -> float:
+    """Return what the least rates that cost nothing use, inf if there are none."""
+    rates = free_rates(piece.problem, piece.numerics)
+    return np.inf if rates is None else total(piece.problem.sources.cost * rates)

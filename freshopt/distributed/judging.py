@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.arrays import Array, exact_sum
-from freshopt.certificate import VANISHING
 from freshopt.distributed.finish import Decision, Finished
 from freshopt.distributed.piece import Terms
+from freshopt.model import FEW_ULP
 from freshopt.result import Status
+from freshopt.vanishing import VANISHING
+
+NEAR = 1e-9  # relative use of bandwidth by which rates may fall short of those that cost nothing
 
 
 class Judged(NamedTuple):
@@ -63,6 +66,9 @@ def judge(
     value = exact_sum(one.value for one in found)
     typical = exact_sum(one.typical for one in found)
     vanishing = proved and cost >= 0.0 >= cost - gap and gap <= VANISHING * typical
+    # Rates that cost nothing must be feasible; what hosts allow of them is told by the rates found.
+    room = used * (1.0 + NEAR) if len(limits) else terms.bandwidth * (1.0 + FEW_ULP)
+    vanishing = vanishing and (gap == 0.0 or exact_sum(one.free for one in found) <= room)
     good = (relative <= tolerance or vanishing) and infeasibility <= tolerance
     note = "" if good else f"The certified gap {relative:.2g} exceeds the tolerance {tolerance:g}."
     if infeasibility > tolerance:
