@@ -85,6 +85,17 @@ def step_cases(draw: st.DrawFn, decades: int, largest: int = 7, hosts: int = 0) 
     return StepCase(rates, gradient, bandwidth, lower, upper, eta, host, limits)
 
 
+def relative_map(q: Any, slope: Any) -> Any:  # noqa: ANN401 - mpmath numbers
+    """The rate of a mirror step for slope s: 1/r = 1/q + s."""
+    inverse = 1 / q + slope
+    return 1 / inverse if inverse > 0 else mp.inf
+
+
+def straight_map(q: Any, slope: Any) -> Any:  # noqa: ANN401 - mpmath numbers
+    """The rate of a gradient step."""
+    return q - slope
+
+
 def exact_step(case: StepCase, at: Callable[[Any, Any], Any], digits: int = 40) -> Floats:
     """Bisect the multiplier in 50 digits, and each host's own within it, on top of it.
 
