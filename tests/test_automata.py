@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 import freshopt as fo
@@ -242,6 +243,14 @@ def test_the_graph_is_the_tree(tmp_path: Path) -> None:
         picture = imread(path)
         assert picture.shape[0] > 100
         assert np.any(picture[..., :3] < 0.5)
+    axes = Figure().add_subplot()
+    tree.draw(axes, list("abcdef"))
+    words = [text.get_text() for text in axes.texts]
+    for name, share in zip("abcdef", tree.shares(), strict=True):
+        assert f"{name}\n{100 * share:.3g} %" in words
+    root = tree.automata()[0]
+    assert f"{root['state'] / (root['resolution'] + 1):.2f}" in words
+    assert len(axes.lines) == graph.number_of_edges()
     with pytest.raises(fo.SourceDataError, match="the tree has 65 sources, more than the 64"):
         Hierarchy(65).draw(tmp_path / "65.png")
     with pytest.raises(fo.SourceDataError, match="5 names for 6 sources"):

@@ -16,6 +16,7 @@ from freshopt.errors import FreshoptError, SourceDataError
 
 if TYPE_CHECKING:
     import networkx
+    from matplotlib.axes import Axes
 
     from freshopt.automata.hierarchy import Hierarchy
 
@@ -82,11 +83,19 @@ def graph(tree: Hierarchy, name: Sequence[Any] | None = None) -> networkx.DiGrap
     return made
 
 
-def draw(tree: Hierarchy, path: str | Path, name: Sequence[Any] | None = None) -> None:
-    """Draw a tree into a file of the kind that its suffix names (.png, .svg, .pdf).
+def draw(tree: Hierarchy, where: str | Path | Axes, name: Sequence[Any] | None = None) -> None:
+    """Draw a tree into a file of the kind that its suffix names (.png, .svg, .pdf), or on axes.
 
     Lines are as wide as the share that goes along them. An automaton shows the share of its left side, a
     source its name and its share in percent.
+
+    Parameters
+    ----------
+    tree : Hierarchy
+    where : str, Path or matplotlib.axes.Axes
+        Axes should be 0.6 inches wide per source and 1.1 inches high per depth.
+    name : sequence, optional
+        Of the sources; by default their positions.
 
     Raises
     ------
@@ -100,38 +109,39 @@ def draw(tree: Hierarchy, path: str | Path, name: Sequence[Any] | None = None) -
             f"the tree has {tree.n} sources, more than the {DRAWN} that can be read in a drawing. "
             "Look at to_networkx() or automata() instead."
         )
+    if not isinstance(where, str | Path):
+        _paint(where, tree, name)
+        return
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise FreshoptError("Matplotlib is not installed. Install it: pip install matplotlib.") from None
 
+    figure = Figure(figsize=(max(4.0, 0.62 * tree.n + 0.8), 1.1 * tree.depth + 1.3), layout="constrained")
+    _paint(figure.add_subplot(), tree, name)
+    figure.savefig(where, dpi=120)
+
+
+def _paint(axes: Axes, tree: Hierarchy, name: Sequence[Any] | None) -> None:
+    """Draw on axes."""
     made = graph(tree, name)
     place: dict[Any, tuple[float, float]] = {}
     for node, data in made.nodes(data=True):
         x = data["position"] if node[0] == "source" else 0.5 * (data["first"] + data["last"])
         place[node] = (float(x), -float(data["depth"]))
-    figure = Figure(figsize=(max(4.0, 0.62 * tree.n + 0.8), 1.1 * tree.depth + 1.3), layout="constrained")
-    axes = figure.add_subplot()
     axes.set_axis_off()
     for one, other, data in made.edges(data=True):
         (x1, y1), (x2, y2) = place[one], place[other]
-        axes.plot(
-            [x1, x2],
-            [y1, y2],
-            color="#5b8db8",
-            linewidth=0.6 + 11.0 * float(np.sqrt(data["share"])),
-            zorder=1,
-        )
+        width = 0.6 + 11.0 * float(np.sqrt(data["share"]))
+        axes.plot([x1, x2], [y1, y2], color="#5b8db8", linewidth=width, zorder=1)
     for node, data in made.nodes(data=True):
         x, y = place[node]
         if node[0] == "source":
-            axes.text(
-                x, y - 0.13, f"{node[1]}\n{100.0 * data['share']:.3g} %", ha="center", va="top", fontsize=8
-            )
+            words = f"{node[1]}\n{100.0 * data['share']:.3g} %"
+            axes.text(x, y - 0.13, words, ha="center", va="top", fontsize=8)
             continue
         left = data["state"] / (data["resolution"] + 1)
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "#1f4e79"}
         axes.text(x, y, f"{left:.2f}", ha="center", va="center", fontsize=8, bbox=box, zorder=2)
     axes.set_xlim(-0.7, tree.n - 0.3)
     axes.set_ylim(-tree.depth - 0.75, 0.4)
-    figure.savefig(path, dpi=120)

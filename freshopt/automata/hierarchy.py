@@ -36,6 +36,7 @@ from freshopt.errors import SourceDataError
 
 if TYPE_CHECKING:
     import networkx
+    from matplotlib.axes import Axes
 
 FINE = 2**40  # resolution of automata that stand still: shares are kept to 1e-12
 WARM_UP = 16  # numbers after which sfc32 has forgotten how it was seeded
@@ -277,11 +278,11 @@ class Hierarchy:
 
         return graph(self, name)
 
-    def draw(self, path: str | Path, name: Sequence[Any] | None = None) -> None:
-        """Draw a tree of at most 64 sources into a file; see `freshopt.automata.graph`."""
+    def draw(self, where: str | Path | Axes, name: Sequence[Any] | None = None) -> None:
+        """Draw a tree of at most 64 sources into a file or on axes; see `freshopt.automata.graph`."""
         from freshopt.automata.graph import draw  # noqa: PLC0415 - matplotlib loads only if needed
 
-        draw(self, path, name)
+        draw(self, where, name)
 
     def __repr__(self) -> str:
         """Return the settings."""
