@@ -25,6 +25,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 AT_ONCE = 2
@@ -134,7 +135,12 @@ def check(path: Path, save: bool) -> tuple[str, list[str], float]:
     kept = nbformat.read(path, as_version=4)
     fresh = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(fresh, timeout=SECONDS, resources=where, extra_arguments=["--log-level=ERROR"]).execute()
+    client = NotebookClient(fresh, timeout=SECONDS, resources=where, extra_arguments=["--log-level=ERROR"])
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        told = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        return path.name, [told], time.perf_counter() - begun
     clean(fresh)
     found = faults(fresh)
     if save and not found:

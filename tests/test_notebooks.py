@@ -55,6 +55,7 @@ OTHERS = {
     "polars",
     "tempfile",
     "time",
+    "warnings",
 }
 LONGEST_FUNCTION, LONGEST_CELL, LARGEST_FILE = 10, 24, 1_500_000
 FIRST_LINES = ('%config InlineBackend.figure_formats = ["retina"]', 'plt.style.use("freshopt.mplstyle")')
