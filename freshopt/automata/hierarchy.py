@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
+from freshopt.automata.fresh_tree import fresh_tree, per_depth
 from freshopt.automata.running import loops
 from freshopt.automata.settings import Feedback, Polling, Update, check_together
 from freshopt.automata.simulated import SimulatedSources
-from freshopt.automata.steps import Slots, Tree, bits
-from freshopt.automata.twofold import check_resolution
+from freshopt.automata.steps import Slots
 from freshopt.errors import SourceDataError
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FINE = 2**40  # resolution of automata that stand still: shares are kept to 1e-12
-WARM_UP = 16  # numbers after which sfc32 has forgotten how it was seeded
 
 
 class Hierarchy:
@@ -94,9 +93,9 @@ class Hierarchy:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SourceDataError(f"seed is {seed!r}. Pass an integer >= 0.")
         self.n, self.depth = int(n), (int(n) - 1).bit_length()
-        self.resolution = _per_depth(resolution, self.depth)
+        self.resolution = per_depth(resolution, self.depth)
         self.polling, self.update = polling, update
-        self._tree = _fresh(self.n, self.resolution, int(seed))
+        self._tree = fresh_tree(self.n, self.resolution, int(seed))
         self._start_deadlines()
 
     @classmethod
@@ -317,61 +316,3 @@ class Hierarchy:
         tree.deadline[:] = tree.clock[0] + 1.0 / self.shares()
         tree.waiting[:], tree.sizes[:] = np.arange(self.n), (0, self.n)
         tree.place[:], tree.released[:] = np.arange(self.n), 0
-
-
-def doubled(n: int, resolution: int = 500) -> tuple[int, ...]:
-    """Return resolutions that double from each depth to the one above, `resolution` at the lowest.
-
-    Examples
-    --------
-    >>> doubled(8, 500)
-    (2000, 1000, 500)
-    """
-    depth = (n - 1).bit_length()
-    return tuple(resolution * 2 ** (depth - 1 - level) for level in range(depth))
-
-
-def _per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
-    if isinstance(resolution, int | np.integer):
-        check_resolution(resolution)
-        return (int(resolution),) * depth
-    given = tuple(int(each) for each in resolution)
-    if len(given) != depth:
-        raise SourceDataError(f"{len(given)} resolutions for {depth} depths. Pass one per depth, root first.")
-    for each in given:
-        check_resolution(each)
-    return given
-
-
-def _fresh(n: int, resolution: tuple[int, ...], seed: int) -> Tree:
-    """Return a tree in which each source has the same share, to half a state."""
-    depth = len(resolution)
-    state, span = np.zeros(2**depth, dtype=np.int64), np.zeros(2**depth, dtype=np.int64)
-    for level, states in enumerate(resolution):
-        nodes = np.arange(2**level)
-        width = 2 ** (depth - level)
-        below = np.clip(n - nodes * width, 0, width)
-        left = np.minimum(below, width // 2)
-        split = below > left
-        start = np.rint((states + 1) * left / np.maximum(below, 1)).astype(np.int64)
-        span[2**level + nodes] = np.where(split, states + 1, 0)
-        state[2**level + nodes] = np.where(split, np.clip(start, 1, states), 0)
-    words = np.random.SeedSequence(seed).generate_state(3).astype(np.int64)
-    tree = Tree(
-        state=state,
-        span=span,
-        credit=span // 2,
-        begun=np.zeros(n),
-        release=np.zeros(n),
-        deadline=np.zeros(n),
-        ready=np.zeros(n, dtype=np.int64),
-        waiting=np.zeros(n, dtype=np.int64),
-        sizes=np.zeros(2, dtype=np.int64),
-        place=np.zeros(n, dtype=np.int64),
-        released=np.zeros(n, dtype=np.int64),
-        clock=np.zeros(1, dtype=np.int64),
-        noise=np.append(words, 1),
-    )
-    for _ in range(WARM_UP):
-        bits(tree.noise)
-    return tree

@@ -1,0 +1,75 @@
+"""The state of a fresh tree of automata: resolutions per depth, and where each automaton begins.
+
+A fresh tree gives each source the same share, to half a state of an automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from freshopt.automata.steps import Tree, bits
+from freshopt.automata.twofold import check_resolution
+from freshopt.errors import SourceDataError
+
+WARM_UP = 16  # numbers after which sfc32 has forgotten how it was seeded
+
+
+def doubled(n: int, resolution: int = 500) -> tuple[int, ...]:
+    """Return resolutions that double from each depth to the one above, `resolution` at the lowest.
+
+    Examples
+    --------
+    >>> doubled(8, 500)
+    (2000, 1000, 500)
+    """
+    depth = (n - 1).bit_length()
+    return tuple(resolution * 2 ** (depth - 1 - level) for level in range(depth))
+
+
+def per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
+    """Return one resolution per depth, root first."""
+    if isinstance(resolution, int | np.integer):
+        check_resolution(resolution)
+        return (int(resolution),) * depth
+    given = tuple(int(each) for each in resolution)
+    if len(given) != depth:
+        raise SourceDataError(f"{len(given)} resolutions for {depth} depths. Pass one per depth, root first.")
+    for each in given:
+        check_resolution(each)
+    return given
+
+
+def fresh_tree(n: int, resolution: tuple[int, ...], seed: int) -> Tree:
+    """Return a tree in which each source has the same share, to half a state."""
+    depth = len(resolution)
+    state, span = np.zeros(2**depth, dtype=np.int64), np.zeros(2**depth, dtype=np.int64)
+    for level, states in enumerate(resolution):
+        nodes = np.arange(2**level)
+        width = 2 ** (depth - level)
+        below = np.clip(n - nodes * width, 0, width)
+        left = np.minimum(below, width // 2)
+        split = below > left
+        start = np.rint((states + 1) * left / np.maximum(below, 1)).astype(np.int64)
+        span[2**level + nodes] = np.where(split, states + 1, 0)
+        state[2**level + nodes] = np.where(split, np.clip(start, 1, states), 0)
+    words = np.random.SeedSequence(seed).generate_state(3).astype(np.int64)
+    tree = Tree(
+        state=state,
+        span=span,
+        credit=span // 2,
+        begun=np.zeros(n),
+        release=np.zeros(n),
+        deadline=np.zeros(n),
+        ready=np.zeros(n, dtype=np.int64),
+        waiting=np.zeros(n, dtype=np.int64),
+        sizes=np.zeros(2, dtype=np.int64),
+        place=np.zeros(n, dtype=np.int64),
+        released=np.zeros(n, dtype=np.int64),
+        clock=np.zeros(1, dtype=np.int64),
+        noise=np.append(words, 1),
+    )
+    for _ in range(WARM_UP):
+        bits(tree.noise)
+    return tree
