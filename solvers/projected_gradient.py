@@ -94,34 +94,8 @@ class ProjectedGradient:
     ) -> Array:
         """Return argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth, host limits and min_rate ≤ r ≤ max_rate.
 
-        Parameters
-        ----------
-        rates : array_like, shape (n,)
-            q ≥ 0, where the step starts; it need not be feasible.
-        gradient : array_like, shape (n,)
-            g, cost per rate; negative where more refreshes help. May be an estimate.
-        bandwidth : float
-        min_rate, max_rate : array_like, scalar or shape (n,)
-            0 ≤ min_rate ≤ max_rate ≤ inf.
-        learning_rate : float
-            η ≥ 0; 0 projects the rates.
-        host : array_like of int, shape (n,), optional
-            Position of each source's host in `host_limits`, H for sources without a limit: the `codes` of
-            `freshopt.hosts.HostLimits`.
-        host_limits : array_like, shape (H,), optional
-            What each host may take, > 0.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Exact to rounding; bandwidth and host limits, where they bind, are filled to a few ulp.
-
-        Raises
-        ------
-        SourceDataError
-            If an argument is not a number, of the wrong length or outside its range.
-        InfeasibleProblemError
-            If min_rate alone needs more than the bandwidth or a host's limit.
+        Arguments, accuracy and errors are those of `MirrorDescent.step`, with two differences: rates q may be 0,
+        and a learning rate of 0 projects them.
 
         Examples
         --------
