@@ -94,8 +94,8 @@ class ProjectedGradient:
     ) -> Array:
         """Return argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth, host limits and min_rate ≤ r ≤ max_rate.
 
-        Arguments, accuracy and errors are those of `MirrorDescent.step`, with two differences: rates q may be 0,
-        and a learning rate of 0 projects them.
+        Arguments, accuracy and errors are those of `MirrorDescent.step`, with two differences: rates q may be
+        0, and a learning rate of 0 projects them.
 
         Examples
         --------
