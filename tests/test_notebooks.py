@@ -54,6 +54,7 @@ OTHERS = {
     "pathlib",
     "polars",
     "tempfile",
+    "textwrap",
     "time",
     "warnings",
 }
