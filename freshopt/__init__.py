@@ -75,6 +75,7 @@ _PACKAGES = (
     "io",
     "learning",
     "problems",
+    "report",
     "scheduling",
     "simulation",
     "solvers",

@@ -151,7 +151,7 @@ class Agreement:
             f"relative gap of {self.tolerance:g}; not so {names}."
         )
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         """Return the table as text, a row per solver that answered or should have."""
         cells: list[tuple[str, ...]] = []
         for name, solution, difference in zip(
@@ -177,15 +177,15 @@ class Agreement:
             )
         return cells
 
-    def _refused(self) -> list[tuple[str, str]]:
+    def refused(self) -> list[tuple[str, str]]:
         """Return the solvers that do not apply, with their reasons."""
         pairs = zip(self.names, self.solutions, strict=True)
         return [(name, s.note) for name, s in pairs if s.status is Status.REFUSED]
 
     def __repr__(self) -> str:
         """Return the table in aligned columns, then who does not apply, and the outcome."""
-        refused = ", ".join(name for name, _ in self._refused())
-        lines = [repr(self.problem), *aligned([COLUMNS, *self._cells()], numbers=range(2, 6))]
+        refused = ", ".join(name for name, _ in self.refused())
+        lines = [repr(self.problem), *aligned([COLUMNS, *self.cells()], numbers=range(2, 6))]
         return "\n".join([*lines, *([f"not applicable: {refused}"] if refused else []), self.closing()])
 
     def _repr_html_(self) -> str:
@@ -193,11 +193,11 @@ class Agreement:
         head = "".join(_cell("th", name, k) for k, name in enumerate(COLUMNS))
         body = "".join(
             "<tr>" + "".join(_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
-            for row in self._cells()
+            for row in self.cells()
         )
         caption = f'<caption style="text-align:left">{html.escape(repr(self.problem))}</caption>'
         refused = ", ".join(
-            f'<span title="{html.escape(why)}">{html.escape(name)}</span>' for name, why in self._refused()
+            f'<span title="{html.escape(why)}">{html.escape(name)}</span>' for name, why in self.refused()
         )
         below = f"<div>not applicable: {refused}</div>" if refused else ""
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, total
+from freshopt.arrays import Array, is_scalar, total
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.folder import complete_folder
 from freshopt.io.tables import with_unit, write_table
@@ -31,6 +31,8 @@ from freshopt.learning.maximum_likelihood import MaximumLikelihood
 from freshopt.learning.solution_spread import SolutionSpread, solution_spread
 from freshopt.model import Problem
 from freshopt.objective import Objective, Refresh
+from freshopt.report.findings import findings
+from freshopt.report.page import PAGE, write_report
 from freshopt.result import Solution
 from freshopt.scheduling.expected_value import expected_value
 from freshopt.scheduling.periodic import Periodic
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     import polars
 
 TABLES = ("change_rates", "rates", "schedule")
-FILES = ("summary.json", *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
+FILES = ("summary.json", PAGE, *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
 TOLERANCE = 1e-9  # relative gap that a plan must reach; the dual reaches 1e-14
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000  # with 20 draws the whole job takes about 4 s of one core
 Report = Callable[[str], None]
@@ -118,10 +120,14 @@ class Plan:
         Offsets count from the end of the log.
     schedule_value : float
         The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
-    spread : SolutionSpread or None
-        What the uncertainty of the change rates costs.
     baselines : dict
         The long-run value of uniform and of proportional rates at the same bandwidth.
+    wishes : Wishes
+        What was asked.
+    findings : dict
+        See `freshopt.report.findings`.
+    spread : SolutionSpread or None
+        What the uncertainty of the change rates costs.
     seconds : dict
         Time of each step.
     """
@@ -134,6 +140,8 @@ class Plan:
     schedule: Schedule
     schedule_value: float
     baselines: dict[str, float]
+    wishes: Wishes
+    findings: dict[str, Any]
     spread: SolutionSpread | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -180,10 +188,11 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     problem = Problem(wishes.objective, sources, wishes.bandwidth, wishes.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
     step("baselines")
-    baselines = {
-        type(solver).__name__.lower(): solver.solve(problem, Terms(certify=False)).value
+    simple = {
+        type(solver).__name__.lower(): solver.solve(problem, Terms(certify=False))
         for solver in (Uniform(), Proportional())
     }
+    baselines = {name: answer.value for name, answer in simple.items()}
     step("schedule")
     times = schedule(solution, wishes.horizon, method_of(wishes))
     value = expected_value(times, wishes.objective, sources, log.end - log.last_crawl)
@@ -191,9 +200,13 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     if wishes.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
         step("uncertainty")
         spread = solution_spread(problem, estimate, wishes.draws, wishes.seed)
+    step("findings")
+    found = findings(solution, simple)
     step("done")
     seconds.pop("done")
-    return Plan(log, estimate, lower, upper, solution, times, value, baselines, spread, seconds)
+    return Plan(
+        log, estimate, lower, upper, solution, times, value, baselines, wishes, found, spread, seconds
+    )
 
 
 def learn(log: CrawlLog, wishes: Wishes) -> tuple[Estimator, Array, Array, Sources]:
@@ -231,18 +244,20 @@ def _require_known(estimate: Estimator) -> None:
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     """Return the plan's tables: change_rates, rates, schedule."""
-    origin = plan.log.origin
-    if origin is not None:
-        origin = origin + timedelta(seconds=plan.log.end * SECONDS[plan.log.time_unit])
     return {
-        "change_rates": change_rates(plan.estimate, plan.lower, plan.upper),
+        "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.solution.problem.sources),
         "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
-        "schedule": plan.schedule.to_frame(origin),
+        "schedule": plan.schedule.to_frame(moment(plan.log, plan.log.end)),
     }
 
 
-def change_rates(estimate: Estimator, lower: Array, upper: Array) -> polars.DataFrame:
-    """Return the table change_rates."""
+def moment(log: CrawlLog, time: float) -> datetime | None:
+    """Return a time on the log's clock as a moment, if the log has dates."""
+    return None if log.origin is None else log.origin + timedelta(seconds=time * SECONDS[log.time_unit])
+
+
+def change_rates(estimate: Estimator, lower: Array, upper: Array, sources: Sources) -> polars.DataFrame:
+    """Return the table change_rates: what is known of each source, importance and host where they differ."""
     import polars
 
     columns = {
@@ -252,6 +267,10 @@ def change_rates(estimate: Estimator, lower: Array, upper: Array) -> polars.Data
         "upper": upper,
         "flag": estimate.flag_,
     }
+    if not is_scalar(sources.importance):
+        columns["importance"] = sources.importance
+    if sources.host is not None:
+        columns["host"] = sources.host.tolist()
     return with_unit(polars.DataFrame(columns), estimate.time_unit_)
 
 
@@ -266,6 +285,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "sense": objective.sense,
         "discipline": objective.refresh.value,
         "time_unit": log.time_unit,
+        "log": {"begin": _when(log, float(np.min(log.time))), "end": _when(log, log.end)},
         "bandwidth": problem.bandwidth,
         "bandwidth_used": total(sources.cost * solution.rates),
         "horizon": plan.schedule.horizon,
@@ -280,6 +300,8 @@ def summary(plan: Plan) -> dict[str, Any]:
         "solver": str(solution.solver),
         "method": plan.schedule.method,
         "uncertainty": None if plan.spread is None else _uncertainty(plan.spread),
+        "findings": plan.findings,
+        "settings": settings(plan.wishes),
         "counts": {
             "sources": len(sources),
             "crawls": len(log),
@@ -298,6 +320,24 @@ def summary(plan: Plan) -> dict[str, Any]:
         "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
         "versions": versions("freshopt", "numpy", "scipy", "polars"),
     }
+
+
+def settings(wishes: Wishes) -> dict[str, Any]:
+    """Return the wishes that nothing else in a summary tells."""
+    return {
+        "objective": repr(wishes.objective),
+        "min_rate": float(wishes.min_rate),
+        "max_rate": float(wishes.max_rate) if math.isfinite(wishes.max_rate) else None,
+        "confidence": wishes.confidence,
+        "seed": wishes.seed,
+        "draws": wishes.draws,
+    }
+
+
+def _when(log: CrawlLog, time: float) -> str | float:
+    """Return a moment in ISO 8601, or the number where the log has no dates."""
+    at = moment(log, time)
+    return time if at is None else at.isoformat()
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -338,10 +378,14 @@ def write_plan(
 def write_files(
     plan: Plan, folder: Path, *, csv: bool = False, more: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Write a plan's files into an existing folder and return their names; `more` is added to the summary."""
+    """Write a plan's files into an existing folder and return their names; `more` is added to the summary.
+
+    The page is made of the other files alone, so that `freshopt.report.write_report` can make it again.
+    """
     ending = ".csv" if csv else ".parquet"
     for name, frame in tables(plan).items():
         write_table(frame, folder / f"{name}{ending}")
     text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
-    return [*(f"{name}{ending}" for name in TABLES), "summary.json"]
+    write_report(folder)
+    return [*(f"{name}{ending}" for name in TABLES), "summary.json", PAGE]

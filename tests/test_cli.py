@@ -56,7 +56,9 @@ def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run) -> None:
     for name, content in before.items():
         assert name == "summary.json" or Path("plan", name).read_bytes() == content
     run("plan", *EXAMPLE, "--out", "plan", "--overwrite", "--csv")
-    assert sorted(os.listdir("plan")) == ["change_rates.csv", "rates.csv", "schedule.csv", "summary.json"]
+    assert sorted(os.listdir("plan")) == [
+        *("change_rates.csv", "rates.csv", "report.html", "schedule.csv", "summary.json")
+    ]
     assert os.listdir() == ["plan"]
 
 

@@ -68,7 +68,7 @@ def test_the_summary_follows_from_the_tables(
         value = float(np.sum(cell(objective, delta, other)))
         assert facts["baselines"][name] == pytest.approx(value, rel=SCALAR)
         assert (value < facts["value"]) == (facts["sense"] == "maximise")
-    assert set(facts["seconds"]) == {"change rates", "refresh rates", "baselines", "schedule"}
+    assert set(facts["seconds"]) == {"change rates", "refresh rates", "baselines", "schedule", "findings"}
     assert set(facts["versions"]) == {"python", "freshopt", "numpy", "scipy", "polars"}
 
 
@@ -160,7 +160,7 @@ def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) 
 def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
     steps: list[str] = []
     made = make_plan(log, wishes(), steps.append)
-    assert steps == ["change rates", "refresh rates", "baselines", "schedule", "done"]
+    assert steps == ["change rates", "refresh rates", "baselines", "schedule", "findings", "done"]
     assert list(made.seconds) == steps[:-1]
     assert all(seconds >= 0.0 for seconds in made.seconds.values())
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "frontier": "freshopt.cli.frontier",
     "schedule": "freshopt.cli.schedule",
     "replay": "freshopt.cli.replay",
+    "report": "freshopt.cli.report",
     "check": "freshopt.cli.check",
     "examples": "freshopt.cli.parts",
 }

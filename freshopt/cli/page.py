@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import html
-
 from freshopt import __version__
 from freshopt.cli.digest import HEAD, Checked, Digest
+from freshopt.crosscheck import COLUMNS, Agreement
+from freshopt.report.blocks import Column, Section, paragraph, table
+from freshopt.report.document import document
+from freshopt.report.markup import Child, Markup, element
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; margin: 2rem auto;
-  max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-table { border-collapse: collapse; margin: .4rem 0; }
-caption { color: #59636e; padding: .2rem 0; white-space: nowrap; }
-th, td { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid #d1d9e0;
-  font-variant-numeric: tabular-nums; }
-th { font-weight: 600; text-align: left; }
-td.number, th.number { text-align: right; }
-summary { cursor: pointer; padding: .15rem 0; }
-details > div { margin: .2rem 0 1rem 1.2rem; overflow-x: auto; }
-.outcome { font-size: 1.1rem; padding: .6rem 1rem; border-left: .3rem solid; }
-.good { border-color: #1a7f37; background: #f0f9f2; } .bad { border-color: #c62828; background: #fdf1f0; }
-.short { color: #9a6700; } .failed { color: #c62828; } .faint { color: #59636e; }
-""".strip()
+_WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed"}
 
 
 def page(digest: Digest, *, about: list[str]) -> str:
-    """Return the page: outcome, solvers, what was left out, and a section per problem.
+    """Return the page: outcome, solvers, what was left out, and a part that opens per problem.
 
     Parameters
     ----------
@@ -35,56 +22,77 @@ def page(digest: Digest, *, about: list[str]) -> str:
         What was run, a paragraph each.
     """
     mark = "good" if digest.passed() else "bad"
-    skipped = "".join(f"<li>{html.escape(line)}</li>" for line in digest.skips())
-    idle = html.escape(", ".join(digest.idle()))
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>freshopt check</title><style>{STYLE}</style></head><body>",
-            "<h1>freshopt check</h1>",
-            f'<p class="outcome {mark}">{html.escape(digest.outcome())}</p>',
-            *(f"<p>{html.escape(line)}</p>" for line in about),
-            "<h2>Solvers</h2>",
-            _table(digest),
-            f'<p class="faint">Applied to none of these problems: {idle}.</p>' if idle else "",
-            "<h2>Problems</h2>",
-            *(_section(checked) for checked in digest.checked),
-            f"<h2>Problems that do not exist</h2><ul>{skipped}</ul>" if skipped else "",
-            f'<p class="faint">freshopt {__version__}. A certified gap is relative to the cost plus what the '
-            "bandwidth is worth; it is computed from the rates alone, whoever found them.</p>",
-            "</body></html>",
-            "",
-        ]
+    idle, skipped = digest.idle(), digest.skips()
+    sections = [
+        Section.of(
+            "solvers",
+            "Solvers",
+            _solvers(digest),
+            paragraph(f"Applied to none of these problems: {', '.join(idle)}.", kind="faint")
+            if idle
+            else None,
+        ),
+        Section.of("problems", "Problems", [_problem(checked) for checked in digest.checked]),
+    ]
+    if skipped:
+        listed = element("ul", [element("li", line) for line in skipped])
+        sections.append(Section.of("skipped", "Problems that do not exist", listed))
+    return document(
+        "freshopt check",
+        element(
+            "header",
+            element("h1", "freshopt check"),
+            paragraph(digest.outcome(), kind=f"outcome {mark}"),
+            [paragraph(line) for line in about],
+        ),
+        element("main", [section.body for section in sections]),
+        element(
+            "footer",
+            paragraph(
+                f"freshopt {__version__}. A certified gap is relative to the cost plus what the bandwidth is "
+                "worth; it is computed from the rates alone, whoever found them.",
+                kind="small",
+            ),
+        ),
     )
 
 
-def _table(digest: Digest) -> str:
+def _solvers(digest: Digest) -> Markup:
     """Return the rows per solver."""
-    kinds = ["", *["number"] * 5, ""]
-    head = "".join(f'<th class="{kind}">{name}</th>' for kind, name in zip(kinds, HEAD, strict=True))
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{kind}">{html.escape(cell)}</td>' for kind, cell in zip(kinds, row, strict=True)
-        )
-        + "</tr>"
-        for row in digest.solvers()
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    columns = [Column(head, "number" if 0 < k < len(HEAD) - 1 else "") for k, head in enumerate(HEAD)]
+    return table("Each solver over all problems that it applies to", columns, digest.solvers())
 
 
-def _section(checked: Checked) -> str:
+def _problem(checked: Checked) -> Markup:
     """Return a problem's table, open where somebody falls short."""
-    short, proved = checked.agreement.short(), checked.agreement.proved
+    agreement = checked.agreement
+    short, proved = agreement.short(), agreement.proved
     mark = "failed" if not proved else "short" if short else "faint"
-    text = html.escape(checked.cells()[-1])
-    head = f'{html.escape(checked.label)} <span class="{mark}">({text})</span>'
-    notes = "".join(
-        f'<div class="faint">{html.escape(checked.agreement.names[k])}: '
-        f"{html.escape(checked.agreement.solutions[k].note)}</div>"
-        for k in short
+    columns = [Column(head, "number" if 2 <= k < len(COLUMNS) - 1 else "") for k, head in enumerate(COLUMNS)]
+    rows: list[list[Child]] = [
+        [*cells, element("span", verdict, class_=_WORDS.get(verdict, "faint"))]
+        for *cells, verdict in agreement.cells()
+    ]
+    below = [
+        paragraph("not applicable: ", _refused(agreement), kind="small") if agreement.refused() else None,
+        paragraph(agreement.closing(), kind="small"),
+        [
+            paragraph(f"{agreement.names[k]}: {agreement.solutions[k].note}", kind="small faint")
+            for k in short
+        ],
+    ]
+    return element(
+        "details",
+        element("summary", checked.label, " ", element("span", f"({checked.cells()[-1]})", class_=mark)),
+        element("div", table(repr(agreement.problem), columns, rows), below),
+        open=bool(short),
     )
-    table = checked.agreement._repr_html_()
-    return f"<details{' open' if short else ''}><summary>{head}</summary><div>{table}{notes}</div></details>"
+
+
+def _refused(agreement: Agreement) -> list[Child]:
+    """Return the solvers that do not apply; why shows on hovering."""
+    named: list[Child] = []
+    for name, why in agreement.refused():
+        named += [", "] if named else []
+        named.append(element("span", name, title=why))
+    return named

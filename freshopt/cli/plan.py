@@ -19,6 +19,7 @@ from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.cli.origins import Origin, origin_options
 from freshopt.cli.plan_parts import plan_in_partitions
 from freshopt.cli.replay_table import replay_table
+from freshopt.cli.report import command_line
 from freshopt.held_out import replay_held_out
 from freshopt.io.folder import complete_folder
 from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
@@ -66,7 +67,9 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
 @options.time_unit_option
 @click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 @options.overwrite_option
+@click.pass_context
 def plan(
+    context: click.Context,
     origin: Origin,
     objective: str,
     exponent: float | None,
@@ -94,8 +97,9 @@ def plan(
     """Turn a crawl LOG into change rates, certified refresh rates and a schedule.
 
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
-    each crawl found. DIR gets the tables change_rates, rates and schedule, and summary.json. The log and the
-    schedule are held in memory; for more than that there is --engine dask, which goes without --draws.
+    each crawl found. DIR gets the tables change_rates, rates and schedule, summary.json, and report.html, a
+    page to be looked at in a browser. The log and the schedule are held in memory; for more than that there
+    is --engine dask, which goes without --draws and without the page (freshopt report DIR writes it).
     """
     if (hosts is None) != (host_limits is None) and not (hosts and estimation.by_host):
         raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
@@ -134,7 +138,7 @@ def plan(
             overwrite=overwrite,
         )
         return
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(8) as report:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(9) as report:
         found = origin.read(time_unit)
         if wishes.importance is None and found.importance is not None:
             weights = found.importance
@@ -145,7 +149,8 @@ def plan(
             report("replay")
             held = replay_held_out(found.log, wishes, found.history)
         report("writing")
-        names = write_files(made, staging, csv=csv, more=held.facts() if held else None)
+        more = {"command": command_line(context), **(held.facts() if held else {})}
+        names = write_files(made, staging, csv=csv, more=more)
     show(_rows(made, found.words, objective))
     if held is not None:
         click.echo(f"\n{replay_table(held, made)}")

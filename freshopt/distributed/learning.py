@@ -90,7 +90,7 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
     estimate, lower, upper, sources = learn(log, wishes)
     folder, name = Path(order.folder), file_name(k)
     with complete_file(folder / "change_rates" / name, overwrite=True) as part:
-        write_table(change_rates(estimate, lower, upper), part)
+        write_table(change_rates(estimate, lower, upper, sources), part)
     with complete_file(folder / SOURCES / name, overwrite=True) as part:
         write_table(sources.to_frame().with_columns(polars.Series("last_crawl", log.last_crawl)), part)
     with complete_file(folder / HASHES / f"{name}.npy", overwrite=True) as part:

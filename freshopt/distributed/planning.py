@@ -33,7 +33,7 @@ from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.work import file_name
 from freshopt.errors import SourceDataError
 from freshopt.io.folder import complete_folder
-from freshopt.planning import FILES, TABLES, TOLERANCE, Wishes, method_of, versions
+from freshopt.planning import FILES, TABLES, TOLERANCE, Wishes, method_of, settings, versions
 from freshopt.scheduling.expected_value import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.sources import Sources
@@ -230,6 +230,7 @@ def summary(
         "sense": objective.sense,
         "discipline": objective.refresh.value,
         "time_unit": calendar.time_unit,
+        "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth,
         "bandwidth_used": solution.used,
         "horizon": wishes.horizon,
@@ -244,6 +245,8 @@ def summary(
         "solver": "freshopt.distributed",
         "method": repr(method_of(wishes)),
         "uncertainty": None,
+        "findings": None,
+        "settings": settings(wishes),
         "counts": {
             "sources": solution.n,
             "crawls": sum(one.crawls for one in learnt),
@@ -262,6 +265,15 @@ def summary(
         "seconds": {step: round(each, 6) for step, each in seconds.items()},
         "versions": versions("freshopt", "numpy", "scipy", "polars", "dask", "pyarrow"),
     }
+
+
+def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
+    """Return when the log begins and ends: moments in ISO 8601, or numbers where it has no dates."""
+    if calendar.origin is None:
+        return {"begin": min(one.begin for one in learnt), "end": calendar.end}
+    seconds = SECONDS[calendar.time_unit]
+    begins = [one.origin + timedelta(seconds=one.begin * seconds) for one in learnt if one.origin is not None]
+    return {"begin": min(begins).isoformat(), "end": calendar.origin.isoformat()}
 
 
 def _rehearse(wishes: Wishes) -> None:

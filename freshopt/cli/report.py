@@ -1,0 +1,46 @@
+"""`freshopt report`: a plan's folder as one web page."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from freshopt.cli import options
+from freshopt.report import write_report
+
+_APART = ("out", "overwrite")  # options that say where a result goes, and not which
+
+
+@click.command()
+@click.argument("dir", type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write instead of DIR/report.html."
+)
+@options.overwrite_option
+def report(dir: Path, out: Path | None, overwrite: bool) -> None:
+    """Write what there is to know of the plan in DIR to one web page.
+
+    DIR is what freshopt plan has written; there its page is already, unless it was made with --engine dask.
+    The page needs nothing else: no network, no script. An earlier DIR/report.html is replaced, a FILE only
+    with --overwrite.
+    """
+    click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")
+
+
+def command_line(context: click.Context) -> str:
+    """Return the command that is run, so that it can be run again, but for where its result goes."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        name, value = parameter.name or "", context.params.get(parameter.name or "")
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in _APART:
+            continue
+        if isinstance(parameter, click.Argument):
+            words.insert(0, str(value))
+        elif isinstance(parameter, click.Option) and parameter.is_flag:
+            words.append(parameter.opts[0])
+        else:
+            words += [parameter.opts[0], str(value)]
+    return shlex.join(["freshopt", context.info_name or "", *words, "--out", "DIR"])

@@ -1,0 +1,225 @@
+"""`findings`: what a plan's page tells beyond its tables, while the problem is still at hand.
+
+A folder holds rates, change rates and times, and not the objective as a function. What needs the function is
+worked out when the plan is made and kept in ``summary.json``: who is never refreshed and why, what costs
+most, what more bandwidth would bring and to whom, which hosts bind, and the value along the bandwidth. Lists
+are cut to the first few, so that the summary of a million sources is as short as that of a hundred.
+
+Cost: a solve and a certificate for each bandwidth, begun at the last one's price (1.5 s for 10⁶ sources).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from freshopt.arrays import Array, BoolArray, IntArray, total
+from freshopt.kernel import Numerics
+from freshopt.model import Problem
+from freshopt.objective import Refresh
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.result import Solution
+from freshopt.solving import frontier, solve
+from freshopt.sources import LARGEST, SMALLEST
+
+# Bandwidths around the plan's own: near enough for a smooth curve through values and slopes, far enough to
+# see what half or thrice as much would do.
+MULTIPLES = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
+LISTED = 10  # sources and hosts of each list
+
+
+def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str, Any]:
+    """Return what is found about a solution, as JSON can hold it.
+
+    Parameters
+    ----------
+    solution : Solution
+        With its certificate.
+    baselines : mapping of str to Solution
+        Answers of simple rules to the same problem.
+
+    Returns
+    -------
+    dict
+        ``importance`` (Σ w), ``fresh`` (share of time that a copy is fresh, by importance, under these rates
+        and the baselines), ``frontier``, ``more_bandwidth``, ``most_costly``, ``never_refreshed``,
+        ``held_back`` (at max_rate though worth more), ``hosts``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c"])
+    >>> found = findings(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.0)), {})
+    >>> found["never_refreshed"]["not_worth_it"], found["never_refreshed"]["sources"][0]["source"]
+    (1, 'c')
+    >>> [round(point["price"], 3) for point in found["frontier"][5:8]]
+    [0.444, 0.393, 0.314]
+    """
+    problem = solution.problem
+    numerics = problem.numerics
+    told: dict[str, Any] = {
+        "importance": total(problem.sources.column("importance")),
+        "fresh": _fresh(problem, {"plan": solution, **baselines}),
+        "frontier": _frontier(problem),
+        "hosts": _hosts(solution),
+    }
+    if numerics is None:
+        return told
+    cost, prices = numerics.cost(solution.rates), _prices(solution)
+    return told | {
+        "more_bandwidth": _more(solution, cost),
+        "most_costly": _most_costly(solution, cost),
+        "never_refreshed": _never(solution, numerics, prices),
+        "held_back": _held_back(solution, numerics, prices),
+    }
+
+
+def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, float] | None:
+    """Return the weighted share of time that copies are fresh, for each of several rates."""
+    sources, refresh = problem.sources, problem.objective.refresh
+    weight = total(sources.column("importance"))
+    if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
+        return None
+    stale = BinaryFreshness(refresh).kernel(sources)
+    return {key: 1.0 - total(stale.cost(each.rates)) / weight for key, each in solutions.items()}
+
+
+def _frontier(problem: Problem) -> list[dict[str, Any]]:
+    """Return value and price along the bandwidth, ascending; a bandwidth that is too small has neither."""
+    wanted = [problem.bandwidth * multiple for multiple in MULTIPLES]
+    wanted = [bandwidth for bandwidth in wanted if SMALLEST <= bandwidth <= LARGEST]
+    # From the largest down: a price is then known before lower bounds make a bandwidth infeasible.
+    points = [
+        {
+            "bandwidth": row["bandwidth"],
+            "status": row["status"],
+            "value": _finite(row["value"]),
+            "price": _finite(row["price"]),
+        }
+        for row in frontier(problem, reversed(wanted)).to_frame().rows(named=True)
+    ]
+    return points[::-1]
+
+
+def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
+    """Return what a tenth more bandwidth brings, and to whom; None where it brings nothing."""
+    problem = solution.problem
+    if not (solution.price > 0.0 and MORE * problem.bandwidth <= LARGEST):
+        return None
+    then = solve(problem.with_bandwidth(MORE * problem.bandwidth), throw=False, start=solution)
+    if problem.numerics is None or not np.isfinite(then.value):
+        return None
+    gain = cost - problem.numerics.cost(then.rates)
+    first = _largest(gain, gain > 0.0)
+    entries = [_source(problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"rate_then": float(then.rates[k]), "gain": float(gain[k])}
+    return {"bandwidth": then.problem.bandwidth, "value": then.value, "sources": entries}
+
+
+def _most_costly(solution: Solution, cost: Array) -> list[dict[str, Any]]:
+    """Return the sources with the largest parts of the cost; of freshness that is its stale part."""
+    whole = total(cost)
+    first = _largest(cost, cost > 0.0)
+    entries = [_source(solution.problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"cost": float(cost[k]), "share": float(cost[k]) / whole if math.isfinite(whole) else None}
+    return entries
+
+
+def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
+    """Return the sources of rate 0: those of no importance, and those whose first refresh is too dear."""
+    sources = solution.problem.sources
+    never = solution.rates == 0.0
+    idle = never & (sources.column("importance") == 0.0)
+    dear = never & ~idle
+    # What the first refresh is worth for the bandwidth that it takes: the marginal falls from here on.
+    worth = numerics.marginal(np.zeros(len(never))) / sources.cost
+    first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
+    entries = [_source(solution.problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
+    return {
+        "no_importance": int(np.count_nonzero(idle)),
+        "not_worth_it": int(np.count_nonzero(dear)),
+        "sources": entries,
+    }
+
+
+def _held_back(solution: Solution, numerics: Numerics, prices: Array) -> list[dict[str, Any]]:
+    """Return the sources at their upper bound whose next refresh is worth most beyond its price."""
+    problem = solution.problem
+    at = (solution.rates >= problem.upper) & (problem.upper > 0.0)
+    if not bool(np.any(at)):
+        return []
+    worth = numerics.marginal(solution.rates) / problem.sources.cost
+    first = _largest(worth - prices, at & (worth > prices))
+    entries = [_source(problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
+    return entries
+
+
+def _hosts(solution: Solution) -> dict[str, Any] | None:
+    """Return the limited hosts of the highest prices, with what they use."""
+    problem = solution.problem
+    hosts = problem.hosts
+    if not len(hosts):
+        return None
+    price = np.array([solution.host_prices[host] for host in hosts.names])
+    used = hosts.totals(problem.sources.cost * solution.rates)
+    many = hosts.totals(np.ones(len(solution.rates)))
+    rows = [
+        {
+            "host": _name(hosts.names[k]),
+            "limit": float(hosts.limits[k]),
+            "used": float(used[k]),
+            "price": float(price[k]),
+            "sources": int(many[k]),
+        }
+        for k in _largest(price, price > 0.0)
+    ]
+    return {"limited": len(hosts), "binding": int(np.count_nonzero(price > 0.0)), "hosts": rows}
+
+
+def _prices(solution: Solution) -> Array:
+    """Return what a unit of bandwidth costs each source, with its host's price."""
+    hosts = solution.problem.hosts
+    if not len(hosts):
+        return np.full(len(solution.rates), solution.price)
+    on_top = np.array([solution.host_prices[host] for host in hosts.names])
+    return solution.price + hosts.spread(on_top)
+
+
+def _largest(value: Array, among: BoolArray) -> IntArray:
+    """Return the positions of the largest values, at most `LISTED`; of equal ones the first."""
+    where = np.flatnonzero(among)
+    if len(where) > LISTED:
+        least = np.partition(value[where], len(where) - LISTED)[len(where) - LISTED]
+        where = where[value[where] >= least]
+    return where[np.argsort(-value[where], kind="stable")][:LISTED]
+
+
+def _source(problem: Problem, k: int, rates: Array) -> dict[str, Any]:
+    """Return what a table says of a source first."""
+    sources = problem.sources
+    return {
+        "source": int(k) if sources.name is None else _name(sources.name[k]),
+        "change_rate": float(sources.change_rate[k]),
+        "importance": float(sources.column("importance")[k]),
+        "rate": float(rates[k]),
+    }
+
+
+def _name(name: object) -> str | int:
+    """Return a name as JSON has it."""
+    plain = name.item() if isinstance(name, np.generic) else name
+    return plain if isinstance(plain, int) else str(plain)
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,0 +1,79 @@
+"""`element`: HTML and SVG in which text is escaped by construction.
+
+A `Markup` is text that is already HTML. Whatever is put into an element and is no `Markup` (a source's name,
+a path, a sentence) is escaped, so that no page has to remember to do it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import TypeAlias
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child: TypeAlias = "str | Iterable[Child] | None"
+_EMPTY = {"meta", "br"}  # elements of HTML that have no end tag
+_MIXED = ("viewBox", "preserveAspectRatio")  # attributes of SVG whose names have capitals
+_SHAPES = {"circle", "line", "path", "rect"}  # of SVG, which end at once unless there is something in them
+_FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF], "\ufffd")
+
+
+def element(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
+    """Return an element with its content and attributes.
+
+    Parameters
+    ----------
+    name : str
+    *children : str, Markup, None, or an iterable of them
+        What is in it; None is nothing.
+    **attributes : str, float, bool or None
+        A trailing underscore is dropped and others become hyphens (``class_``, ``aria_label``); None and
+        False leave an attribute out, True gives it no value.
+
+    Examples
+    --------
+    >>> element("p", "a < b", element("br"), class_="note")
+    '<p class="note">a &lt; b<br></p>'
+    """
+    given = "".join(
+        f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{_text(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in _EMPTY:
+        return Markup(f"<{name}{given}>")
+    content = join(children)
+    if not content and name in _SHAPES:
+        return Markup(f"<{name}{given}/>")
+    return Markup(f"<{name}{given}>{content}</{name}>")
+
+
+def join(children: Child, between: str = "") -> Markup:
+    """Return children one after the other, escaped where they are no `Markup`."""
+    return Markup(between.join(_pieces(children)))
+
+
+def _pieces(child: Child) -> Iterable[str]:
+    if child is None:
+        return
+    if isinstance(child, str):
+        yield child if isinstance(child, Markup) else _text(child)
+    else:
+        for each in child:
+            yield from _pieces(each)
+
+
+def _text(text: str) -> str:
+    """Escape text; characters that HTML forbids become U+FFFD, so do halves of surrogate pairs."""
+    plain = text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
+    return html.escape(plain)
+
+
+def _attribute(key: str) -> str:
+    return key if key in _MIXED else key.rstrip("_").replace("_", "-")

@@ -1,0 +1,226 @@
+"""Sections about the plan as a whole: its proof, its load, its bandwidth, its hosts, and how it was made."""
+
+from __future__ import annotations
+
+from freshopt.report import plan_charts
+from freshopt.report.blocks import Column, Section, amount, facts_list, name, paragraph, table
+from freshopt.report.context import Context
+from freshopt.report.markup import Child, element
+from freshopt.report.overview import _tidy
+from freshopt.report.plan_charts import Load, Points
+from freshopt.report.source_sections import gains
+from freshopt.wording import count, number, percent
+
+RESOLVED = 1e-15  # relative gaps below are lost in the rounding of a sum of float64
+SAME = 1e-6  # relative differences below are those of two solves of one problem
+
+
+def proof(told: Context) -> Section:
+    """Return what is proved, and what is not."""
+    facts, noun = told.facts, told.goal.noun
+    bound, gap, relative = (facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
+    optimal = facts.text("status") == "optimal"
+    if bound is None or gap is None:
+        return Section.of("proof", "What is proved", paragraph("Nothing is proved about this plan."))
+    side = "above" if told.maximised else "below"
+    near = f" ({_gap(relative)})" if relative is not None else ""
+    outcome: list[Child] = [
+        element("b", "Proved optimal." if optimal else "Not proved optimal."),
+        " No refresh rates at all that keep to this bandwidth, to the bounds and to the limits of hosts "
+        f"have a value of {noun} {side} ",
+        amount(bound),
+        "; this plan's is ",
+        amount(told.value),
+        ". At most ",
+        amount(gap, f"{gap:.2g}"),
+        f" lies between it and the best{near}.",
+    ]
+    return Section.of(
+        "proof",
+        "What is proved",
+        paragraph(*outcome, kind=f"outcome {'good' if optimal else 'bad'}"),
+        paragraph(
+            "The bound is computed from the rates and from the price of bandwidth alone: at that price, no "
+            "source could do better than it does, so all together cannot either. It does not matter which "
+            "algorithm found the rates, and none is taken at its word."
+        ),
+        paragraph(
+            "What is not proved: that the change rates are right, for they are estimates (",
+            element("a", "how sure they are", href="#certainty"),
+            "), and that sources change at random.",
+        ),
+    )
+
+
+def load(told: Context, seen: Load, since: str) -> Section:
+    """Return the load of the schedule over time."""
+    facts, unit = told.facts, told.unit
+    horizon, planned = facts.number("horizon"), told.counts.whole("refreshes")
+    mean, most = planned / horizon, float(seen.rates.max())
+    text: list[Child] = [
+        f"{count(planned, 'refresh')} in {count(_tidy(horizon), unit)}, by ",
+        element("code", facts.text("method")),
+        f": on average {number(mean)} per {unit}",
+        f"; the busiest {plan_charts.step(seen, unit)} of the chart has {number(most / mean)} times as many."
+        if planned
+        else ".",
+    ]
+    value: list[Child] = []
+    if facts.maybe("schedule_value") is not None:
+        value = [
+            f"The {told.goal.noun} expected over this time is ",
+            amount(facts.number("schedule_value")),
+            ". It differs from that in the long run because copies begin with the age that they have at the "
+            "end of the log, and because whole refreshes are planned.",
+        ]
+    return Section.of(
+        "load",
+        "The load over time",
+        paragraph(*text),
+        plan_charts.load_chart(seen, facts.number("bandwidth"), unit, since),
+        paragraph(*value, kind="small faint") if value else None,
+    )
+
+
+def bandwidth(told: Context) -> Section | None:
+    """Return what more or less bandwidth would do, and for whom."""
+    facts, unit = told.facts, told.unit
+    rows = [
+        (row.number("bandwidth"), row.maybe("value"), row.maybe("price"))
+        for row in told.findings.rows("frontier")
+    ]
+    known = [(b, value, price) for b, value, price in rows if value is not None and price is not None]
+    price = facts.number("price")
+    if len(known) < 2:
+        return None
+    points = Points.of(known, facts.number("bandwidth"), facts.text("sense"))
+    if price > 0.0:
+        words: list[Child] = [
+            f"One more refresh per {unit} would be worth ",
+            amount(price),
+            f" of {told.goal.noun} at most, and a little less than that as it is spent.",
+        ]
+    else:
+        words = ["The bandwidth does not bind: more of it would bring nothing."]
+    columns = [Column("bandwidth"), Column(f"per {unit}", "number"), Column(told.goal.noun, "number")]
+    columns += [Column("difference", "number"), Column("price", "number")]
+    own = facts.number("bandwidth")
+    shown = [(_times(b / own), b, value, each) for b, value, each in known if _is_round(b / own)]
+    cells: list[list[Child]] = [
+        [times, amount(b), amount(value), _difference(value, told.value), amount(each)]
+        for times, b, value, each in shown
+    ]
+    here = next((k for k, (times, *_) in enumerate(shown) if times == "this plan"), None)
+    body: list[Child] = [
+        paragraph(*words),
+        element(
+            "div",
+            [
+                plan_charts.value_chart(points, unit, told.goal.noun),
+                plan_charts.price_chart(points, unit),
+            ],
+            class_="figures",
+        ),
+        table("More and less bandwidth, each solved anew and proved", columns, cells, own=here),
+    ]
+    small = [b for b, value, _ in rows if value is None]
+    if small:
+        body.append(paragraph(f"{number(max(small))} per {unit} or less does not suffice for the bounds."))
+    more = told.findings.within("more_bandwidth")
+    if more is not None and more.rows("sources"):
+        gained = abs(more.number("value") - told.value)
+        body += [
+            element("h3", f"What a tenth more would bring, {number(more.number('bandwidth'))} per {unit}"),
+            paragraph(
+                f"{told.goal.noun.capitalize()} ",
+                amount(more.number("value")),
+                f" in place of {number(told.value)}, {number(gained)} "
+                f"{'more' if told.maximised else 'less'}.",
+            ),
+            gains(told, more.rows("sources")),
+        ]
+    return Section.of("bandwidth", "What bandwidth is worth", body)
+
+
+def hosts(told: Context) -> Section | None:
+    """Return the limits of hosts that bind, and what they cost; None where there are no limits."""
+    found = told.findings.within("hosts")
+    if found is None:
+        return None
+    limited, binding = found.whole("limited"), found.whole("binding")
+    binds = "binds" if binding == 1 else "bind"
+    head = f"{f'{binding:,}' if binding else 'None'} of {count(limited, 'limit')} {binds}."
+    if not binding:
+        text = f"{head} No host would be refreshed more often without its limit."
+        return Section.of("hosts", "Limits of hosts", paragraph(text))
+    unit = told.unit
+    columns = [Column("host"), Column("sources", "number"), Column(f"limit per {unit}", "number")]
+    columns += [Column("used", "number"), Column("price of the limit", "number")]
+    rows = found.rows("hosts")
+    cells: list[list[Child]] = [
+        [
+            name(row.name("host")),
+            f"{row.whole('sources'):,}",
+            amount(row.number("limit")),
+            amount(row.number("used"), percent(min(row.number("used") / row.number("limit"), 1.0))),
+            amount(row.number("price")),
+        ]
+        for row in rows
+    ]
+    text = (
+        f"{head} The price of a limit is what one more refresh per {unit} of that host would be worth beyond "
+        f"the price of bandwidth, {number(told.facts.number('price'))}."
+    )
+    caption = "Limits that bind, dearest first"
+    caption += f": the first {len(rows):,} of {binding:,}" if len(rows) < binding else ""
+    return Section.of("hosts", "Limits of hosts", paragraph(text), table(caption, columns, cells))
+
+
+def made(told: Context, tables: list[str]) -> Section:
+    """Return how the plan was made, so that it can be made again."""
+    facts = told.facts
+    settings, log = facts.within("settings"), facts.within("log")
+    rows: list[tuple[Child, Child]] = []
+    if "command" in facts.values:
+        rows.append(("command", element("code", facts.text("command"))))
+    counts = told.counts
+    span = f", {told.moment('begin')} to {told.moment('end')}" if log is not None else ""
+    crawls = f"{count(counts.whole('crawls'), 'crawl')} of {count(told.sources, 'source')}{span}"
+    rows.append(("log", f"{crawls}; {counts.whole('crawls_that_found_a_change'):,} found a change"))
+    change = facts.within("change_rate")
+    if change is not None:
+        rows.append(("estimator", element("code", change.text("estimator"))))
+        rows.append(("change rates", [amount(change.number("sum")), f" per {told.unit} in total"]))
+    objective = facts.text("objective") if settings is None else settings.text("objective")
+    rows.append(("objective", [element("code", objective), f", {facts.text('discipline')} refreshes"]))
+    rows.append(("solver", element("code", facts.text("solver"))))
+    if settings is not None:
+        low, high = settings.maybe("min_rate"), settings.maybe("max_rate")
+        bounds = f"at least {number(low or 0.0)}" + ("" if high is None else f", at most {number(high)}")
+        rows.append(("rates", f"{bounds} per {told.unit}"))
+        rows.append(("seed", f"{settings.whole('seed')}, {count(settings.whole('draws'), 'draw')}"))
+    versions = facts.within("versions")
+    if versions is not None:
+        rows.append(("versions", ", ".join(f"{key} {versions.text(key)}" for key in versions.values)))
+    rows.append(("files beside this page", ", ".join([*tables, "summary.json"])))
+    return Section.of("made", "How it was made", facts_list(rows))
+
+
+def _gap(relative: float) -> str:
+    return f"a relative gap {'below 1e-15' if relative < RESOLVED else f'of {relative:.1e}'}"
+
+
+def _times(ratio: float) -> str:
+    return "this plan" if abs(ratio - 1.0) < 1e-9 else f"{ratio:g} times"
+
+
+def _is_round(ratio: float) -> bool:
+    """Tell whether a bandwidth is worth a row: a quarter, a half, the plan's, one and a half, two, three."""
+    return any(abs(ratio - each) < 1e-9 for each in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0))
+
+
+def _difference(value: float, own: float) -> Child:
+    share = (value - own) / abs(own) if own != 0.0 else 0.0
+    if abs(share) < SAME:
+        return None
+    return f"{'+' if share > 0 else '−'}{percent(abs(share))}"

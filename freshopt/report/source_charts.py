@@ -1,0 +1,228 @@
+"""Charts of all sources: rates against change rate and importance, times between refreshes, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from freshopt.arrays import Array
+from freshopt.report.chart import NARROW, WIDE, Frame, axes, boxes, chart, figure, line, steps
+from freshopt.report.markup import Child, Markup, element
+from freshopt.report.scale import Scale
+from freshopt.report.survey import BINS, GRID, Cells, Survey
+from freshopt.units import SECONDS
+from freshopt.wording import count, duration, number
+
+# Seconds that people know, for the axis of times.
+TIMES = [1, 10, 60, 600, 3600, 21600, 86400, 604800, 2592000, 8640000, 31557600, 315576000, 3155760000]
+SHADES = 5  # of cells; more could not be told apart
+STRIP = 22.0  # pixels for the sources that are never refreshed, below the others
+NAME = 60  # characters of a name that fit on a label
+
+
+def by_change_rate(survey: Survey, unit: str) -> Markup:
+    """Return the chart of rates against change rates."""
+    cells = survey.by_change_rate
+    label = f"Refresh rate against change rate of {count(survey.n, 'source')}, both logarithmic."
+    marks = _cloud(survey, cells, "change_rate", unit, f"changes per {unit}")
+    caption = [
+        _key(survey),
+        " The dashed line is one refresh per change. What changes ten times as often is not refreshed ten "
+        "times as often: the faster a source, the sooner is a refresh out of date.",
+    ]
+    frame = _frame(survey)
+    x, y = _scales(cells, frame, survey)
+    both = np.array([max(x.low, y.low), min(x.high, y.high)])
+    if both[1] > both[0]:
+        marks.append(line(x(both), y(both), "guide"))
+    return figure("Refresh rate by change rate", chart(frame, label, marks), caption)
+
+
+def by_importance(survey: Survey, unit: str) -> Markup | None:
+    """Return the chart of rates against importance, where importances differ."""
+    cells = survey.by_importance
+    if cells is None:
+        return None
+    label = f"Refresh rate against importance of {count(survey.n, 'source')}, both logarithmic."
+    marks = _cloud(survey, cells, "importance", unit, "importance")
+    caption = [_key(survey), " Sources of no importance are at the left edge."]
+    return figure("Refresh rate by importance", chart(_frame(survey), label, marks), caption)
+
+
+def gaps(survey: Survey, unit: str) -> Markup | None:
+    """Return the chart of how many sources are refreshed how often, by the time between refreshes.
+
+    Alone in its row it is drawn wide for a desk and narrow for a phone.
+    """
+    if survey.n - survey.never < 2:
+        return None
+    kinds = {"wide": WIDE, "narrow": NARROW} if survey.weighed else {"": Frame()}
+    pictures = [_gaps(survey, unit, frame, kind) for kind, frame in kinds.items()]
+    made = figure("Time between refreshes", pictures, "Time is on a logarithmic axis.")
+    return element("div", made, class_="row") if survey.weighed else made
+
+
+def _gaps(survey: Survey, unit: str, frame: Frame, kind: str) -> Markup:
+    scale = replace(survey.gap_scale, begin=frame.across[0], end=frame.across[1])
+    merged = next(each for each in (1, 2, 4, 8) if each == 8 or BINS / each <= 2.0 * np.sqrt(survey.n))
+    many = survey.gaps.reshape(-1, merged).sum(axis=1)
+    y = Scale(0.0, float(np.max(many)) * 1.08, *frame.up)
+    edges = np.linspace(*frame.across, len(many) + 1)
+    ticks = [tick for tick in (each / SECONDS[unit] for each in TIMES) if scale.low <= tick <= scale.high]
+    marks: list[Child] = [
+        axes(
+            frame,
+            scale,
+            y,
+            "time between refreshes of a source",
+            "sources",
+            x_ticks=ticks if len(ticks) > 1 else None,
+            y_ticks=[tick for tick in y.ticks(4) if tick == round(tick)],
+            x_text=lambda tick: duration(tick, unit),
+        ),
+        steps(edges, y(many), frame.up[0], "bars"),
+    ]
+    middle = (float(np.argmax(many)) + 0.5) / len(many)
+    common = duration(scale.low * (scale.high / scale.low) ** middle, unit)
+    label = f"Histogram of the time between refreshes of a source; most common is about {common}."
+    return chart(frame, label, marks, kind=kind)
+
+
+def reach(survey: Survey, unit: str, confidence: str) -> Markup:
+    """Return the chart of change rates with their intervals, slowest source first."""
+    frame = Frame()
+    if survey.points is not None:
+        part = survey.points
+        order = np.argsort(part.change_rate, kind="stable")
+        middle, low, high = (column[order] for column in (part.change_rate, part.lower, part.upper))
+        share = (np.arange(len(order)) + 0.5) / len(order)
+    else:
+        some = survey.reach[0] > 0.0
+        many, low, high = survey.reach[:, some]
+        edges = survey.by_change_rate.x
+        steps_ = np.linspace(np.log(edges.low), np.log(edges.high), BINS + 1)
+        middle = np.exp(0.5 * (steps_[1:] + steps_[:-1]))[some]
+        share = (np.cumsum(many) - 0.5 * many) / np.sum(many)
+    # The interval of a source that never changed goes down to nothing: the axis ends a decade and a half
+    # below the slowest estimate, and the bar at its edge.
+    y = _around(np.concatenate([np.maximum(low, np.min(middle) / 30.0), middle, high]), frame)
+    x = Scale(0.0, 1.0, *frame.across)
+    place = x(share)
+    marks: list[Child] = list(
+        axes(
+            frame, x, y, "sources, slowest first", f"changes per {unit}", x_text=lambda t: f"{100 * t:.0f} %"
+        )
+    )
+    if survey.points is not None:
+        ends = zip(place.tolist(), y(low).tolist(), y(high).tolist(), strict=True)
+        path = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in ends)
+        width = max(1.0, min(6.0, 0.6 * (x.end - x.begin) / len(place)))
+        marks.append(element("path", class_="reach", stroke_width=f"{width:.2g}", d=path))
+        radius = 1.3 if len(place) > 60 else 3.0
+        marks.append(
+            [
+                element("circle", class_="middle", cx=a, cy=b, r=radius)
+                for a, b in zip(place.tolist(), y(middle).tolist(), strict=True)
+            ]
+        )
+        what = "A bar is a source's interval, a dot its estimate."
+    else:
+        outline = np.concatenate([y(low), y(high)[::-1]])
+        marks.append(line(np.concatenate([place, place[::-1]]), outline, "area"))
+        marks.append(line(place, y(middle), "curve"))
+        what = "The line are the estimates; the area is between the mean ends of the intervals."
+    label = (
+        f"Change rates of {count(survey.n, 'source')} with {confidence} intervals, from slowest to fastest."
+    )
+    return figure("What the log tells of change rates", chart(frame, label, marks), what)
+
+
+def _cloud(survey: Survey, cells: Cells, key: str, unit: str, x_title: str) -> list[Child]:
+    """Return axes and sources, points of a few or cells of many, those never refreshed on a strip below."""
+    frame = _frame(survey)
+    x, y = _scales(cells, frame, survey)
+    marks: list[Child] = list(axes(frame, x, y, x_title, f"refreshes per {unit}"))
+    strip = frame.up[0] - 0.5 * STRIP + 3.0
+    if survey.never:
+        marks.append(
+            element("text", "never", x=frame.left - 6, y=strip + 4, text_anchor="end", class_="word")
+        )
+    if survey.points is None:
+        marks.extend(_counted(cells, x, y, strip))
+        return marks
+    part = survey.points
+    values, names = getattr(part, key), part.names or [""] * len(part.rate)
+    across, up = x(values).tolist(), y(np.where(part.rate > 0.0, part.rate, y.low)).tolist()
+    radius = 3.6 if len(names) > 60 else 5.0
+    for k, name in enumerate(names):
+        rate, change = float(part.rate[k]), float(part.change_rate[k])
+        often = f"refreshed every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
+        told = f"{_short(name)}: {often}, {number(change)} changes per {unit}"
+        if part.importance is not None:
+            told += f", importance {number(float(part.importance[k]))}"
+        title = element("title", told)
+        if rate > 0.0:
+            marks.append(element("circle", title, class_="dot", cx=across[k], cy=up[k], r=radius))
+        else:
+            a, b = across[k], strip
+            cross = f"M{a - 3:.1f} {b - 3:.1f}l6 6m0 -6l-6 6"
+            marks.append(element("path", title, class_="none", d=cross))
+    return marks
+
+
+def _counted(cells: Cells, x: Scale, y: Scale, strip: float) -> Iterable[Markup]:
+    """Yield a path for each shade of the cells."""
+    wide, tall = (x.end - x.begin) / GRID[0], (y.begin - y.end) / GRID[1]
+    most = float(max(np.max(cells.many), np.max(cells.never)))
+    for name, many in (("cell", cells.many), ("cell-none", cells.never[:, None])):
+        shade = np.zeros(many.shape, dtype=np.int64)
+        some = many > 0.0
+        shade[some] = 1 + np.floor(np.log(many[some]) / np.log(most + 1.0) * SHADES).astype(np.int64)
+        for level in range(1, SHADES + 1):
+            across, up = np.nonzero(shade == level)
+            left = x.begin + across * wide
+            top = y.begin - (up + 1) * tall if name == "cell" else np.full(len(up), strip - 5.0)
+            if len(across):
+                yield element(
+                    "path",
+                    class_=name,
+                    fill_opacity=f"{0.15 + 0.85 * level / SHADES:.2f}",
+                    d=boxes(zip(left.tolist(), top.tolist(), strict=True), wide - 0.4, min(tall, 10.0) - 0.4),
+                )
+
+
+def _key(survey: Survey) -> str:
+    """Return what the marks of a cloud mean."""
+    if survey.points is not None:
+        crosses = " A cross is a source that is never refreshed." if survey.never else ""
+        return f"A dot is a source.{crosses}"
+    most = int(np.max(survey.by_change_rate.many))
+    below = " The row below has those that are never refreshed." if survey.never else ""
+    return f"The darker, the more sources: up to {most:,} in a cell.{below}"
+
+
+def _frame(survey: Survey) -> Frame:
+    return Frame(height=290.0 + (STRIP if survey.never else 0.0))
+
+
+def _scales(cells: Cells, frame: Frame, survey: Survey) -> tuple[Scale, Scale]:
+    """Return the axes of a cloud; the strip of sources never refreshed is below the second."""
+    floor, top = frame.up
+    up = (floor - STRIP if survey.never else floor), top
+    return (
+        replace(cells.x, begin=frame.across[0], end=frame.across[1]),
+        replace(cells.y, begin=up[0], end=up[1]),
+    )
+
+
+def _around(values: Array, frame: Frame) -> Scale:
+    """Return a logarithmic scale up a chart around the positive finite numbers among some."""
+    useful = values[(values > 0.0) & np.isfinite(values)]
+    low, high = float(np.min(useful)), float(np.max(useful))
+    return Scale(low / 1.3, high * 1.3, *frame.up, logarithmic=True)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
