@@ -70,20 +70,25 @@ def crawled(rng: np.random.Generator, rates: Array) -> tuple[Array, npt.NDArray[
     return gaps, rng.random(gaps.shape) < -np.expm1(-change_rate * gaps)
 
 
-def adaptive(rng: np.random.Generator, runs: int, learner: Learner, *, restart: bool = False) -> Array:
-    """Return the true freshness of the rates after each batch, shape (runs, batches).
+def adaptive_rates(rng: np.random.Generator, runs: int, learner: Learner, *, restart: bool = False) -> Array:
+    """Return the refresh rates after each batch, shape (runs, batches, pages).
 
     With `restart` each batch is learnt from alone; otherwise what was learnt is carried on, the crawls of
     each batch counting with the rates at which they were made.
     """
     rates, model = np.full((runs, PAGES), BUDGET / PAGES), learner()
-    found = np.empty((runs, BATCHES))
+    found = np.empty((runs, BATCHES, PAGES))
     for batch in range(BATCHES):
         log = log_of(*crawled(rng, rates))
         learn = model.fit if restart or batch == 0 else model.partial_fit
         rates = solved(learn(log, crawl_rate=rates.ravel()).change_rate_.reshape(runs, PAGES))
-        found[:, batch] = freshness(rates)
+        found[:, batch] = rates
     return found
+
+
+def adaptive(rng: np.random.Generator, runs: int, learner: Learner, *, restart: bool = False) -> Array:
+    """Return the true freshness of the rates after each batch, shape (runs, batches)."""
+    return freshness(adaptive_rates(rng, runs, learner, restart=restart))
 
 
 def adaptive_likelihood(rng: np.random.Generator, runs: int) -> Array:

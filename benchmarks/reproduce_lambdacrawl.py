@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from statements import Statement, always, below, equals, within
@@ -126,8 +127,9 @@ def figure_2(rng: np.random.Generator, runs: int) -> Iterator[Statement]:
     yield within("Fig 2", half.format("binary"), binary, high=0.5, said="≤ 0.5 (paper)")
 
 
-def figure_3(seed: int, runs: int) -> Iterator[Statement]:
-    """Decide how fast learners converge, and that they keep to the bandwidth."""
+@cache
+def learners(seed: int, runs: int) -> tuple[dict[str, np.ndarray], list[float]]:
+    """Return each learner's cost relative to LC's, shape (runs, epochs), and the shares of crawls spent."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in FIGURE_3}
     spent: list[float] = []
     for run in range(runs):
@@ -136,7 +138,7 @@ def figure_3(seed: int, runs: int) -> Iterator[Statement]:
         silent = fo.Problem(HARMONIC, fo.Sources(1.0, sources.importance), BANDWIDTH)
         world = fo.World.poisson(sources, seed=seed + run)
         quiet = fo.World.poisson(deaf(sources), seed=seed + run)
-        learners = {
+        some = {
             "LLC": (LambdaLearnAndCrawl(seed=run), world, fo.Problem(HARMONIC, told, BANDWIDTH)),
             "LLCA": (
                 LambdaLearnAndCrawl(approximate=True, seed=run),
@@ -146,11 +148,17 @@ def figure_3(seed: int, runs: int) -> Iterator[Statement]:
             "BLLC": (LambdaLearnAndCrawl(objective=BINARY, floor=FLOOR, seed=run), quiet, silent),
         }
         best = fo.solve(fo.Problem(HARMONIC, sources, BANDWIDTH)).value
-        for name, (learner, where, problem) in learners.items():
+        for name, (learner, where, problem) in some.items():
             history = learner.run(where, problem, 21.0)
-            found[name].append(history.value[list(EPOCHS)] / best)
+            found[name].append(history.value / best)
             spent.append(float(history.spent.sum() / history.allowed.sum()))
-    table = {name: np.array(each) for name, each in found.items()}
+    return {name: np.array(each) for name, each in found.items()}, spent
+
+
+def figure_3(seed: int, runs: int) -> Iterator[Statement]:
+    """Decide how fast learners converge, and that they keep to the bandwidth."""
+    found, spent = learners(seed, runs)
+    table = {name: each[:, list(EPOCHS)] for name, each in found.items()}
     for name, prototype in FIGURE_3.items():
         for k, (epoch, cost) in enumerate(zip(EPOCHS, prototype, strict=True)):
             text = f"{name} after {epoch} epochs: harmonic cost over that of LC"
