@@ -58,7 +58,7 @@ OTHERS = {
     "time",
     "warnings",
 }
-LONGEST_FUNCTION, LONGEST_CELL, LARGEST_FILE = 10, 24, 1_500_000
+LONGEST_FUNCTION, LONGEST_CELL, LARGEST_FILE = 10, 28, 2_000_000
 FIRST_LINES = ('%config InlineBackend.figure_formats = ["retina"]', 'plt.style.use("freshopt.mplstyle")')
 
 
