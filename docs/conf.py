@@ -34,6 +34,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_fence_as_directive = ["math"]  # as code hosts write formulas
 myst_heading_anchors = 3
 
+highlight_language = "none"  # of output; code says what it is
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings state types, shapes and units
 autodoc_member_order = "bysource"

@@ -1,14 +1,16 @@
-"""Write what the pages show but nobody types: printed output, and the help of the command line.
+"""Write what the pages show and nobody types: printed output, help of the commands, verdicts of saved runs.
 
     python docs/pages.py
 
-rewrites docs/tutorial.md and docs/commands.md in place. The tests compare both with what is written.
+rewrites docs/tutorial.md, docs/commands.md and docs/papers.md in place. The tests compare them with what is
+written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,20 @@ import click
 from freshopt.cli import COMMANDS, main
 
 DOCS = Path(__file__).resolve().parent
-TUTORIAL, REFERENCE = DOCS / "tutorial.md", DOCS / "commands.md"
+RESULTS = DOCS.parent / "benchmarks" / "results"
+TUTORIAL, REFERENCE, PAPERS = DOCS / "tutorial.md", DOCS / "commands.md", DOCS / "papers.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BEGIN = "<!-- help -->\n"
+SHOWN = re.compile(r"(<!-- shown by (\w+) \| ([^|]+) \| (.+?) -->\n)(?:> .*\n)?")
+VERDICTS = re.compile(r"(<!-- verdicts -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
+NAMES = {
+    "lambdacrawl": "LambdaCrawl",
+    "learning_to_crawl": "Learning to Crawl",
+    "mirrorsync": "MirrorSync",
+    "estimators": "estimators",
+    "automata": "automata",
+}
+FOUR_DIGITS = 1e4
 WIDTH = 80  # of the help: what fits a page
 
 
@@ -61,9 +74,49 @@ def commands(page: str) -> str:
     return "".join(parts)
 
 
+def statements(paper: str) -> list[dict[str, Any]]:
+    """Return what seeded runs have decided of a paper."""
+    saved = json.loads((RESULTS / f"reproduce_{paper}.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = saved["statements"]
+    return found
+
+
+def papers(page: str) -> str:
+    """Return the page of the papers with the measurement of each statement that it names."""
+
+    def measured(found: re.Match[str]) -> str:
+        marker, paper, figure, text = found.groups()
+        (one,) = (s for s in statements(paper) if s["figure"] == figure and s["text"].startswith(text))
+        return f"{marker}> {one['figure']}: {one['text']}. {_numbers(one)}\n"
+
+    lines = ["| paper | statement | stated | measured |\n", "| --- | --- | --- | --- |\n"]
+    for paper, name in NAMES.items():
+        for one in statements(paper):
+            if one["verdict"] != "holds":
+                cells = (name, f"{one['figure']}: {one['text']}", one["expected"], _ours(one))
+                lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n")
+    table = "".join(lines)
+    return VERDICTS.sub(lambda found: found[1] + table + found[2], SHOWN.sub(measured, page))
+
+
+def _numbers(one: dict[str, Any]) -> str:
+    return f"Stated: {one['expected']}; measured: {_ours(one)}."
+
+
+def _ours(one: dict[str, Any]) -> str:
+    runs = "" if one["runs"] == 1 else f" in {one['runs']:,} runs"
+    low, high = one["low"], one["high"]
+    interval = "" if low is None or low == high else f" ({_short(low)} to {_short(high)})"
+    return f"{_short(one['ours'])}{interval}{runs}, **{one['verdict']}**"
+
+
+def _short(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= FOUR_DIGITS else f"{x:.4g}"
+
+
 def rewrite() -> None:
-    """Rewrite both pages."""
-    for path, written in ((TUTORIAL, printed), (REFERENCE, commands)):
+    """Rewrite the pages."""
+    for path, written in ((TUTORIAL, printed), (REFERENCE, commands), (PAPERS, papers)):
         path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -34,7 +34,7 @@ Formula = Callable[[Any], Any]
 
 NEARLY = 1e-6  # of the price at which a source is given up, where it has one; and a rate next to none
 INVERSES = (
-    r"\rho(\lambda) = \sqrt{\frac{w\Delta}{\lambda}}-\Delta \ \text{ if } w>\lambda\Delta, \text{ else } 0",
+    r"\rho(\lambda) = \sqrt{w\Delta/\lambda}-\Delta \ \text{ if } w>\lambda\Delta, \text{ else } 0",
     r"\rho(\lambda)=\frac{\Delta}{u},\ P(2,u)=\frac{\lambda\Delta}{w}",
     r"\rho(\lambda) = \frac{2A}{1+\sqrt{1+4A/\Delta}},\ A=\frac{w}{\lambda}",
     r"\rho(\lambda)=\frac{\Delta}{v},\ v = 1+q+W_0\!\left(-e^{-1-q}\right),\ q=\frac{\lambda\Delta}{w}",
