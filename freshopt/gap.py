@@ -122,6 +122,10 @@ class Gap:
             if len(short):
                 rising = excess[short] > 0.0
                 room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
+                # Where a constant marginal is the price but for rounding, the bandwidth is what bounds ρ̂.
+                exact = rising & (excess[short] <= ALLOTTED * paid[short])
+                most = problem.bandwidth / problem.sources.cost[part][short]
+                room = np.where(exact, np.minimum(room, most), room)
                 typical = wide(problem.sources.column("change_rate")[part][short])
                 far = (rates[short], paid[short], rising, room, typical)
                 step[short] = _crossing(numerics.take(short), *far)

@@ -8,6 +8,10 @@ at which the models' demand meets the bandwidth follows from a search that evalu
 the models' rates at that price are where to evaluate next. Hosts at their limit have prices of their own,
 which do not depend on the bandwidth's, and are settled first, all at once (`modelled_market`).
 
+What does not end with a small estimated loss, or ends at a price of 0, where marginals are flat and have no
+logarithms, is looked at by the inequality of the certificate; if that finds a gap, the market is cleared by
+bracketing (`water_filling`), with the same numerics.
+
 For smooth objectives convergence is quadratic. Where it is not seen to be (kinks, linear pieces, marginals
 that end at a finite rate), cutting planes take the lines' place (`tangents`), which cannot fail but need an
 evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of both
@@ -17,19 +21,23 @@ sides that uses up the bandwidth.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freshopt.arrays import IntArray, total
+from freshopt.arrays import IntArray, all_finite, total
+from freshopt.certificate import repair
 from freshopt.cvx import cp
 from freshopt.declaration import declare
 from freshopt.derived import DerivedNumerics
 from freshopt.elementwise import UnknownAtomError, compile_expression
+from freshopt.gap import Gap
+from freshopt.hosts import HostPrices
 from freshopt.kernel import MixedNumerics, Numerics
 from freshopt.model import Problem
 from freshopt.result import Answer, Solution, Status
 from freshopt.solvers.modelled_market import WIDTH, Market
+from freshopt.solvers.water_filling import fill
 from freshopt.verdict import DEFAULT, Terms, conclude
 
 EXACT = 1e-9  # relative difference from a kernel above which a declared expression is an approximation
@@ -40,6 +48,7 @@ _PATIENCE = 8  # evaluations without progress, near the optimum, until rounding 
 _NEAR = 1e-10  # relative loss that is near
 _MISFIT = 1e-6  # of any source's marginal, relative to its price, before the last step, which squares it
 _POLISH = 4  # evaluations for that
+_BRACKETING = 60  # evaluations that are kept for bracketing, should the steps not settle; it takes about 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +171,9 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     if start is not None and 0.0 < start < math.inf:
         log_start = math.log(start)
     market.clear(log_start, _LOOSE)
-    newton, width, best, since, polished, note = True, WIDTH, math.inf, 0, 0, ""
+    spare = settings.limit >= 2 * _BRACKETING
+    steps = settings.limit - _BRACKETING if spare else settings.limit
+    newton, width, best, since, polished, note, sure = True, WIDTH, math.inf, 0, 0, "", False
     while True:
         gap, cost = market.models.evaluate(market.prices)
         used = problem.sources.cost * market.rates
@@ -172,13 +183,14 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
             gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
         if gap <= settings.tolerance * scale and width == WIDTH:
             polished += 1  # next, the sources of which the sum knows nothing
+            sure = market.price > 0.0
             if market.price == 0.0 or market.models.misfit <= _MISFIT or polished > _POLISH:
                 break
         since = 0 if gap < 0.5 * best else since + 1
         best = min(best, gap)
         if since >= _PATIENCE and not polished and width == WIDTH and best <= _NEAR * (paid + abs(cost)):
             break
-        if market.models.evaluations >= settings.limit:
+        if market.models.evaluations >= steps:
             note = f"stopped at the limit of {settings.limit} evaluations."
             break
         share = min(1.0, gap / scale) if scale > 0.0 else 1.0
@@ -192,4 +204,20 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
             market.clear(None, 0.0, width)
     if newton:
         market.clear(None, 0.0)
-    return market.answer(note)
+    answer = market.answer(note)
+    if sure or not spare or _settled(problem, numerics, answer):
+        return answer
+    safe = fill(problem, numerics)
+    note = "The steps did not settle; prices were bracketed instead."
+    return replace(safe, iterations=answer.iterations + safe.iterations, note=note)
+
+
+def _settled(problem: Problem, numerics: Numerics, answer: Answer) -> bool:
+    """Tell whether the certificate's inequality finds next to no gap."""
+    if answer.rates is None or answer.price is None or not all_finite(answer.rates):
+        return False
+    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, lean=True)
+    prices = answer.host_prices
+    on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
+    scale = abs(gap.cost) + answer.price * problem.bandwidth + float(np.dot(on_top, problem.hosts.limits))
+    return bool(gap.at(answer.price, on_top) <= EXACT * scale)

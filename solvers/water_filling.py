@@ -186,7 +186,10 @@ class _Market:
             above, below = hosts.totals(cost * generous), hosts.totals(cost * frugal)
             share = _share(hosts.limits, above, below)
             mixed = frugal + hosts.spread(share) * (generous - frugal)
-            prices = np.where(binds, found.high + share * (found.low - found.high), prices)
+            endless = hosts.totals((generous >= 2.0 * problem.bandwidth / cost).astype(float)) > 0.0
+            prices = np.where(
+                binds, found.high + np.where(endless, 0.0, share) * (found.low - found.high), prices
+            )
             lowest = np.where(hosts.spread(binds.astype(float)) > 0.0, mixed, lowest)
             evaluations = found.evaluations + 3
         else:
