@@ -123,18 +123,24 @@ def _at(age: Array, pieces: Array) -> Array:
     return slope
 
 
-def _mean(period: Array, pieces: Array) -> Array:
+def _lines(period: Array, pieces: Array) -> Array:
+    """Return α + β/τ of every piece, shape (n, pieces); of period 0 the limit."""
     alpha, beta = pieces[:, 0], pieces[:, 1]
-    mean: Array = np.max(alpha + beta / period[:, None], axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        line: Array = np.where(beta == 0.0, alpha, alpha + beta / period[:, None])
+    return line
+
+
+def _mean(period: Array, pieces: Array) -> Array:
+    mean: Array = np.max(_lines(period, pieces), axis=1)
     return mean
 
 
 def _index(period: Array, pieces: Array) -> Array:
     """Return −β of the active piece, on a kink the smaller one (the gain of a little more rate)."""
-    alpha, beta = pieces[:, 0], pieces[:, 1]
-    line = alpha + beta / period[:, None]
+    line = _lines(period, pieces)
     top = np.max(line, axis=1, keepdims=True)
-    gain: Array = -np.max(np.where(line >= top, beta, -np.inf), axis=1)
+    gain: Array = -np.max(np.where(line >= top, pieces[:, 1], -np.inf), axis=1)
     return gain
 
 

@@ -4,14 +4,16 @@ Sequences spread points over one period. Sources of different periods drift apar
 the load of a short slot is that of independent arrivals, however well the phases were spread at first: for a
 million sources with 694 refreshes a minute the busiest minute of a day has 12 % more, as with random times.
 But for a given horizon all moments are known. Each source in turn, those of most refreshes first, takes the
-best of eight phases: the one whose moments fall where least is due so far, counted in short slots and in
+best of some phases: the one whose moments fall where least is due so far, counted in short slots and in
 longer ones, so that the load is flat on every scale. Those with one refresh come last and fill what is left.
-Each of the eight gives the source as many refreshes in the horizon as the phase that it was spread to.
-Sources are taken in batches, which see the load of earlier batches only.
+Each of them gives the source as many refreshes in the horizon as the phase that it was spread to.
+Sources are taken in batches, which see the load of earlier batches only. Few refreshes are worth more care:
+a load of four a day is looked at one by one, and there is time for 32 phases in place of eight.
 
 Measured, load of the busiest minute of a day over the mean: 1.01 instead of 1.12 for that million, and 1.07
-instead of 1.30 with 100 refreshes a minute of 200 000 sources.
-Cost: 8 moments a refresh, in NumPy.
+instead of 1.30 with 100 refreshes a minute of 200 000 sources. Variance of the load of a day over its mean,
+344 sources with 360 refreshes in 90 days: .2 instead of 1.
+Cost: 8 moments a refresh, in NumPy; 32 for schedules of fewer than 16 384 refreshes, at most .2 s.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ import numpy as np
 from freshopt.arrays import Array, IntArray
 from freshopt.scheduling.dealing import points_before, spread_phases
 
-WORTHWHILE = 16_384  # refreshes; fewer are looked at one by one, and nobody measures their load
-CHOICES = 8
-PER_SLOT = 4  # refreshes in the shortest slots, unless there were more than MOST
+FEW = 16_384  # refreshes; below, slots of one refresh and all the choices cost less than .2 s
+CHOICES, CHOICES_OF_FEW = 8, 32
+PER_SLOT = 4  # refreshes in the shortest slots, unless there were more than MOST; of few refreshes 1
 MOST = 2**17
 LONGER = 8  # times as long are the slots of the next level; three levels
 BATCHES = 512
@@ -48,9 +50,10 @@ def flat_phases(rates: Array, horizon: float) -> Array:
     phase = spread_phases(rates)
     count = points_before(horizon, rates, phase)
     refreshes = int(count.sum())
-    if refreshes < WORTHWHILE:
+    if not refreshes:
         return phase
-    slots = LONGER**2 * max(1, min(refreshes // PER_SLOT, MOST) // LONGER**2)
+    choices, per_slot = (CHOICES_OF_FEW, 1) if refreshes < FEW else (CHOICES, PER_SLOT)
+    slots = LONGER**2 * max(1, min(refreshes // per_slot, MOST) // LONGER**2)
     loads = [np.zeros(slots // LONGER**level, dtype=np.int64) for level in range(3)]
     # Below `edge` a phase gives one refresh more than above it: each source stays on its side.
     edge = rates * horizon % 1.0
@@ -63,7 +66,7 @@ def flat_phases(rates: Array, horizon: float) -> Array:
     for end in [*ends.tolist(), len(order)]:
         if end > begin:
             batch = order[begin:end]
-            phase[batch] = _best(batch, rates, horizon, count, phase, base, width, loads)
+            phase[batch] = _best(batch, rates, horizon, count, phase, base, width, loads, choices)
             begin = end
     return phase
 
@@ -77,6 +80,7 @@ def _best(
     base: Array,
     width: Array,
     loads: list[IntArray],
+    choices: int,
 ) -> Array:
     """Return the best phases of a batch, and add its refreshes to the loads."""
     many = count[batch]
@@ -87,8 +91,8 @@ def _best(
     scale = len(loads[0]) / (rates[batch] * horizon)
     chosen, least = phase[batch].copy(), np.full(len(batch), np.inf)
     kept = np.zeros(len(each), dtype=np.int64)
-    for choice in range(CHOICES):
-        own = base[batch] + (start + choice / CHOICES) % 1.0 * width[batch]
+    for choice in range(choices):
+        own = base[batch] + (start + choice / choices) % 1.0 * width[batch]
         slot = np.minimum(((own[each] + ordinal) * scale[each]).astype(np.int64), len(loads[0]) - 1)
         busy = sum(load[slot // LONGER**level] for level, load in enumerate(loads))
         score = np.add.reduceat(np.asarray(busy, dtype=np.float64), first)
