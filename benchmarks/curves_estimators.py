@@ -69,7 +69,7 @@ def by_exponent() -> Iterator[Curve]:
         yield exactly(axis, f"β = {beta:g}", late, errors(100_000, rates, 0.8, beta)[late - 1])
     for step in (0.7, 0.8, 0.9, 1.0):
         axis = ("Fig 5d", "SAM, β = 0.6", *label)
-        yield exactly(axis, f"η = {step:g}", CRAWLS, errors(1000, rates, step, 0.6)[CRAWLS - 1])
+        yield exactly(axis, f"η = {step:g}", late, errors(100_000, rates, step, 0.6)[late - 1])
 
 
 def by_batch(seed: int, runs: int) -> Iterator[Curve]:
