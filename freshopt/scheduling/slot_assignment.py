@@ -1,37 +1,39 @@
 """`SlotAssignment`: crawls moved into slots that crawlers and hosts have room for, as little as possible.
 
 Rates say when each source would like to be crawled; crawlers have only so many hands, hosts want pauses, and
-at night some may not be visited. Time is cut into slots. Each host has a line of nodes, one per slot, on
-which its crawls move later or earlier at a cost of the time that they move; from a node they leave into the
-slot, as many as the host takes in it, and the slot takes as many as the crawlers manage. That is a
-minimum-cost flow, whose linear program has integral vertices (Ahuja, Magnanti and Orlin, "Network Flows",
-1993). A pause that is longer than a slot adds a limit on each window of slots; where that leaves fractions,
-whole numbers are asked for.
+at night some may not be visited. Time is cut into slots, and crawls go to slots so that they move as little
+as possible in all: by a flow where there are few slots (`freshopt.scheduling.slot_flow`), by prices of slots
+where there are many (`freshopt.scheduling.slot_prices`). Either way the answer is the best one there is, with
+a bound that proves it.
 
 Crawls of one host do not overtake each other: the order of their wishes is that of their slots, which costs
-nothing where all pay alike.
+nothing where all pay alike. Hosts that are as free as the crawlers are taken together.
 
-Cost: a linear program of about three numbers per host and slot, solved by HiGHS: 35 s for 10⁴ crawls of 100
-hosts in 1440 slots that are nearly full.
+Cost: measured in docs/schedules.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.running import compiled
 from freshopt.scheduling.schedule import Method
+from freshopt.scheduling.slot_demand import Placed, SlotDemand
+from freshopt.scheduling.slot_flow import linear, network
+from freshopt.scheduling.slot_prices import fits, priced
 
-MOST = 20_000_000  # host slots; a program of this size takes about 10 GiB
-WHOLE = 1e-6  # distance from an integer that a solver's rounding explains
+MOST = 20_000_000  # host slots; the tables of so many take about 10 GiB
+NETWORK = 3000  # host slots that NetworkX is given; more take it longer than HiGHS
+SMALL = 20_000  # host slots whose linear program is solved as a whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,25 +166,35 @@ class SlotAssignment:
                 f"{len(names) * horizon / MOST:.3g} time units, or a shorter horizon."
             )
         open_, room, pause = self._room(names, slots)
+        group = _together(open_, room, pause, self.capacity)
         mine = codes[source]
         wanted = np.minimum((wish / self.slot).astype(np.int64), slots - 1)
-        demand = np.zeros((len(names), slots), dtype=np.int64)
-        np.add.at(demand, (mine, wanted), 1)
-        self._require_room(names, demand, open_, room, pause)
-        taken, bound = _flow(demand, np.where(open_, room[:, None], 0), self.capacity, pause)
-        if taken is None:
-            raise SourceDataError(self._reason(names, demand))
-        order = np.lexsort((source, wish, mine))  # host by host, in the order of their wishes
-        source, wish, wanted = source[order], wish[order], wanted[order]
-        host_of, slot_of = np.nonzero(taken)
-        counts = taken[host_of, slot_of]
-        place = np.repeat(slot_of, counts)
-        rank = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        each = np.repeat(np.where(pause[host_of] > 1, 1, room[host_of]), counts)
-        time = np.minimum((place + rank / each) * self.slot, np.nextafter(horizon, 0.0))
-        moved = float(np.sum(np.abs(place - wanted))) * self.slot
+        self._require_room(
+            names, SlotDemand(*_by_host(mine, wanted, len(names))[1:], open_, room, pause, self.capacity)
+        )
+        order, first, want = _by_host(group[mine], wanted, len(names))
+        kept = np.flatnonzero(np.bincount(group[mine], minlength=len(names)))
+        # Groups without crawls go; those before them have as many crawls as before.
+        first = np.concatenate((first[kept], first[-1:]))
+        demand = SlotDemand(first, want, open_[kept], room[kept], pause[kept], self.capacity)
+        for k in np.flatnonzero(np.diff(first) > demand.most()).tolist():  # hosts taken together
+            raise SourceDataError(
+                self._reason(names, mine, int(np.diff(first)[k] - demand.most()[k]), demand.open[k])
+            )
+        placed = _place(demand)
+        if placed.over.any():
+            raise SourceDataError(self._reason(names, mine, int(placed.over.sum()), placed.over > 0))
+        source, wish = source[order], wish[order]
+        # Within a slot the crawls of a host, or of hosts taken together, are spread evenly.
+        key = demand.host * np.int64(slots) + placed.slot
+        begin = np.searchsorted(key, key)
+        each = np.where(demand.pause > 1, 1, demand.room)[demand.host]
+        time = np.minimum(
+            (placed.slot + (np.arange(len(key)) - begin) / each) * self.slot, np.nextafter(horizon, 0.0)
+        )
+        moved = float(demand.moved(placed.slot)) * self.slot
         order = np.lexsort((source, time))
-        return Assignment(source[order], time[order], wish[order], moved, bound * self.slot)
+        return Assignment(source[order], time[order], wish[order], moved, placed.bound * self.slot)
 
     def _hosts(self, n: int) -> tuple[list[Any], IntArray]:
         """Return the hosts and each source's position among them."""
@@ -227,17 +239,9 @@ class SlotAssignment:
             open_[rows, max(0, first) : max(0, last)] = False
         return open_, room.astype(np.int64), pause
 
-    def _require_room(
-        self,
-        names: list[Any],
-        demand: IntArray,
-        open_: npt.NDArray[np.bool_],
-        room: IntArray,
-        pause: IntArray,
-    ) -> None:
-        """Refuse, by arithmetic, hosts and crawlers that have too little room in all."""
-        needed = demand.sum(axis=1)
-        most = -(-open_.sum(axis=1) * room // pause)
+    def _require_room(self, names: list[Any], demand: SlotDemand) -> None:
+        """Refuse hosts, and crawlers, that have too little room in all."""
+        needed, most = np.diff(demand.first), demand.most()
         short = np.flatnonzero(needed > most)
         if len(short):
             where = list_offenders(f"{names[h]!r}: {needed[h]} crawls, room for {most[h]}" for h in short)
@@ -245,82 +249,50 @@ class SlotAssignment:
                 f"too many crawls of {where}. Lower the rates (a host limit), or allow more crawls a slot, "
                 "shorter pauses or fewer blackouts."
             )
-        usable = int(np.count_nonzero(open_.any(axis=0))) * self.capacity
+        usable = int(np.count_nonzero(demand.open.any(axis=0))) * self.capacity
         if int(needed.sum()) > usable:
             raise SourceDataError(
                 f"{needed.sum()} crawls are wanted and the slots have room for {usable}. Raise the capacity "
                 "or lower the bandwidth."
             )
 
-    def _reason(self, names: list[Any], demand: IntArray) -> str:
+    def _reason(self, names: list[Any], mine: IntArray, many: int, where: BoolArray) -> str:
         """Return what to say where all have room alone, but not together."""
-        busiest = np.argsort(-demand.sum(axis=1))[:3]
-        named = ", ".join(f"{names[h]!r} {demand[h].sum()}" for h in busiest)
+        full = np.flatnonzero(where)
+        busiest = np.argsort(-np.bincount(mine, minlength=len(names)), kind="stable")[:3]
+        named = ", ".join(f"{names[h]!r} {np.count_nonzero(mine == h)}" for h in busiest)
         return (
-            f"the crawls fit the hosts one by one, but not together into slots of {self.capacity} (most are "
-            f"wanted of {named}). Raise the capacity, shorten pauses or lower the bandwidth."
+            f"the crawls fit the hosts one by one, but not together into slots of {self.capacity}: "
+            f"{many} too many, between {full[0] * self.slot:g} and {(full[-1] + 1) * self.slot:g} "
+            f"(most are wanted of {named}). Raise the capacity, shorten pauses or lower the bandwidth."
         )
 
 
-def _flow(demand: IntArray, room: IntArray, capacity: int, pause: IntArray) -> tuple[IntArray | None, float]:
-    """Return the crawls of each host and slot with the least movement, and the bound, in slots.
-
-    Parameters
-    ----------
-    demand, room : ndarray of int, shape (H, S)
-    capacity : int
-    pause : ndarray of int, shape (H,)
-        Slots from one crawl of a host to the next, at least.
-    """
-    from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-    from scipy.sparse import coo_array, vstack
-
-    hosts, slots = demand.shape
-    size = hosts * slots
-    node = np.arange(size).reshape(hosts, slots)
-    inner = node[:, :-1].ravel()
-    arcs = len(inner)
-    # Columns: crawls that leave, then moves to the next slot, then moves to the one before.
-    rows = np.concatenate((np.arange(size), inner, inner + 1, inner + 1, inner))
-    later, earlier = size + np.arange(arcs), size + arcs + np.arange(arcs)
-    columns = np.concatenate((np.arange(size), later, later, earlier, earlier))
-    signs = np.repeat([1.0, 1.0, -1.0, 1.0, -1.0], [size, arcs, arcs, arcs, arcs])
-    width = size + 2 * arcs
-    balance = coo_array((signs, (rows, columns)), shape=(size, width))
-    slot_rows = np.tile(np.arange(slots), hosts)
-    shared = coo_array((np.ones(size), (slot_rows, np.arange(size))), shape=(slots, width))
-    limits, most = [shared], [np.full(slots, float(capacity))]
-    for h in np.flatnonzero(pause > 1):
-        limits.append(_windows(node[h], int(pause[h]), width))
-        most.append(np.ones(limits[-1].shape[0]))
-    above, beyond = vstack(limits).tocsr(), np.concatenate(most)
-    cost = np.concatenate((np.zeros(size), np.ones(2 * arcs)))
-    highest = np.concatenate((room.ravel().astype(float), np.full(2 * arcs, np.inf)))
-    wanted = demand.ravel().astype(np.float64)
-    box = np.column_stack((np.zeros(width), highest))
-    # Interior points and a crossover to a vertex take half as long as the simplex method on 10⁴ crawls.
-    program: Callable[..., Any] = linprog  # whose types leave out sparse matrices
-    relaxed = program(cost, above, beyond, balance.tocsr(), wanted, box, method="highs-ipm")
-    if relaxed.x is None:
-        return None, math.inf
-    bound, taken = float(relaxed.fun), relaxed.x[:size]
-    if float(np.max(np.abs(taken - np.rint(taken)))) > WHOLE:
-        limited = LinearConstraint(above, -np.inf, beyond)
-        balanced = LinearConstraint(balance.tocsr(), wanted, wanted)
-        whole = np.concatenate((np.ones(size), np.zeros(2 * arcs)))
-        exact = milp(cost, constraints=[balanced, limited], bounds=Bounds(0.0, highest), integrality=whole)
-        if exact.x is None:
-            return None, math.inf
-        taken = exact.x[:size]
-    return np.rint(taken).astype(np.int64).reshape(hosts, slots), bound
+def _place(demand: SlotDemand) -> Placed:
+    """Return the best assignment, by what suits its size."""
+    size = demand.hosts * demand.slots
+    if size == 0 or len(demand.want) == 0:
+        none = np.zeros(demand.slots, dtype=np.int64)
+        return Placed(np.empty(0, dtype=np.int64), 0.0, none)
+    if size <= NETWORK and not np.any(demand.pause > 1):
+        return network(demand)
+    if size <= SMALL or not compiled() or not fits(demand):
+        return linear(demand)
+    return priced(demand)
 
 
-def _windows(nodes: IntArray, pause: int, width: int) -> Any:  # noqa: ANN401 - a sparse array
-    """Return the rows that sum a host's crawls over each window of `pause` slots."""
-    from scipy.sparse import coo_array
+def _by_host(host: IntArray, wanted: IntArray, hosts: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the order host by host and wish by wish, where each host begins, and the slots wanted."""
+    order = np.lexsort((wanted, host))
+    return order, np.searchsorted(host[order], np.arange(hosts + 1)), wanted[order]
 
-    count = max(1, len(nodes) - pause + 1)
-    length = min(pause, len(nodes))
-    rows = np.repeat(np.arange(count), length)
-    columns = nodes[(np.arange(count)[:, None] + np.arange(length)).ravel()]
-    return coo_array((np.ones(len(rows)), (rows, columns)), shape=(count, width))
+
+def _together(open_: BoolArray, room: IntArray, pause: IntArray, capacity: int) -> IntArray:
+    """Return the host that stands for each: those that are as free as the crawlers have one in common."""
+    group = np.arange(len(room))
+    free = np.flatnonzero((room >= capacity) & (pause == 1))
+    if len(free):
+        rows, alike = np.unique(open_[free], axis=0, return_inverse=True)
+        ones = np.array([free[np.flatnonzero(alike == k)[0]] for k in range(len(rows))])
+        group[free] = ones[alike]
+    return group
