@@ -65,6 +65,13 @@ class Facts:
             raise self._refuse(key, "a number")
         return value
 
+    def positive(self, key: str) -> float:
+        """Return a finite number > 0."""
+        value = self.maybe(key)
+        if value is None or not value > 0.0:
+            raise self._refuse(key, "a number > 0")
+        return value
+
     def maybe(self, key: str) -> float | None:
         """Return a finite number, or None where there is none."""
         value = self.values.get(key)

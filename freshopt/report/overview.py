@@ -64,7 +64,7 @@ def tiles(told: Context) -> Markup:
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))
     planned = told.counts.whole("refreshes")
-    horizon = count(_tidy(facts.number("horizon")), unit)
+    horizon = count(_tidy(facts.positive("horizon")), unit)
     cells.append((amount(planned, f"{planned:,}"), f"refreshes scheduled in {horizon}"))
     return element(
         "ul",

@@ -84,7 +84,7 @@ def page(folder: Path) -> Markup:
             f"{folder}: the tables have {seen.n:,} sources and the summary has {told.sources:,}. They are "
             "not of one plan. Plan again, with --overwrite."
         )
-    edges = load_edges(told.facts.number("horizon"), told.unit, told.counts.whole("refreshes"))
+    edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
     load = Load(edges, tables.load(folder, edges))
     names = [
         each.name

@@ -149,7 +149,9 @@ def price_chart(points: Points, unit: str) -> Markup:
     y = Scale(0.0, 1.08 * float(np.max(points.price)) or 1.0, *frame.up)
     k = points.here
     at, price = points.bandwidth[k], points.price[k]
-    along = np.unique(np.concatenate([points.bandwidth, np.linspace(points.bandwidth[0], points.bandwidth[-1], 80)]))
+    along = np.unique(
+        np.concatenate([points.bandwidth, np.linspace(points.bandwidth[0], points.bandwidth[-1], 80)])
+    )
     marks: list[Child] = [
         axes(frame, x, y, f"bandwidth, refreshes per {unit}", "price"),
         line(x(along), y(_between(points, along)), "curve"),

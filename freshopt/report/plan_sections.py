@@ -55,7 +55,7 @@ def proof(told: Context) -> Section:
 def load(told: Context, seen: Load, since: str) -> Section:
     """Return the load of the schedule over time."""
     facts, unit = told.facts, told.unit
-    horizon, planned = facts.number("horizon"), told.counts.whole("refreshes")
+    horizon, planned = facts.positive("horizon"), told.counts.whole("refreshes")
     mean, most = planned / horizon, float(seen.rates.max())
     text: list[Child] = [
         f"{count(planned, 'refresh')} in {count(_tidy(horizon), unit)}, by ",
@@ -77,7 +77,7 @@ def load(told: Context, seen: Load, since: str) -> Section:
         "load",
         "The load over time",
         paragraph(*text),
-        plan_charts.load_chart(seen, facts.number("bandwidth"), unit, since),
+        plan_charts.load_chart(seen, facts.positive("bandwidth"), unit, since),
         paragraph(*value, kind="small faint") if value else None,
     )
 
@@ -86,14 +86,14 @@ def bandwidth(told: Context) -> Section | None:
     """Return what more or less bandwidth would do, and for whom."""
     facts, unit = told.facts, told.unit
     rows = [
-        (row.number("bandwidth"), row.maybe("value"), row.maybe("price"))
+        (row.positive("bandwidth"), row.maybe("value"), row.maybe("price"))
         for row in told.findings.rows("frontier")
     ]
     known = [(b, value, price) for b, value, price in rows if value is not None and price is not None]
     price = facts.number("price")
     if len(known) < 2:
         return None
-    points = Points.of(known, facts.number("bandwidth"), facts.text("sense"))
+    points = Points.of(known, facts.positive("bandwidth"), facts.text("sense"))
     if price > 0.0:
         words: list[Child] = [
             f"One more refresh per {unit} would be worth ",
@@ -104,7 +104,7 @@ def bandwidth(told: Context) -> Section | None:
         words = ["The bandwidth does not bind: more of it would bring nothing."]
     columns = [Column("bandwidth"), Column(f"per {unit}", "number"), Column(told.goal.noun, "number")]
     columns += [Column("difference", "number"), Column("price", "number")]
-    own = facts.number("bandwidth")
+    own = facts.positive("bandwidth")
     shown = [(_times(b / own), b, value, each) for b, value, each in known if _is_round(b / own)]
     cells: list[list[Child]] = [
         [times, amount(b), amount(value), _difference(value, told.value), amount(each)]
@@ -161,8 +161,8 @@ def hosts(told: Context) -> Section | None:
         [
             name(row.name("host")),
             f"{row.whole('sources'):,}",
-            amount(row.number("limit")),
-            amount(row.number("used"), percent(min(row.number("used") / row.number("limit"), 1.0))),
+            amount(row.positive("limit")),
+            amount(row.number("used"), percent(min(row.number("used") / row.positive("limit"), 1.0))),
             amount(row.number("price")),
         ]
         for row in rows
