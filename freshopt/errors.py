@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 SHOWN = 5  # offenders listed by name; a longer list hides the remedy
+LONGEST = 320  # characters of one: a URL with its place fits, a field of ten megabytes does not
 
 
 class FreshoptError(Exception):
@@ -57,6 +58,17 @@ def empty_cells(number: int) -> str:
     return f"{number} empty cell{'' if number == 1 else 's'}"
 
 
+def shortened(text: str) -> str:
+    """Return a text without its middle, if it is longer than a message can bear.
+
+    Examples
+    --------
+    >>> shortened("a" * 1000 + " in row 7")
+    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaa in row 7'
+    """
+    return text if len(text) <= LONGEST else f"{text[:64]}...{text[-32:]}"
+
+
 def list_offenders(offenders: Iterable[str]) -> str:
     """Join offenders for a message: at most five, then how many more.
 
@@ -69,4 +81,4 @@ def list_offenders(offenders: Iterable[str]) -> str:
     """
     names = list(offenders)
     rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(map(shortened, names[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")

@@ -195,7 +195,7 @@ def make_plan(log: CrawlLog, wishes: Wishes, report: Report = lambda _: None) ->
     baselines = {name: answer.value for name, answer in simple.items()}
     step("schedule")
     times = schedule(solution, wishes.horizon, method_of(wishes))
-    value = expected_value(times, wishes.objective, sources, log.end - log.last_crawl)
+    value = expected_value(times, wishes.objective, sources, log.age)
     spread = None
     if wishes.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
         step("uncertainty")

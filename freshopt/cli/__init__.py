@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from freshopt import __version__
-from freshopt.cli.console import DataError
+from freshopt.cli.console import DataError, plain
 from freshopt.errors import FreshoptError
 
 COMMANDS = {
@@ -71,7 +71,7 @@ def _one_line() -> Iterator[None]:
         stop = "" if message.endswith((".", "?")) else "."
         raise DataError(f"{message}{stop} See {path} --help.") from error
     except FreshoptError as error:
-        raise DataError(" ".join(str(error).split())) from error
+        raise DataError(plain(str(error))) from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader of our output went away: click ends quietly
             raise

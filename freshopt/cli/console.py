@@ -17,6 +17,18 @@ class DataError(click.ClickException):
     exit_code = 2
 
 
+def plain(text: str) -> str:
+    r"""Return a text as one line that does nothing to a terminal: names come from strangers' web pages.
+
+    Examples
+    --------
+    >>> print(plain("a\n \x1b[31mb"))
+    a \x1b[31mb
+    """
+    line = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+
+
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
     """Yield a function that announces the next of `total` steps; a bar where standard error is a terminal."""

@@ -15,7 +15,13 @@ from freshopt.cli.cases import Case
 from freshopt.cli.console import progress
 from freshopt.cli.objectives import NAMES, Parameters, objective_of
 from freshopt.cli.options import Decorator
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import (
+    FreshoptError,
+    InfeasibleProblemError,
+    ObjectiveError,
+    SourceDataError,
+    list_offenders,
+)
 from freshopt.model import Problem
 from freshopt.objective import Objective
 from freshopt.testing.families import SCALES
@@ -64,23 +70,24 @@ def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[st
     Raises
     ------
     FreshoptError
-        If one of a user's own problems does not exist.
+        If none of a user's own problems exists; those that do not are passed over.
     """
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
         return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
-    return [
-        (
-            f"{task.objective}, {task.refresh}",
-            Problem(
-                objective_of(task.objective, task.refresh, task.parameters),
-                task.case.sources,
-                task.case.bandwidth,
-                task.case.host_limits,
-            ),
-        )
-        for task in tasks
-    ]
+    problems: list[tuple[str, Problem]] = []
+    first: FreshoptError | None = None
+    for task in tasks:
+        try:
+            objective = objective_of(task.objective, task.refresh, task.parameters)
+            problem = Problem(objective, task.case.sources, task.case.bandwidth, task.case.host_limits)
+        except (ObjectiveError, InfeasibleProblemError) as error:
+            first = first or error
+        else:
+            problems.append((f"{task.objective}, {task.refresh}", problem))
+    if first is not None and not problems:
+        raise first
+    return problems
 
 
 def _alike(given: Parameters) -> Parameters:

@@ -221,7 +221,7 @@ def _ages(made: Plan) -> str:
 
     Without it nobody could tell why a value over the horizon is far from that of the long run.
     """
-    ages = made.log.end - made.log.last_crawl
+    ages = made.log.age
     old = int(np.count_nonzero(ages > made.schedule.horizon))
     if old == 0:
         return ""

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from freshopt.arrays import Array
 from freshopt.cli.objectives import NAMES, Parameters
 from freshopt.errors import SourceDataError, empty_cells, list_offenders
-from freshopt.io.tables import UNIT, read_table, table_ending
+from freshopt.io.tables import UNIT, read_table, table_ending, without_blank_end
+from freshopt.scheduling.rate_table import read_rates
 from freshopt.sources import Sources
 from freshopt.units import check_time_unit
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("change_rate", "importance", "min_rate", "max_rate", "cost", "rate", "limit", *NAMES)
 _TEXTS = ("host", UNIT)
-_FLAGS = {"true": True, "false": False, "1": True, "0": False}
+_LABELS = ("source", "name")
+_FLAGS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+_OR = {"source": " or integers", "name": " or integers", "host": " or integers", "signalled": " or flags"}
 
 
 class SourceTable(NamedTuple):
@@ -49,7 +52,12 @@ def sources_of(path: Path, time_unit: str | None) -> SourceTable:
 def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
     """Return a table of rates (source, rate), and their unit."""
     frame = _table(path)
-    return frame, _unit(frame, path, time_unit)
+    unit = _unit(frame, path, time_unit)
+    try:
+        read_rates(frame, unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
+    return frame, unit
 
 
 def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
@@ -158,7 +166,10 @@ def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
         raise SourceDataError(
             f"column '{UNIT}' of {path} does not say one unit for all rows. Write the same in each."
         )
-    unit = check_time_unit(named[0])
+    try:
+        unit = check_time_unit(named[0])
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
     if asked not in (None, unit):
         raise SourceDataError(f"{path} is per {unit}, and not per {asked}. Leave --time-unit {asked} out.")
     return unit
@@ -168,14 +179,18 @@ def _table(path: Path) -> polars.DataFrame:
     """Read a table, its known columns as what they should be."""
     import polars
 
-    frame = read_table(path, as_text=table_ending(path) != ".parquet")
+    is_text = table_ending(path) != ".parquet"
+    frame = read_table(path, as_text=is_text)
+    frame = without_blank_end(frame) if is_text else frame
     for name in frame.columns:
         column = frame[name]
+        if name in (*_LABELS, *_TEXTS, "signalled"):
+            frame = frame.with_columns(column := _plain(column, path))
         if name in _NUMBERS:
             frame = frame.with_columns(_numbers(column, path))
         elif name in _TEXTS:
             frame = frame.with_columns(column.cast(polars.String))
-        elif name in ("source", "name") and column.dtype == polars.String:
+        elif name in _LABELS and column.dtype == polars.String:
             numbers = column.cast(polars.Int64, strict=False)
             # Only what prints the same is a number: 007 and +7 are names.
             if (numbers.cast(polars.String) == column).fill_null(False).all():
@@ -186,6 +201,27 @@ def _table(path: Path) -> polars.DataFrame:
             _require(column, words, path, "Write true or false.")
             frame = frame.with_columns(words)
     return frame
+
+
+def _plain(column: polars.Series, path: Path) -> polars.Series:
+    """Return labels, units and flags as text, labels also as integers; refuse what is neither."""
+    import polars
+
+    if column.dtype in (polars.Categorical, polars.Enum) or str(column.dtype) in ("Int128", "UInt128"):
+        column = column.cast(polars.String)
+    if column.name == "signalled" and column.dtype.is_numeric():
+        column = column.cast(polars.String)
+    wanted = column.dtype in (polars.String, polars.Null) or column.dtype.is_integer()
+    if not (wanted or (column.name == "signalled" and column.dtype == polars.Boolean)):
+        raise SourceDataError(
+            f"column '{column.name}' of {path} holds {column.dtype}. Write text{_OR.get(column.name, '')}."
+        )
+    if column.dtype == polars.String:
+        rows = column.str.contains("\\0", literal=True).fill_null(False).arg_true().to_list()
+        if rows:
+            where = list_offenders(f"{column[row]!r} in row {row + 1}" for row in rows)
+            raise SourceDataError(f"{column.name} in {path} is {where}. Leave the zero bytes out.")
+    return column
 
 
 def _numbers(column: polars.Series, path: Path) -> polars.Series:

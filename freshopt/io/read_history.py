@@ -8,11 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.read_log import Cells
-from freshopt.io.tables import column_names, read_table, table_ending
+from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.learning.change_history import ChangeHistory
-from freshopt.learning.timeline import Times
+from freshopt.learning.timeline import Times, read_moments
+from freshopt.sources import LARGEST
 
 if TYPE_CHECKING:
     import os
@@ -57,8 +60,14 @@ def read_history(
         )
     is_text = table_ending(path) != ".parquet"
     frame = read_table(path, columns=COLUMNS, as_text=is_text)
+    frame = without_blank_end(frame) if is_text else frame
     if frame.height == 0:
         raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
     cells = Cells(path, is_text)
     names, codes = cells.sources(frame["source"])
-    return ChangeHistory(names[codes], cells.times(frame["time"]), start, end, time_unit=time_unit)
+    times = read_moments(cells.times(frame["time"]), "time", cells.row_name)
+    if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
+        rows = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
+        where = list_offenders(f"{cells.row_name(k)}: {times[k]:g}" for k in rows)
+        raise SourceDataError(f"time is not a finite number in {where}. Correct or drop these rows.")
+    return ChangeHistory(names[codes], times, start, end, time_unit=time_unit)

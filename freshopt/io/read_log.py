@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.tables import column_names, read_table, table_ending
+from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.timeline import Moments, read_text
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("source", "time", "changed", "elapsed", "changes")
 _REMEDY = {
-    "source": "Fill it in, or drop the row.",
+    "source": "Fill it in without zero bytes, or drop the row.",
     "time": "Fill it in, or drop the row.",
     "changed": "Write 1 where the source had changed since its previous crawl, else 0.",
     "elapsed": "Write the time since the previous crawl as a number.",
@@ -70,7 +70,7 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
     is_text = table_ending(path) != ".parquet"
     cells = Cells(path, is_text)
     frame = read_table(path, columns=COLUMNS, as_text=is_text)
-    frame = _without_blank_end(frame) if is_text else frame
+    frame = without_blank_end(frame) if is_text else frame
     if frame.height == 0:
         raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
     names, codes = cells.sources(frame["source"])
@@ -100,6 +100,8 @@ class Cells:
         import polars
 
         self._require_filled(column)
+        if str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none: their digits are names
+            column = column.cast(polars.String)
         text = column.dtype in (polars.Categorical, polars.Enum, polars.String)
         if not (text or column.dtype.is_integer()):
             raise SourceDataError(
@@ -108,6 +110,7 @@ class Cells:
             )
         if text:
             column = column.cast(polars.String)
+            self._require_known(column, ~column.str.contains("\0", literal=True))
             numbers = column.cast(polars.Int64, strict=False) if self.has_lines else column.clear()
             # Only what prints the same is a number: 007 and +7 are names.
             if len(numbers) and not numbers.has_nulls() and (numbers.cast(polars.String) == column).all():
@@ -126,12 +129,11 @@ class Cells:
         self._require_filled(column)
         if column.dtype == polars.String:
             return read_text(column, "time", self.row_name)
-        if column.dtype == polars.Date:
-            column = column.cast(polars.Datetime("us"))
-        if isinstance(column.dtype, polars.Datetime):
-            zone = column.dtype.time_zone
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else column
-            return column.to_numpy()
+        if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
+            # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
+            # file from holding days beyond any calendar.
+            unit = column.dtype.time_unit if isinstance(column.dtype, polars.Datetime) else "D"
+            return column.to_physical().cast(polars.Int64).to_numpy().view(f"datetime64[{unit}]")
         return self.numbers(column).to_numpy()
 
     def flags(self, column: polars.Series) -> npt.NDArray[np.float64]:
@@ -191,11 +193,3 @@ def _check_columns(path: Path, present: list[str]) -> None:
             f"it has {list_offenders(map(repr, present))}. A log has a header with source, time and changed, "
             "separated by commas. Rename or add the columns."
         )
-
-
-def _without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
-    """Drop blank lines at the end of a CSV file, which are read as rows of empty cells."""
-    import polars
-
-    filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series().arg_true()
-    return frame.head(int(filled[-1]) + 1 if len(filled) else 0)

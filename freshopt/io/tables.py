@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars
 
 UNIT = "time_unit"  # a column that says of what the rates of a table are per
+_QUOTES = ", with quotes in pairs"  # what most often upsets a parser, which speaks of chunks then
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
@@ -149,6 +150,14 @@ def table_ending(path: Path) -> str:
     )
 
 
+def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
+    """Drop blank lines at the end of a CSV file, which are read as rows of empty cells."""
+    import polars
+
+    filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series().arg_true()
+    return frame.head(int(filled[-1]) + 1 if len(filled) else 0)
+
+
 @contextmanager
 def _parsing(path: Path, kind: str) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one line that names it."""
@@ -162,10 +171,14 @@ def _parsing(path: Path, kind: str) -> Iterator[None]:
         yield
     except exceptions.NoDataError:
         raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
+    except exceptions.DuplicateError as error:
+        raise SourceDataError(f"{path}: {str(error).strip()}. Keep one of them.") from None
     except (exceptions.ComputeError, exceptions.SchemaError, exceptions.InvalidOperationError) as error:
+        quotes = _QUOTES if kind == "CSV" else ""
         reason = str(error).strip().split("\n", 1)[0].rstrip(".")
         raise SourceDataError(
-            f"{path} cannot be read as {kind}: {reason}. Check that it is a complete {kind} file in UTF-8."
+            f"{path} cannot be read as {kind}: {reason}. Check that it is a complete {kind} file in UTF-8"
+            f"{quotes}."
         ) from error
     except OSError as error:
         raise SourceDataError(

@@ -64,6 +64,9 @@ class CrawlLog:
     time_unit : str
     origin : datetime or None
         The moment of time 0, midnight UTC of the first day, if the log has dates.
+    timed : bool
+        Whether the log tells when its crawls took place. If not, `time` adds up a source's gaps, and times of
+        different sources cannot be compared: all sources then count as crawled just before the log's end.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class CrawlLog:
     changes: Array | None
     time_unit: str
     origin: datetime | None
+    timed: bool
 
     def __init__(
         self,
@@ -213,6 +217,11 @@ class CrawlLog:
         return float(np.max(self.last_crawl))
 
     @property
+    def age(self) -> Array:
+        """The time from each source's last crawl to the end of the log, shape (n,)."""
+        return self.end - self.last_crawl if self.timed else np.zeros(len(self.sources_))
+
+    @property
     def source_index(self) -> IntArray:
         """The position in `sources_` of each row's source, shape (rows,)."""
         return np.repeat(np.arange(len(self.sources_)), np.diff(self.offsets))
@@ -249,6 +258,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> None:
         "changes": None if changes is None else read_only(changes),
         "time_unit": rows.time_unit,
         "origin": as_datetime(rows.origin),
+        "timed": rows.timed,
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)

@@ -71,9 +71,19 @@ class Forgetting:
             Their positions.
         newest : float
             The moment of the newest crawl of all, as `moment_of` tells it.
+
+        Raises
+        ------
+        SourceDataError
+            If something is to be forgotten, and the log does not tell times.
         """
         if self.half_life is None:
             return None
+        if not log.timed:
+            raise SourceDataError(
+                "half_life needs to know how old crawls are, and the log has the gaps between them only "
+                "(elapsed). Add the column time, or leave half_life out."
+            )
         unit = convert_time(self.half_life, "day", log.time_unit)
         weights: Array = np.exp2(
             np.maximum((log.time[row] - (newest - moment_of(log, 0.0))) / unit, 0.5 * FAINTEST)

@@ -20,6 +20,7 @@ from freshopt.learning.source_codes import code_sources
 from freshopt.learning.timeline import Times, midnight_before, read_moments, time_since
 from freshopt.sources import LARGEST, SMALLEST
 
+MOST = 2.0**53  # a count above is no exact number any more
 RowName: TypeAlias = Callable[[int], str]
 
 
@@ -175,9 +176,9 @@ class LogRows:
         """Refuse times that are not finite, and counts and gaps that are none."""
         if self.changes is not None:
             finite = np.where(np.isinf(self.changes), -1.0, self.changes)
-            wrong = (finite < 0) | (np.isfinite(finite) & (finite != np.floor(finite)))
+            wrong = (finite < 0) | (finite > MOST) | (np.isfinite(finite) & (finite != np.floor(finite)))
             if wrong.any():
-                remedy = "It counts changes: 0, 1, 2, ..., or empty where unknown. Correct these rows."
+                remedy = "It counts changes: 0, 1, 2, ..., 9e15, or empty where unknown. Correct these rows."
                 self._refuse("changes is not a count in", wrong, self.changes, remedy)
         if self.elapsed is not None:
             wrong = ~((self.elapsed >= SMALLEST) & (self.elapsed <= LARGEST)) & ~np.isnan(self.elapsed)

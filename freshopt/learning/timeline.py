@@ -24,6 +24,7 @@ Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "ps": 1e12, "fs": 1e15, "as": 1e18}  # per second
+YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
 _ISO = (
     r"^\s*(?P<day>\d{4}-\d{2}-\d{2})"
@@ -58,7 +59,7 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     """
     array = np.asarray(times)
     if array.dtype.kind == "M":
-        return _to_ticks(array)
+        return _to_ticks(_in_calendar(array, what, row_name))
     if array.dtype.kind in "iuf":
         return array.astype(np.float64, copy=False)
     if array.dtype.kind in "OUT":
@@ -88,7 +89,8 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
             f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
             "Correct it."
         )
-    return read.to_numpy()
+    moments: Moments = read.to_numpy()
+    return _in_calendar(moments, what, row_name) if moments.dtype.kind == "M" else moments
 
 
 def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
@@ -127,6 +129,8 @@ def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, w
     if origin is None:
         return moments.astype(np.float64, copy=False)
     unit = np.datetime_data(moments.dtype)[0]
+    if unit == "ns" and not _countable_in_ns(origin, moments):
+        moments, unit = moments.astype("datetime64[us]"), "us"
     # Both are integers: the difference is exact, and one division rounds once.
     ticks = (moments - origin.astype(moments.dtype)).astype(np.int64)
     return np.where(np.isnat(moments), np.nan, ticks / (SECONDS[time_unit] * _TICKS[unit]))
@@ -140,12 +144,50 @@ def as_datetime(moment: np.datetime64 | None) -> datetime | None:
     return when.replace(tzinfo=UTC)
 
 
+def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return moments, after a look at whether all are in years that dates can be written in."""
+    if moments.size == 0 or moments.dtype == np.dtype("datetime64"):  # without a unit there are only NaT
+        return moments
+    for extreme, which in (
+        (np.fmin.reduce(moments, axis=None), np.argmin),
+        (np.fmax.reduce(moments, axis=None), np.argmax),
+    ):
+        if not (np.isnat(extreme) or YEARS[0] <= _year(extreme) <= YEARS[1]):
+            years = np.where(
+                np.isnat(moments), YEARS[0], moments.astype("datetime64[Y]").astype(np.int64) + 1970
+            )
+            k = int(which(years))
+            raise SourceDataError(
+                f"{what} is in the year {years.reshape(-1)[k]} in {row_name(k)}. Years are from {YEARS[0]} "
+                f"to {YEARS[1]}. Correct it; a number may have been stored in the wrong unit."
+            )
+    return moments
+
+
+def _year(moment: np.datetime64) -> int:
+    """Return the year of a moment."""
+    return int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
+
+
+def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:
+    """Tell whether nanoseconds since the origin fit into 64 bits: 292 years do, of 1678 to 2261."""
+    ends = (origin, np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None))
+    years = [_year(moment) for moment in ends if not np.isnat(moment)]
+    return min(years) >= 1678 and max(years) <= 2261 and max(years) - min(years) <= 290
+
+
 def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments in single seconds or finer units, without loss."""
+    """Return moments in seconds, or in finer units down to nanoseconds, without loss down to there."""
     unit, step = np.datetime_data(array.dtype)
     if unit not in _TICKS:
         return array.astype("datetime64[s]")
-    return array if step == 1 else array.astype(f"datetime64[{unit}]")
+    if unit in ("ps", "fs", "as"):  # they reach 106 days, 3 hours and 9 seconds from 1970: no midnight
+        unit = "ns"
+    return (
+        array
+        if (unit, step) == np.datetime_data(array.dtype) and step == 1
+        else array.astype(f"datetime64[{unit}]")
+    )
 
 
 def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], str]) -> Moments:

@@ -127,6 +127,12 @@ def _checked(
     table = RateTable(rates, labels, check_time_unit(time_unit), flags, None)
     if flags is None or change_rate is None:
         return table
+    wrong = np.flatnonzero(flags & ~((change_rate > 0) & (change_rate < np.inf))).tolist()
+    if wrong:
+        where = list_offenders(f"{_label(labels, k)}: {change_rate[k]:g}" for k in wrong)
+        raise SourceDataError(
+            f"change_rate of a signalled source is no number > 0: {where}. Correct or drop these sources."
+        )
     probability = np.full(n, np.nan)
     np.divide(rates, change_rate, out=probability, where=flags)
     over = np.flatnonzero(probability > 1 + SLACK).tolist()
