@@ -196,8 +196,10 @@ def made(told: Context, tables: list[str]) -> Section:
     rows.append(("solver", element("code", facts.text("solver"))))
     if settings is not None:
         low, high = settings.maybe("min_rate"), settings.maybe("max_rate")
-        bounds = f"at least {number(low or 0.0)}" + ("" if high is None else f", at most {number(high)}")
-        rows.append(("rates", f"{bounds} per {told.unit}"))
+        bounds = [] if not low else [f"at least {number(low)}"]
+        bounds += [] if high is None else [f"at most {number(high)}"]
+        if bounds:
+            rows.append(("rates", f"{', '.join(bounds)} per {told.unit}"))
         rows.append(("seed", f"{settings.whole('seed')}, {count(settings.whole('draws'), 'draw')}"))
     versions = facts.within("versions")
     if versions is not None:
