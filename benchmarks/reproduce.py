@@ -44,6 +44,7 @@ outside, and is undecided otherwise. Where a paper leaves a parameter or a numbe
 that of an independent prototype. Statements that do not hold stay in the tables.
 
 `python benchmarks/reproduce.py --save` repeats everything and writes this page; `--only` takes one paper.
+Notebooks 4 to 6 draw the figures, from the same runs (`python benchmarks/curves.py --save`).
 """
 
 
