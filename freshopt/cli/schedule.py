@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
-from freshopt.cli.objectives import objective_of
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.cli.methods import Choice, Slots, method_options
+from freshopt.errors import SourceDataError
 from freshopt.exporting import (
     ChangeDetection,
     Crontab,
@@ -26,41 +24,16 @@ from freshopt.exporting.intervals import ROUNDING, Exported, IntervalFormat
 from freshopt.exporting.nutch import LONGEST
 from freshopt.io.folder import complete_file
 from freshopt.io.tables import table_ending, write_table
-from freshopt.model import Problem
-from freshopt.scheduling.carousel import Carousel
-from freshopt.scheduling.earliest_deadline import EarliestDeadline
-from freshopt.scheduling.greedy import Greedy
-from freshopt.scheduling.periodic import Periodic
-from freshopt.scheduling.poisson_arrivals import PoissonArrivals
-from freshopt.scheduling.rate_table import read_rates
-from freshopt.scheduling.schedule import Method, Schedule
+from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
 
-if TYPE_CHECKING:
-    import polars
-
-METHODS = {
-    "periodic": "equal gaps",
-    "poisson": "exponential gaps",
-    "carousel": "a constant total rate, gaps as equal as that allows",
-    "earliest-deadline": "a constant total rate, whoever is due first",
-    "greedy": "whichever source gains most now",
-}
-GAINS = ("harmonic", "binary", "delay", "age")  # objectives with a cost of age and no parameters
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")
 
 
 @click.command()
 @click.argument("rates", type=click.Path(path_type=Path))
-@click.option(
-    "--method",
-    "--refresh",
-    type=click.Choice(list(METHODS)),
-    metavar="NAME",
-    help="How rates become times, periodic by default. "
-    f"{'; '.join(f'{name}: {words}' for name, words in METHODS.items())}.",
-)
+@method_options
 @click.option(
     "--format",
     "kind",
@@ -73,19 +46,6 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
 @options.seed_option
 @click.option(
     "--start", metavar="MOMENT", help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
-)
-@click.option(
-    "--sources",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Of --method greedy: the table of sources with change_rate and importance.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice(GAINS),
-    metavar="NAME",
-    help="Of --method greedy: what a refresh gains in, harmonic by default; or "
-    f"{', '.join(GAINS[1:])}, as in freshopt solve.",
 )
 @click.option("--longest", metavar="TIME", help="Of --format nutch: db.fetch.interval.max, 90d by default.")
 @click.option(
@@ -101,13 +61,11 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
 @options.overwrite_option
 def schedule(
     rates: Path,
-    method: str | None,
+    choice: Choice,
     kind: str | None,
     horizon: str | None,
     seed: int,
     start: str | None,
-    sources: Path | None,
-    objective: str | None,
     longest: str | None,
     command: str | None,
     out: Path,
@@ -123,8 +81,8 @@ def schedule(
     _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, ("crontab",))})
     inputs.require_other(rates, out)
     if kind in INTERVALS:
-        unused = {"--horizon": horizon, "--start": start, "--sources": sources, "--objective": objective}
-        unused |= {"--method": None if method == "periodic" else method}
+        unused = {"--horizon": horizon, "--start": start, **choice.given()}
+        unused |= {"--method": None if choice.method == "periodic" else choice.method}
         _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
         frame, unit = tables.rates_of(rates, time_unit)
         done = export(frame, _target(kind, longest, command), out, time_unit=unit, overwrite=overwrite)
@@ -141,10 +99,12 @@ def schedule(
         raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
     with complete_file(out, overwrite) as staging:
         frame, unit = tables.rates_of(rates, time_unit)
-        chosen = _method(method or "periodic", frame, unit, seed, sources, objective)
-        made = make_schedule(frame, inputs.duration_of("--horizon", horizon, unit), chosen, time_unit=unit)
+        length = inputs.duration_of("--horizon", horizon, unit)
+        method = choice.make(frame, unit, length, seed, begin)
+        made = make_schedule(frame, length, method, time_unit=unit)
         _write_times(made, begin, kind, staging)
-    show([("schedule", repr(made)), ("wrote", str(out))])
+    moved = [("slots", method.words(unit))] if isinstance(method, Slots) else []
+    show([("schedule", repr(made)), *moved, ("wrote", str(out))])
 
 
 def _write_times(made: Schedule, begin: datetime | None, kind: str, path: Path) -> None:
@@ -199,42 +159,3 @@ def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
         ),
         ("wrote", str(out)),
     ]
-
-
-def _method(
-    name: str, frame: polars.DataFrame, unit: str, seed: int, sources: Path | None, objective: str | None
-) -> Method:
-    """Return the method of a name."""
-    if name != "greedy" and not (sources is None and objective is None):
-        raise click.UsageError("--sources and --objective are for --method greedy. Leave them out.")
-    if name == "greedy":
-        return _greedy(frame, unit, sources, objective or "harmonic")
-    plain: dict[str, Method] = {
-        "periodic": Periodic(),
-        "poisson": PoissonArrivals(seed),
-        "carousel": Carousel(),
-        "earliest-deadline": EarliestDeadline(),
-    }
-    return plain[name]
-
-
-def _greedy(frame: polars.DataFrame, unit: str, path: Path | None, objective: str) -> Greedy:
-    """Return greedy picks among the sources of a table, in the order of the rates."""
-    if path is None:
-        raise click.UsageError(
-            "--method greedy weighs sources by what they are. Name their table: --sources."
-        )
-    known, _ = tables.sources_of(path, unit)
-    wanted = read_rates(frame, unit)
-    own = [] if known.name is None else [str(name) for name in known.name.tolist()]
-    names = [] if wanted.names is None else [str(name) for name in wanted.names.tolist()]
-    if own != names:
-        missing = sorted(set(names) ^ set(own)) or names
-        raise SourceDataError(
-            f"{path} does not list the sources of the rates in their order (first difference: "
-            f"{list_offenders(map(repr, missing[:1]))}). Pass the table from which the rates were solved."
-        )
-    spent = float(np.sum(wanted.rates))
-    if spent == 0.0:
-        raise SourceDataError("all rates are 0. Greedy picks share a total rate. Pass rates that are not 0.")
-    return Greedy(Problem(objective_of(objective, None), known, spent))

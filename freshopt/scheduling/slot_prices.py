@@ -190,8 +190,8 @@ class _Market:
                 break
             room *= 4
         order = np.lexsort((place, crawl))
-        crawl = crawl[order].astype(np.int64)
-        return crawl, self.begin[self.demand.host[crawl]] + place[order]
+        near = crawl[order].astype(np.int64)
+        return near, self.begin[self.demand.host[near]] + place[order].astype(np.int64)
 
     def soften(self, price: Array, heat: float, extra: float, steps: int) -> Array:
         """Return prices of a higher smooth bound."""

@@ -11,7 +11,6 @@ import math
 from typing import TypeAlias
 
 import numpy as np
-
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
