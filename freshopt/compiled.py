@@ -132,7 +132,7 @@ class Columns:
         def part(begin: int, end: int) -> None:
             loop(begin, end, self.n, size, price, self._everything(), codes, sums)
 
-        _share_out(part, BLOCKS, 1)
+        share_out(part, BLOCKS, 1)
         spent: Array = np.sum(sums, axis=0)[:hosts]
         return spent
 
@@ -183,7 +183,7 @@ class Columns:
                 prices,
             )
 
-        _share_out(part, len(which), max(1, len(which) // (8 * threads())))
+        share_out(part, len(which), max(1, len(which) // (8 * threads())))
         return prices
 
     def _pass(self, price: float, out: Array | None) -> float:
@@ -196,7 +196,7 @@ class Columns:
             else:
                 loops.fill(begin, end, self.n, price, self._everything(), sums, out)
 
-        _share_out(part, len(sums), 16)
+        share_out(part, len(sums), 16)
         return exact_sum(sums.tolist())
 
     def _everything(self) -> tuple[Any, ...]:
@@ -208,7 +208,7 @@ def column(array: Array) -> Column:
     return float(array[0]) if is_scalar(array) else read_only(np.ascontiguousarray(array))
 
 
-def _share_out(part: Callable[[int, int], None], pieces: int, least: int) -> None:
+def share_out(part: Callable[[int, int], None], pieces: int, least: int) -> None:
     """Run ``part(begin, end)`` over 0..pieces, on as many threads as there are, `least` pieces at a time."""
     shares = max(1, pieces // least)
     workers = min(threads(), shares) if shares > 1 else 1

@@ -19,6 +19,7 @@ from freshopt.gap import Gap
 _CANDIDATES = 33  # prices tried before golden section
 _BELOW = np.array([27.0, 9.0, 3.0, 1.0])  # below the smallest slope, for rates that leave bandwidth unused
 _GOLDEN = 90  # steps: 0.618^90 is 1e-19
+_NOTHING = 1e-15  # of cost and price: a bound that no other price makes better by more than rounding
 _FULL = 1e-6  # relative slack below which a host's sources are left out when λ is searched
 
 
@@ -83,6 +84,11 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
         price = math.exp(float(log_price[0]))
         return np.array([gap.at(price, on_top(price))])
 
+    # Of exact rates the typical slope is the price: one look in place of more than a hundred.
+    typical = _quantiles(slopes, free if bool(np.any(free)) else usable, one, 1)[:, _CANDIDATES // 2]
+    price = math.exp(float(typical[0]))
+    if bound(typical)[0] <= _NOTHING * (abs(gap.cost) + price * gap.problem.bandwidth):
+        return price
     found, smallest = _minimise(bound, grid)
     return 0.0 if gap.at(0.0, on_top(0.0)) <= smallest[0] else math.exp(float(found[0]))
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 import freshopt as fo
 from freshopt.problems import BinaryFreshness
 from freshopt.scheduling import NoisySignalFreshness
-from freshopt.signal_cycle import cycle, threshold_of_index, threshold_of_length
+from freshopt.signal_cycle import (
+    cycle,
+    index,
+    rate_of_worth,
+    split,
+    stale_and_worth,
+    threshold_of_length,
+)
 from freshopt.solvers import Conic
 from tests.tolerances import EXACT, SCALAR
 
@@ -45,30 +53,100 @@ def within(sample: np.ndarray, expected: float) -> bool:
     return bool(abs(np.mean(sample) - expected) <= 4.0 * np.std(sample) / math.sqrt(len(sample)) + EXACT)
 
 
+def column(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
 @pytest.mark.parametrize("threshold", [0.4, 2.5])
 def test_cycles_are_as_simulated(threshold: float, recall: float, precision: float) -> None:
     bonus = -math.log1p(-precision) / (1 - recall) if precision < 1 and recall else math.inf
     length, fresh = crawl(threshold, bonus, 1.0, recall, precision, 4000, seed=7)
-    one = cycle(*(np.array([value]) for value in (threshold, recall, precision)))
+    share = column(recall), column(precision)
+    one = cycle(*split(column(threshold), *share), *share)
     assert within(length, one.length[0])
     assert within(fresh, one.length[0] - one.stale[0])
     at_end = math.exp(-(1 - recall) * threshold)
     assert one.worth[0] == pytest.approx(one.length[0] - one.stale[0] - at_end * one.length[0], abs=SCALAR)
 
 
-@pytest.mark.parametrize(("recall", "precision"), QUALITIES)
-def test_thresholds_are_inverted(recall: float, precision: float) -> None:
-    i = np.geomspace(1e-6, 20.0, 60) / (1 - recall)
-    share = np.full(60, recall), np.full(60, precision)
-    there = cycle(i, *share)
-    usable = there.worth < 1 - 1e-6
-    own = share[0][usable], share[1][usable]
-    back = threshold_of_index(there.worth[usable], *own)
-    assert np.allclose(cycle(back, *own).worth, there.worth[usable], rtol=SCALAR)
-    far = (there.length * recall / precision < 1 - 1e-6) | (precision < 1)
-    back = threshold_of_length(there.length[far], share[0][far], share[1][far])
-    assert np.allclose(back, i[far], rtol=1e-7)
+def summed(number: int, wait: float, recall: float, precision: float) -> tuple[float, float, float]:
+    """The sums of the definition, in 45 digits: length, stale time, worth."""
+    with mpmath.workdps(45):
+        told, p = mpmath.mpf(recall), mpmath.mpf(precision)
+        a, g = 1 - told, told / p
+        v, b = g - told, -mpmath.log(1 - p) / a
+        length = fresh = mpmath.mpf(0)
+        for k in range(number + 1):
+            y = (number - k) * b + mpmath.mpf(wait)
+            length += mpmath.gammainc(k + 1, 0, g * y, regularized=True) / g
+            more = v**k / (1 + v) ** (k + 1) * mpmath.gammainc(k + 1, 0, (1 + v) * y, regularized=True)
+            fresh += more
+            if more < mpmath.mpf(10) ** -35:
+                break
+        at_end = mpmath.exp(-a * (number * b + mpmath.mpf(wait)))
+        return float(length), float(length - fresh), float(fresh - at_end * length)
+
+
+EXTREMES = {
+    "usual": lambda rng: (rng.random(), rng.uniform(0.02, 1)),
+    "few true": lambda rng: (rng.random(), 10 ** rng.uniform(-11, 0)),
+    "nearly all announced": lambda rng: (1 - 10 ** rng.uniform(-11, 0), 10 ** rng.uniform(-6, 0)),
+    "nearly all true": lambda rng: (rng.random(), 1 - 10 ** rng.uniform(-11, 0)),
+    "hardly any": lambda rng: (10 ** rng.uniform(-11, 0), 10 ** rng.uniform(-11, 0)),
+    "nearly perfect": lambda rng: (1 - 10 ** rng.uniform(-11, 0), 1 - 10 ** rng.uniform(-11, 0)),
+}
+
+
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    worst = 0.0
+    for _ in range(20):
+        recall, precision = EXTREMES[kind](rng)
+        a, loss = 1 - recall, -math.log1p(-precision)
+        number = int(rng.choice([0, 0, 1, 2, 3, 5, 8, 13, 30, 60]))
+        wait = loss / a * rng.choice([rng.random(), 10 ** rng.uniform(-8, 0)])
+        if number * loss + a * wait > 40:
+            number, wait = 0, min(wait, 40 / a)
+        one = cycle(*(column(value) for value in (number, wait, recall, precision)))
+        for found, true in zip(one, summed(number, wait, recall, precision), strict=False):
+            worst = max(worst, abs(float(found[0]) / true - 1))
+    assert worst < 1e-13
+
+
+@pytest.mark.parametrize("precision", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
+    rate = np.geomspace(0.05, 50.0, 40)
+    quiet, loud = np.full(40, 0.0), np.full(40, 0.7)
+    clock = stale_and_worth(rate, quiet, quiet + 0.5)
+    near = stale_and_worth(rate, loud, quiet + precision)
+    for one, other in zip(near, clock, strict=True):
+        assert np.max(np.abs(one - other)) < precision + 1e-14
+        assert np.max(np.abs(one - other)) > 1e-4 * precision - 1e-14
+
+
+@pytest.mark.parametrize(("recall", "precision"), [*QUALITIES, (0.999, 0.5), (0.9, 1e-5), (1 - 1e-12, 0.3)])
+def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> None:
+    worth = np.concatenate([np.geomspace(1e-9, 0.5, 30), 1 - np.geomspace(0.4, 1e-5, 20)])
+    share = np.full(50, recall), np.full(50, precision)
+    rate = rate_of_worth(worth, *share)
+    number, wait = threshold_of_length(1 / rate, *share)
+    assert np.allclose(cycle(number, wait, *share).length * rate, 1.0, rtol=1e-12)
+    # Where lengths have a plateau worths are not told by them; they lie on both sides of it.
+    below, above = (stale_and_worth(rate * f, *share)[1] for f in (1 + 1e-9, 1 - 1e-9))
+    assert np.all((below <= worth * (1 + 1e-8)) & (worth <= above * (1 + 1e-8)))
+
+
+def test_plain_steps_are_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    recall, precision, rate = rng.random(40), 10 ** rng.uniform(-5, 0, 40), 10 ** rng.uniform(-1, 1, 40)
+    given = recall, precision
+    fast = (*stale_and_worth(rate, *given), rate_of_worth(0.9 * recall, *given), index(rate, rate, *given))
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    slow = (*stale_and_worth(rate, *given), rate_of_worth(0.9 * recall, *given), index(rate, rate, *given))
+    for one, other in zip(fast, slow, strict=True):
+        assert np.allclose(one, other, rtol=1e-12, atol=0.0)
 
 
 def sources(n: int, seed: int = 1) -> fo.Sources:
@@ -121,7 +199,8 @@ def test_thresholds_spend_the_rates_and_bring_the_freshness() -> None:
     recall, precision = np.array([0.4, 0.7, 0.0, 0.5]), np.array([0.6, 0.3, 1.0, 1.0])
     objective = NoisySignalFreshness(recall, precision)
     found = fo.solve(fo.Problem(objective, few, 4.0))
-    threshold, bonus = objective.thresholds(found.rates, few)
+    rule = objective.thresholds(found.rates, few)
+    threshold, bonus = rule.threshold, rule.bonus
     total = 0.0
     for k in range(4):
         if not np.isfinite(threshold[k]):
@@ -142,7 +221,11 @@ def test_signals_to_wait_for_where_all_changes_are_announced() -> None:
     # g = 2: a crawl after each 3rd signal, fresh for Σ_{k<3} ½^k of the first three gaps of mean ½.
     found = fo.solve(fo.Problem(objective, one, 2.0 / 3.0))
     assert found.value == pytest.approx((1 + 0.5 + 0.25) / 3, rel=EXACT)
-    assert objective.thresholds(found.rates, one)[0].tolist() == [3.0]
+    rule = objective.thresholds(found.rates, one)
+    soon, late = (rule.signals == 3.0) & (rule.wait < 1e-3), (rule.signals == 2.0) & (rule.wait > 10.0)
+    assert (soon | late).all()  # a rate that is off by an ulp takes a share of the next plateau
+    assert rule.due([3], [0.1]).tolist() == [True]
+    assert rule.due([2], [0.1]).tolist() == [False]
 
 
 @pytest.mark.parametrize(

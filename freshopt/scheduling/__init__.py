@@ -9,6 +9,7 @@ from freshopt.scheduling.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
+from freshopt.scheduling.signal_thresholds import SignalThresholds
 from freshopt.scheduling.slot_assignment import SlotAssignment
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Periodic",
     "PoissonArrivals",
     "Schedule",
+    "SignalThresholds",
     "SlotAssignment",
     "crawl_counts",
 ]
