@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 from click.testing import CliRunner
 
 from freshopt.cli import main
@@ -106,6 +107,25 @@ main(["plan", "log.csv", "--bandwidth", "1", "--horizon", "7d", "--out", "out"])
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.split() == ["Aborted!"]
+
+
+@pytest.mark.parametrize("name", ["click", "freshopt.cli"])
+def test_an_interrupt_before_click_is_quiet_too(name: str, folder: Path) -> None:
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise KeyboardInterrupt
+from freshopt.__main__ import main
+sys.modules.pop({name!r}, None)
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "examples"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.split()) == (1, "", ["Aborted!"])
 
 
 def test_what_is_read_is_not_written_over(folder: Path) -> None:

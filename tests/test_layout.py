@@ -50,6 +50,7 @@ LAYERS = (
     ("crosscheck", "simulation", "learning", "scheduling", "io", "examples"),
     ("planning", "testing", "report", "distributed", "exporting", "held_out"),
     ("cli",),
+    ("__main__",),
 )
 LAYER = {name: k for k, layer in enumerate(LAYERS) for name in layer}
 SAME_LAYER = {

@@ -4,6 +4,9 @@ Work goes into a hidden sibling of the target, on the same file system, and is p
 when all of it is written. Whatever ends the work early (an error, Ctrl-C) removes the sibling and leaves the
 target as it was. Whether the target may be written at all is checked on entering, before any work is done.
 
+What cannot be caught (SIGKILL, a power cut) leaves the hidden sibling behind. Whoever works on one holds a
+lock on it, which ends with its process; the next run for the same target removes those that nobody holds.
+
 Where the system can exchange two folders in one step (Linux, renameat2), a reader of a folder that is
 overwritten sees the old or the new one at every moment; elsewhere there is a moment with neither.
 """
@@ -13,15 +16,22 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
 
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is locked, and nothing swept
+    fcntl = None  # type: ignore[assignment]
+
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from Linux' fcntl.h
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)  # this kernel, or this file system
 
 
@@ -72,16 +82,18 @@ def complete_folder(
     target = Path(path).resolve()
     known = {marker, *files}
     _check_folder(target, overwrite, marker, known)
-    part = _beside(target)
     with _naming(target):
-        part.mkdir()
+        _sweep(target)
+        part, lock = _begin(target, Path.mkdir)
     try:
-        yield part
+        with _room(target):
+            yield part
         _check_folder(target, overwrite, marker, known)  # again: it may have been filled meanwhile
         with _naming(target):
             _put_folder(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)  # after an exchange this is what was replaced
+        _release(lock)
 
 
 @contextmanager
@@ -118,11 +130,12 @@ def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     """
     target = Path(path).resolve()
     _check_file(target, overwrite)
-    part = _beside(target)
     with _naming(target):
-        part.touch(exist_ok=False)  # fails now rather than after the work
+        _sweep(target)
+        part, lock = _begin(target, lambda path: path.touch(exist_ok=False))  # fails now, not after the work
     try:
-        yield part
+        with _room(target):
+            yield part
         _check_file(target, overwrite)
         with _naming(target):
             if target.exists():
@@ -131,6 +144,7 @@ def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
             part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+        _release(lock)
 
 
 def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[str]) -> None:
@@ -198,6 +212,74 @@ def _anchor(target: Path) -> Path:
 def _beside(target: Path) -> Path:
     """Return a free hidden name on the target's file system, with the target's ending."""
     return _anchor(target) / f".{secrets.token_hex(4)}.partial.{target.name}"
+
+
+def _begin(target: Path, make: Callable[[Path], None]) -> tuple[Path, int | None]:
+    """Make a hidden sibling and lock it; return its path and the descriptor that holds the lock."""
+    while True:
+        part = _beside(target)
+        make(part)
+        if fcntl is None:
+            return part, None
+        try:
+            lock = os.open(part, os.O_RDONLY)
+        except FileNotFoundError:  # swept before it could be locked
+            continue
+        if _lock(lock) and part.exists():
+            return part, lock
+        os.close(lock)
+
+
+def _release(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what runs that were killed left behind of this target."""
+    if fcntl is None:
+        return
+    name = re.compile(rf"\.[0-9a-f]{{8}}\.partial\.{re.escape(target.name)}")
+    for entry in os.listdir(_anchor(target)):
+        if not name.fullmatch(entry):
+            continue
+        part = _anchor(target) / entry
+        try:
+            lock = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:  # just now removed, or no business of ours
+            continue
+        try:
+            if _lock(lock, sure=True):
+                shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+
+def _lock(descriptor: int, *, sure: bool = False) -> bool:
+    """Lock what a descriptor stands for; return False if somebody else has.
+
+    Where a file system knows no locks, nothing is known: it counts as locked by us, unless we must be `sure`.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return not sure
+    return True
+
+
+@contextmanager
+def _room(target: Path) -> Iterator[None]:
+    """Name the target where the room for it is used up: the system names no file then, or the hidden one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise SourceDataError(
+            f"{target} cannot be written: {error.strerror or error}. Make room, or choose another place."
+        ) from error
 
 
 @contextmanager

@@ -7,16 +7,16 @@ user's to mend, and the message says which file and how.
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from freshopt.errors import SourceDataError
+from freshopt.io.folder import NO_ROOM
 
 if TYPE_CHECKING:
-    import os
-
     import polars
 
 UNIT = "time_unit"  # a column that says of what the rates of a table are per
@@ -102,6 +102,8 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
     ...
     freshopt.errors.SourceDataError: r.xlsx ends in '.xlsx'. Tables are .csv, .csv.gz or .parquet. Rename it.
     """
+    from polars import exceptions
+
     path = Path(path)
     ending = table_ending(path)
     write: Callable[[IO[bytes]], None] = frame.write_parquet if ending == ".parquet" else frame.write_csv
@@ -114,9 +116,17 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
             with path.open("wb") as file:
                 write(file)
     except OSError as error:
+        if error.errno in NO_ROOM:  # the caller knows for which file room was needed
+            raise
         raise SourceDataError(
             f"{path} cannot be written: {_reason(error)}. Choose another place, or mend its permissions."
         ) from error
+    except exceptions.ComputeError as error:  # of Parquet, what the system said is found in the text only
+        for code in NO_ROOM:
+            if f"(os error {code})" in str(error):
+                raise OSError(code, os.strerror(code), str(path)) from error
+        reason = str(error).strip().split("\n", 1)[0].rstrip(".")
+        raise SourceDataError(f"{path} cannot be written: {reason}. Choose another format.") from error
 
 
 def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:

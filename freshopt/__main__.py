@@ -1,0 +1,17 @@
+"""What the command `freshopt` runs, and `python -m freshopt`: interrupts are quiet from the start."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from freshopt.cli import main as command  # noqa: PLC0415 - click takes a while, and only then is it quiet
+    except KeyboardInterrupt:
+        sys.stderr.write("\nAborted!\n")
+        raise SystemExit(1) from None
+    command()
+
+
+if __name__ == "__main__":
+    main()
