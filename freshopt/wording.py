@@ -34,20 +34,32 @@ def count(value: float, noun: str) -> str:
     return f"{text} {noun}{ending}"
 
 
-def percent(share: float) -> str:
+def percent(share: float, *, even: bool = False) -> str:
     r"""Return a share in percent, with a space that no line breaks at, never 0 or 100 for what only is near.
+
+    Parameters
+    ----------
+    share : float
+    even : bool
+        Keep a final 0, as in a column of a table.
 
     Examples
     --------
     >>> percent(0.12759), percent(0.0003), percent(0.99999), percent(0.4), percent(19.1133)
     ('12.8\xa0%', '0.03\xa0%', '99.999\xa0%', '40\xa0%', '1,911\xa0%')
+    >>> percent(0.4, even=True)
+    '40.0\xa0%'
     """
     value = 100.0 * share
     if abs(value) >= 1000.0:
         return f"{value:,.0f}\xa0%"
     digits = 1 if 1.0 <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
     text = f"{value:.{digits}f}" if abs(value) >= 0.001 or value == 0.0 else f"{value:.1g}"
-    text = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    text = (
+        text.rstrip("0").rstrip(".")
+        if "." in text and "e" not in text and not (even and digits == 1)
+        else text
+    )
     return f"{text}\xa0%"
 
 

@@ -12,6 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.report.findings import LISTED, MORE, MULTIPLES, findings
+from freshopt.solvers import Uniform
 from tests.plans import PERIODIC, POISSON, Floats, cell
 from tests.tolerances import EXACT, SCALAR
 
@@ -42,7 +43,7 @@ def unit_cost(objective: fo.Objective, change_rate: Floats, rate: Floats) -> Flo
 def test_copies_are_fresh_for_the_share_of_time_that_the_formula_tells(refresh: fo.Refresh) -> None:
     known = sources()
     plan = solved(HarmonicStaleness(refresh), 20.0, known)
-    even = fo.solve(plan.problem, fo.solvers.Uniform(), throw=False)
+    even = fo.solve(plan.problem, Uniform(), throw=False)
     fresh = findings(plan, {"uniform": even})["fresh"]
     weight = known.importance / math.fsum(known.importance)
     for name, each in (("plan", plan), ("uniform", even)):

@@ -80,7 +80,7 @@ def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
     assert f"of {n:,} refreshed" in page.sections["rates"]
     seen = survey(partial(tables.parts, plan))
     assert seen.points is None
-    assert (seen.n, seen.never) == (n, np.count_nonzero(part.rate == 0.0))
+    assert (seen.n, seen.never) == (n, int(np.count_nonzero(part.rate == 0.0)))
     assert seen.by_importance is not None
     for cells, values in ((seen.by_change_rate, part.change_rate), (seen.by_importance, part.importance)):
         assert values is not None

@@ -91,7 +91,7 @@ def comparison(told: Context) -> Section | None:
         if None not in fresh:
             columns.append(Column("copies up to date", "number"))
             for row, share in zip(cells, fresh, strict=True):
-                row.append(amount(share or 0.0, percent(share or 0.0)))
+                row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
         body.append(table("In the long run, at the same bandwidth", columns, cells, own=0))
     if held is not None:
         body.append(_held_out(told, held))
@@ -118,7 +118,7 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
                 amount(row.number("refreshes")),
                 amount(value),
                 None if error is None else amount(error),
-                amount(fresh, percent(fresh)),
+                amount(fresh, percent(fresh, even=True)),
             ]
         )
     words = (

@@ -18,6 +18,7 @@ from freshopt.wording import duration, number
 # Lengths, in seconds, by which people divide time: those of a clock and of a calendar.
 CLOCK = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2419200, 7257600]
 MOST_COLUMNS, FEWEST = 100, 14
+FAR = 4.0  # times the busiest column: a bandwidth beyond would press the chart flat
 EACH = 3.0  # refreshes that a column should have on average; fewer look like noise
 
 
@@ -66,19 +67,24 @@ def load_chart(load: Load, bandwidth: float, unit: str, since: str) -> Markup:
         f"{number(float(np.max(load.rates)))}; the bandwidth is {number(bandwidth)}."
     )
     title = f"Refreshes per {unit}, in steps of {step(load, unit)}"
-    pictures = [_load_chart(load, bandwidth, unit, since, label, kind) for kind in ("wide", "narrow")]
-    return figure(title, pictures, "The dashed line is the bandwidth.")
+    near = bandwidth <= FAR * float(np.max(load.rates))
+    guide = bandwidth if near else None
+    pictures = [_load_chart(load, guide, unit, since, label, kind) for kind in ("wide", "narrow")]
+    beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above what is used."
+    return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
 
 
-def _load_chart(load: Load, bandwidth: float, unit: str, since: str, label: str, kind: str) -> Markup:
+def _load_chart(load: Load, bandwidth: float | None, unit: str, since: str, label: str, kind: str) -> Markup:
     frame = WIDE if kind == "wide" else NARROW
     x = Scale(0.0, float(load.edges[-1]), *frame.across)
-    y = Scale(0.0, 1.12 * max(bandwidth, float(np.max(load.rates))), *frame.up)
+    most = max(bandwidth or 0.0, float(np.max(load.rates))) or 1.0
+    y = Scale(0.0, 1.12 * most, *frame.up)
     marks: list[Child] = [
         axes(frame, x, y, f"{unit}s from {since}", f"refreshes per {unit}"),
         steps(x(load.edges), y(load.rates), frame.up[0], "bars"),
-        line(np.array(frame.across), np.repeat(y(bandwidth), 2), "guide"),
     ]
+    if bandwidth is not None:
+        marks.append(line(np.array(frame.across), np.repeat(y(bandwidth), 2), "guide"))
     return chart(frame, label, marks, kind=kind)
 
 

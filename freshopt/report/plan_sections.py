@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from freshopt.report import plan_charts
 from freshopt.report.blocks import Column, Section, amount, facts_list, name, paragraph, table
 from freshopt.report.context import Context
@@ -61,7 +63,7 @@ def load(told: Context, seen: Load, since: str) -> Section:
         f"{count(planned, 'refresh')} in {count(_tidy(horizon), unit)}, by ",
         element("code", facts.text("method")),
         f": on average {number(mean)} per {unit}",
-        f"; the busiest {plan_charts.step(seen, unit)} of the chart has {number(most / mean)} times as many."
+        f"; the busiest step of {plan_charts.step(seen, unit)} has {number(most / mean)} times as many."
         if planned
         else ".",
     ]
@@ -102,6 +104,10 @@ def bandwidth(told: Context) -> Section | None:
         ]
     else:
         words = ["The bandwidth does not bind: more of it would bring nothing."]
+    if np.ptp(points.value) <= SAME * abs(told.value) and not np.any(points.price > 0.0):
+        return Section.of(
+            "bandwidth", "What bandwidth is worth", paragraph(*words, " Nor would less take any.")
+        )
     columns = [Column("bandwidth"), Column(f"per {unit}", "number"), Column(told.goal.noun, "number")]
     columns += [Column("difference", "number"), Column("price", "number")]
     own = facts.positive("bandwidth")
@@ -225,4 +231,4 @@ def _difference(value: float, own: float) -> Child:
     share = (value - own) / abs(own) if own != 0.0 else 0.0
     if abs(share) < SAME:
         return None
-    return f"{'+' if share > 0 else '−'}{percent(abs(share))}"
+    return f"{'+' if share > 0 else '−'}{percent(abs(share), even=True)}"

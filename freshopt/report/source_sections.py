@@ -26,7 +26,13 @@ def rates(told: Context, seen: Survey) -> Section:
     ]
     refreshed = told.sources - told.counts.whole("never_refreshed")
     words = f"{count(refreshed, 'source')} of {told.sources:,} refreshed"
-    text = f"{', '.join([words, *bounds])}. Rates are such that the next refresh of each is worth the same."
+    free = (
+        " where no bound and no limit of a host is in the way"
+        if bounds or told.findings.within("hosts")
+        else ""
+    )
+    equal = f" Rates are such that the next refresh of each is worth the same{free}." if refreshed else ""
+    text = f"{', '.join([words, *bounds])}.{equal}"
     body: list[Child] = [paragraph(text), element("div", pictures, class_="figures")]
     held = told.findings.rows("held_back")
     if held:
@@ -215,12 +221,12 @@ def _maybe(row: Facts, key: str) -> Child:
 
 def _of_price(row: Facts) -> Child:
     worth, price = row.maybe("worth"), row.number("price")
-    return None if worth is None or not price > 0.0 else percent(worth / price)
+    return None if worth is None or not price > 0.0 else percent(worth / price, even=True)
 
 
 def _share(row: Facts, key: str) -> Child:
     value = row.maybe(key)
-    return None if value is None else amount(value, percent(value))
+    return None if value is None else amount(value, percent(value, even=True))
 
 
 def _pair(spread: Facts, ends: object) -> tuple[float, float]:
