@@ -172,6 +172,7 @@ CELLS = (
         r"= \frac{1/p-1}{\Delta} = \frac1\rho-\frac1\Delta, \qquad -J' = \frac{1}{\rho^2}",
         lambda r: 1 / r - 1 / mp.mpf(D),
         lambda r: 1 / r**2,
+        lambda x: min(mp.sqrt(W / mp.mpf(x)), D),
         signalled=True,
     ),
     Cell(

@@ -134,7 +134,8 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
     assert math.isclose(fitted(prior=GammaPrior(shape, exposure)), mode, rel_tol=SCALAR)
     counts = np.array([0, 2, 0, 5, 1, 0])
     shown(
-        r"$K$ counted changes over a gap add $K\ln\Delta$, and the gap to $U$", r"$(K+\tfrac{1}{2})/(S+\tfrac{1}{2})$"
+        r"$K$ counted changes over a gap add $K\ln\Delta$, and the gap to $U$",
+        r"$(K+\tfrac{1}{2})/(S+\tfrac{1}{2})$",
     )
     known = MaximumLikelihood(smoothing=0).fit(crawls(counts)).change_rate_[0]
     assert math.isclose(known, counts.sum() / GAPS.sum(), rel_tol=SCALAR)

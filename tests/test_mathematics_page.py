@@ -21,6 +21,7 @@ from tests.mathematics_page import (
     INVERSES,
     NAMES,
     NEARLY,
+    POISSON,
     RATES,
     A,
     Cell,
@@ -183,6 +184,16 @@ def test_capped_powers_lines_and_polls() -> None:
     assert 1 / t0 > 0.2
     capped = of_cell(SynchronizationCost(PowerCost(0.8, 0.6, cap=cap)))
     assert math.isclose(capped.cost(at)[0], W * (cap - 0.2 * cap * t0 * 0.6 / 1.6), rel_tol=EXACT)
+    shown(r"J = a\,e\,\rho^{-e}\,\gamma(e,\rho t_0), \qquad -J' = a\,e\,\rho^{-e-1}\,\gamma(1+e,\rho t_0)")
+    random = of_cell(SynchronizationCost(PowerCost(0.8, 0.6, cap=cap), POISSON))
+    for rate in RATES:
+        at, x = np.array([rate]), rate * t0
+        cost = A * E * rate**-E * mp.gammainc(E, 0, x)
+        assert math.isclose(random.cost(at)[0], W * cost, rel_tol=SCALAR)
+        slope = A * E * rate ** (-E - 1) * mp.gammainc(1 + E, 0, x)
+        assert math.isclose(random.marginal(at)[0], W * slope, rel_tol=SCALAR)
+        mean = mp.quad(lambda t, r=rate: min(A * (t / r) ** E, cap) * mp.exp(-t), [0, x, x + 40])
+        assert math.isclose(mean, cost, rel_tol=1e-6)  # quadrature over a kink
     slopes, offsets = [0.0, 1.0, 2.5], [0.0, -2.0, -9.0]
     lines = of_cell(SynchronizationCost(PiecewiseLinearCost(slopes, offsets)))
     for rate in RATES:
