@@ -182,6 +182,19 @@ def test_replay_of_a_history_by_hand(run: Run) -> None:
     assert cost["age"] == pytest.approx(3 * (0.5 + 0.5) / 10 + 18.0 / 10, rel=SCALAR)
 
 
+def test_a_source_counts_until_its_last_crawl_in_a_log(run: Run) -> None:
+    """a changes at .5 and 2.5, in the middle of gaps, and is known until 3; b changes at 2.5, until 10."""
+    Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\na,3,1\nb,0,0\nb,5,1\nb,10,0\n")
+    Path("times.csv").write_text("source,time\na,1.5\na,7\nb,3\n")
+    how = ("--log", "log.csv", "--horizon", "20d", "--out", "cost.csv")
+    shown = fields(run("replay", "times.csv", *how).output)
+    assert "from 0 to 10 days (of the last 10 days of the schedule no changes are known)" in shown["schedule"]
+    assert shown["known"] == "1 source only until before 10; costs count until then"
+    cost = {row["cost"]: row["value"] for row in pl.read_csv("cost.csv").iter_rows(named=True)}
+    assert cost["binary"] == pytest.approx(2.0 * (1.5 + 9.5) / 13.0, rel=SCALAR)
+    assert cost["delay"] == pytest.approx(2.0 * (1.5 + 0.5) / 13.0, rel=SCALAR)
+
+
 def test_replay_of_drawn_changes_is_as_predicted(run: Run) -> None:
     Path("sources.csv").write_text(SOURCES)
     run("solve", "sources.csv", "--objective", "binary", "--bandwidth", "10/day", "--out", "rates.csv")

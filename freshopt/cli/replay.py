@@ -18,6 +18,7 @@ from freshopt.io.folder import complete_file
 from freshopt.io.read_history import read_history
 from freshopt.io.read_log import read_log
 from freshopt.io.tables import read_table, table_ending, write_table
+from freshopt.learning.crawl_log import CrawlLog
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.measured import Replay
 from freshopt.simulation.replaying import replay as replay_schedule
@@ -82,8 +83,9 @@ def replay(
 ) -> None:
     """Replay a SCHEDULE (source, time) against changes: measured cost of every objective.
 
-    Give one of --history, --log and --sources. All copies are fresh when the schedule begins. Sources that
-    change but are not in the schedule are never refreshed, and count.
+    Give one of --history, --log and --sources. All copies are fresh when the schedule begins. Costs count to
+    the end of the schedule, and of each source only as long as its changes are known: in a log until its last
+    crawl. Sources that change but are not in the schedule are never refreshed, and count.
     """
     if sum(given is not None for given in (history, log, sources)) != 1:
         raise click.UsageError("Give one of --history, --log and --sources, and only one.")
@@ -91,7 +93,7 @@ def replay(
         table_ending(out)
         inputs.require_other(schedule, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        world, clock, words = _world(history, log, sources, time_unit, seed)
+        world, until, clock, words = _world(history, log, sources, time_unit, seed)
         plan, begin = _schedule(schedule, world, horizon, clock)
         weights = tables.importance_of(importance)
         found = replay_schedule(
@@ -99,29 +101,35 @@ def replay(
             world,
             origin=begin if origin is None else origin,
             skip=0.0 if skip is None else inputs.duration_of("--skip", skip, world.time_unit),
+            end=until,
             importance=None if weights is None else weights(world.names),
             seed=seed,
         )
         if staging is not None:
             write_table(found.to_frame(), staging)
-    show(_rows(found, plan, words))
+    start = float(np.min(world.start)) if begin is None else begin
+    beyond = (start if origin is None else origin) + plan.horizon - found.end
+    show(_rows(found, plan, words, until, beyond))
     if out is not None:
         click.echo(f"\nwrote {out}")
 
 
 def _world(
     history: Path | None, log: Path | None, sources: Path | None, time_unit: str, seed: int
-) -> tuple[World, np.datetime64 | None, str]:
-    """Return the changes, the moment of time 0 if they have dates, and what they are."""
+) -> tuple[World, Array | None, np.datetime64 | None, str]:
+    """Return the changes, until when each source's are known, the moment of time 0 with dates, and words."""
     if sources is not None:
         known, _ = tables.sources_of(sources, None)
-        return World.poisson(known, seed), None, f"{sources}: {count(len(known), 'Poisson source')}"
+        return World.poisson(known, seed), None, None, f"{sources}: {count(len(known), 'Poisson source')}"
     data = read_history(history, time_unit=time_unit) if history else read_log(log or "", time_unit)
     world = known_changes(data)
     zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
     middle = "" if history else ", each taken to be in the middle of its gap"
     many = int(world.events(-np.inf, np.inf)[0][-1])
-    return world, zero, f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
+    words = f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
+    # Of a source that is crawled no more nothing is known: that it did not change would be invented.
+    until = data.last_crawl if isinstance(data, CrawlLog) else np.broadcast_to(data.end, len(world))
+    return world, until, zero, words
 
 
 def _schedule(
@@ -174,18 +182,31 @@ def _begin(path: Path, time: Array, zero: np.datetime64 | None, unit: str) -> fl
     )
 
 
-def _rows(found: Replay, plan: Schedule, words: str) -> list[tuple[str, str]]:
-    """Return what a newcomer should read of a replay."""
+def _rows(
+    found: Replay, plan: Schedule, words: str, until: Array | None, beyond: float
+) -> list[tuple[str, str]]:
+    """Return what a newcomer should read of a replay; `beyond` is how much of the schedule has no changes."""
     idle = int(np.count_nonzero(plan.counts == 0))
     runs = "" if found.runs == 1 else f", mean of {found.runs} draws"
+    rest = ""
+    if beyond > 1e-9 * (abs(found.end) + 1.0):
+        rest = f" (of the last {count(beyond, found.time_unit)} of the schedule no changes are known)"
     rows = [
         ("changes", words),
         (
             "schedule",
             f"{number(found.refreshes)} refreshes from {number(found.begin)} to "
-            f"{count(found.end, found.time_unit)}{runs}; {count(idle, 'source')} never refreshed",
+            f"{count(found.end, found.time_unit)}{runs}{rest}; {count(idle, 'source')} never refreshed",
         ),
     ]
+    short = 0 if until is None else int(np.count_nonzero(until < found.end))
+    if short:
+        rows.append(
+            (
+                "known",
+                f"{count(short, 'source')} only until before {number(found.end)}; costs count until then",
+            )
+        )
     for name, cost in found.costs.items():
         error = "" if np.isnan(cost.error) else f" ± {number(cost.error)}"
         mean = f", {number(cost.mean)} a source" if len(plan.rates) > 1 else ""
