@@ -92,17 +92,17 @@ def objectives(saved: dict[str, Any]) -> str:
         [
             f"`{row['rates']}`" if row["rates"] in OBJECTIVES else row["rates"],
             str(row["never"]),
-            f"{100 * row['share_of_fastest']:.0f} %",
+            f"{100 * row['share_of_fastest']:.0f}",
             *(percent(row["extra"][name]) for name in OBJECTIVES),
         ]
         for row in saved["choosing"]
     ]
-    return table(["rates are best for", "never refreshed", "to the fastest tenth", *HEADS], rows)
+    return table(["rates are best for", "never refreshed", "% to the fastest tenth", *HEADS], rows)
 
 
 def percent(extra: float | None) -> str:
-    """Return a cost above the optimum as the page shows it; None is infinite."""
-    return "∞" if extra is None else "0" if extra < NOTHING else f"{100 * extra:.1f} %"
+    """Return a cost above the optimum in percent; None is infinite."""
+    return "∞" if extra is None else "0" if extra < NOTHING else f"{100 * extra:.1f}"
 
 
 def solvers(saved: dict[str, Any]) -> str:
@@ -184,7 +184,7 @@ def schedules(saved: dict[str, Any]) -> str:
     made = {row["method"]: row for row in replayed["loads"] + replayed["greedy"] if "busiest_minute" in row}
     rows = []
     for method, each in made.items():
-        cells = [f"{100 * above[name, f'{method}, as written']:+.2f} %" for name in names]
+        cells = [f"{100 * above[name, f'{method}, as written']:+.2f}" for name in names]
         rows.append(
             [
                 f"`{method}`",

@@ -146,7 +146,7 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
 def test_moments_and_known_crawl_rates_are_as_printed() -> None:
     shown(
         r"$\sum e^{-a\Delta}$ over all gaps equals the number of crawls",
-        r"\hat\Delta = \frac{p\,K}{k+\alpha-K}",
+        r"y = \frac{p\,K}{k+\alpha-K}",
     )
     moments = MomentMatching().fit(crawls()).change_rate_[0]
     told = root(lambda x: mpmath.fsum(mpmath.exp(-float(a) * x) for a in GAPS) - 3)
@@ -164,7 +164,7 @@ def test_moments_and_known_crawl_rates_are_as_printed() -> None:
 
 def test_means_and_limits_are_as_printed() -> None:
     shown(
-        r"E\,\hat\Delta = \Delta\,(1-\mu^k),\ \mu=\frac{\Delta}{\Delta+p}",
+        r"E\,y = \Delta\,(1-\mu^k),\ \mu=\frac{\Delta}{\Delta+p}",
         r"the mean $p(\Delta-y)/(\Delta+p)$",
     )
     p, k = 0.9, 12

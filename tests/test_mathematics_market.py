@@ -32,7 +32,7 @@ def bought(price: Array) -> Array:
 
 
 def test_the_certificate_is_the_printed_bound() -> None:
-    shown(r"F^*-F(\rho) \le \sum_k \max\left(0,\,({\hat\rho}_k-\rho_k)(f_k'(\rho_k)-\nu_k)\right)")
+    shown(r"F^*-F(\rho) \le \sum_k \max\left(0,\,(r_k^*-\rho_k)(f_k'(\rho_k)-\nu_k)\right)")
     problem, rng, at_h = with_host(4.0), np.random.default_rng(3), np.array([1.0, 1.0, 0.0, 0.0])
     best, exact = fo.solve(problem, tolerance=SCALAR).value, 0
     for _ in range(20):

@@ -178,7 +178,7 @@ def test_the_age_on_signal_by_simulation() -> None:
 
 
 def test_capped_powers_lines_and_polls() -> None:
-    shown(r"$U-\rho\,U t_0 e/(e+1)$: linear", r"J = \rho\,\bar C(1/\rho) = \max_j\,(\alpha_j+\beta_j\,\rho)")
+    shown(r"$U-\rho\,U t_0 e/(e+1)$: linear", r"J = \rho\,Q(1/\rho) = \max_j\,(\alpha_j+\beta_j\,\rho)")
     cap, at = 1.1, np.array([0.2])
     t0 = (cap / 0.8) ** (1 / 0.6)
     assert 1 / t0 > 0.2
