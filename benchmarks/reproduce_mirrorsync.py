@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ from freshopt.solvers.mirror_descent import MirrorDescent
 
 Array = npt.NDArray[np.float64]
 K, BANDWIDTH, LEAST, EXPLORATION, ROUND, ROUNDS = 100, 40.0, 0.025, 0.05, 40.0, 240
-RUNS = {"power": 60, "binary": 140}  # binary costs are nearer to one another
+RUNS = {"power": 60, "binary": 300}  # binary costs are nearer to one another
 BRIEF, FEW, QUICK = 60, 30, 6  # rounds of the quick form; instances of side issues, and of the quick form
 LARGEST = {"power": 40.0, "binary": 1.0}  # U, the largest cost
 LEARNERS = {
@@ -104,8 +105,9 @@ class Curves:
         return self.learnt[behind, :, after] - self.learnt[ahead, :, after]
 
 
+@cache
 def curves(kind: str, runs: int, rounds: int, seed: int) -> Curves:
-    """Run the three learners on instances of a kind."""
+    """Run the three learners on instances of a kind; kept, for those who draw what was stated."""
     learnt, spent = np.empty((3, runs, rounds + 1)), np.empty((3, runs))
     explored, best = np.empty(runs), np.empty(runs)
     for run in range(runs):
