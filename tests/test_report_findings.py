@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from freshopt.report.findings import LISTED, MORE, MULTIPLES, findings
+from freshopt.report.findings import FEW, LISTED, MORE, MULTIPLES, findings
 from freshopt.solvers import Uniform
 from tests.plans import PERIODIC, POISSON, Floats, cell
 from tests.tolerances import EXACT, SCALAR
@@ -160,6 +160,14 @@ def test_all_of_it_goes_into_json_whatever_sources_and_hosts_are_called() -> Non
     assert again == found
     assert {row["source"] for row in found["most_costly"]} == {7, 8}
     assert found["hosts"]["hosts"][0]["host"] == 1
+
+
+def test_many_sources_are_solved_at_fewer_bandwidths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("freshopt.report.findings.MANY", 39)
+    plan = solved(HarmonicStaleness(PERIODIC), 10.0, sources(n=40))
+    points = findings(plan, {})["frontier"]
+    assert [point["bandwidth"] for point in points] == [10.0 * multiple for multiple in FEW]
+    assert points[FEW.index(1.0)]["value"] == plan.value
 
 
 def test_extreme_bandwidths_are_left_out_rather_than_refused() -> None:
