@@ -1,10 +1,13 @@
 """What the command `freshopt` runs, and `python -m freshopt`: interrupts are quiet from the start."""
 
+import io
 import sys
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; what standard output has no letters for is written as an escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from freshopt.cli import main as command  # noqa: PLC0415 - click takes a while, and only then is it quiet
     except KeyboardInterrupt:

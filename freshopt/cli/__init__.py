@@ -75,7 +75,7 @@ def _one_line() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader of our output went away: click ends quietly
             raise
-        where = error.filename or "a file"
+        where = error.filename or "the output"
         raise DataError(f"{where}: {error.strerror or error}. Choose another place or name.") from error
 
 

@@ -19,7 +19,9 @@ References
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 LIST, WATCH, SNAPSHOTS = "url-watches.json", "watch.json", "history.txt"
 _LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+LARGEST = 1 << 28  # bytes of a file in a backup: a billion bytes of zeros fit into a megabyte of ZIP
+# What zipfile raises, the last two of encrypted members and of methods it does not know.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, RuntimeError, NotImplementedError)
 Folder = Path | zipfile.Path
 
 
@@ -70,7 +75,10 @@ def read_changedetection(path: str | os.PathLike[str], time_unit: str = "day") -
         If there are no watches with snapshots, or a file cannot be used; names the file.
     """
     check_time_unit(time_unit)
-    watches = [watch for watch in _watches(Path(path)) if watch.times]
+    try:
+        watches = [watch for watch in _watches(Path(path)) if watch.times]
+    except _DAMAGED as error:
+        raise SourceDataError(f"{path} is a damaged ZIP file: {error}. Take the backup anew.") from None
     if not watches:
         raise SourceDataError(
             f"{path} has no watch with a snapshot. Check that it is the data folder or a backup of "
@@ -110,6 +118,8 @@ def _watches(path: Path) -> Iterator[Watch]:
         url = watch.get("url") if isinstance(watch, dict) else None
         if not isinstance(url, str) or not url:
             raise SourceDataError(f"watch {key!r} of {path} has no url. Take the backup anew, or remove it.")
+        if "/" in key or "\\" in key or key in (".", ".."):  # another folder's files are none of its own
+            raise SourceDataError(f"watch {key!r} of {path} is no name of a folder. Correct it.")
         checked = watch.get("last_checked") or 0
         if not isinstance(checked, int | float) or not 0 <= checked < _LAST:
             raise SourceDataError(
@@ -147,6 +157,10 @@ def _document(file: Folder) -> dict[str, Any]:
 
 def _text(file: Folder) -> str:
     try:
+        if isinstance(file, zipfile.Path) and file.root.getinfo(file.at).file_size > LARGEST:
+            raise SourceDataError(
+                f"{file} is larger than {LARGEST >> 20} MiB unpacked. Unpack the backup itself."
+            )
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SourceDataError(f"{file} is not UTF-8 (byte {error.start}). Take the backup anew.") from None

@@ -175,6 +175,8 @@ def _parsing(path: Path, kind: str) -> Iterator[None]:
 
     if not path.exists():
         raise SourceDataError(f"there is no file {path}. Check the path.")
+    if not str(path).isascii() and str(path) != os.fsencode(path).decode("utf-8", "replace"):
+        raise SourceDataError(f"the name of {str(path)!a} is not in UTF-8. Rename the file.")
     if path.is_dir():
         raise SourceDataError(f"{path} is a folder, not a file. Name a file in it.")
     try:
