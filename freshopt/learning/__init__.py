@@ -31,6 +31,7 @@ from freshopt.learning.momentum_stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
 from freshopt.learning.naive import Naive as Naive
+from freshopt.learning.noisy_signals import NoisySignals as NoisySignals
 from freshopt.learning.phased_epsilon_greedy import PhasedEpsilonGreedy as PhasedEpsilonGreedy
 from freshopt.learning.poisson_check import PoissonCheck as PoissonCheck
 from freshopt.learning.poisson_check import poisson_check as poisson_check
@@ -63,6 +64,7 @@ __all__ = [
     "MomentMatching",
     "MomentumStochasticApproximation",
     "Naive",
+    "NoisySignals",
     "PhasedEpsilonGreedy",
     "PoissonCheck",
     "Posterior",

@@ -9,6 +9,7 @@ from freshopt.scheduling.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
+from freshopt.scheduling.signal_greedy import SignalCrawler, SignalGreedy
 from freshopt.scheduling.signal_thresholds import SignalThresholds
 from freshopt.scheduling.slot_assignment import SlotAssignment
 
@@ -21,6 +22,8 @@ __all__ = [
     "Periodic",
     "PoissonArrivals",
     "Schedule",
+    "SignalCrawler",
+    "SignalGreedy",
     "SignalThresholds",
     "SlotAssignment",
     "crawl_counts",

@@ -7,6 +7,8 @@ from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
 from freshopt.simulation.measured import Measured as Measured
 from freshopt.simulation.measured import Replay as Replay
 from freshopt.simulation.replaying import replay as replay
+from freshopt.simulation.signals import noisy_signals as noisy_signals
+from freshopt.simulation.signals import replay_signals as replay_signals
 from freshopt.simulation.staleness import MissedCosts as MissedCosts
 from freshopt.simulation.staleness import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
@@ -21,5 +23,7 @@ __all__ = [
     "SimulatedCrawler",
     "World",
     "missed_costs",
+    "noisy_signals",
     "replay",
+    "replay_signals",
 ]
