@@ -18,6 +18,7 @@ from freshopt.learning import (
     MaximumLikelihood,
     MomentMatching,
     Naive,
+    NoisySignals,
     StochasticApproximation,
 )
 from freshopt.scheduling import NoisySignalFreshness
@@ -98,6 +99,30 @@ def test_without_signals_it_is_the_periodic_cell() -> None:
     for gap in (0.2, 1.0, 5.0):
         told = float(gammainc(2, D * gap)) / D
         assert math.isclose(silent.marginal(np.array([1 / gap]))[0], told, rel_tol=SCALAR)
+
+
+def test_the_quality_of_signals_is_where_the_printed_likelihood_is_largest() -> None:
+    shown(
+        r"\sum_{\text{changed}}\ln\left(1-e^{-(as+\kappa n)}\right)-\sum_{\text{unchanged}}(as+\kappa n)",
+        r"$p=1-e^{-\kappa}$, $\Delta=a+pg$, $l=pg/\Delta$",
+    )
+    s, n = np.array([1.0, 2.0, 1.0, 3.0, 1.0, 2.0]), np.array([0, 1, 0, 1, 1, 0])
+    changed = np.array([0, 1, 0, 0, 1, 1])
+    log = {"source": ["a"] * 6, "elapsed": s, "signals": n, "changed": changed}
+    model = NoisySignals().fit(log)
+    g = n.sum() / s.sum()
+
+    def likelihood(recall: float, precision: float, change_rate: float) -> float:
+        a, kappa = (1 - recall) * change_rate, -math.log1p(-precision)
+        assert math.isclose(change_rate, a + precision * g, rel_tol=SCALAR)
+        z = a * s + kappa * n
+        return float(np.sum(np.where(changed, np.log(-np.expm1(-z)), -z)))
+
+    recall, precision = float(model.recall_[0]), float(model.precision_[0])
+    best = likelihood(recall, precision, float(model.change_rate_[0]))
+    for a_step, p_step in ((1e-3, 0.0), (-1e-3, 0.0), (0.0, 1e-3), (0.0, -1e-3)):
+        a, p = float(model.silent_rate_[0]) + a_step, precision + p_step
+        assert likelihood(p * g / (a + p * g), p, a + p * g) < best
 
 
 GAPS = np.array([0.3, 1.0, 0.2, 2.5, 0.7, 0.4])
