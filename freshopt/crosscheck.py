@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import FreshoptError
-from freshopt.model import Problem
+from freshopt.model import FEW_ULP, Problem
 from freshopt.result import Solution, Status
 from freshopt.verdict import Solver, Terms, exemption
 
@@ -89,7 +89,8 @@ class Agreement:
                 if proof is None or bound is None or not math.isfinite(bound.bound):
                     continue
                 scale = abs(proof.value) + abs(bound.bound) + bound.price * self.problem.bandwidth
-                if sign * (bound.bound - proof.value) > self.tolerance * scale:
+                rounding = FEW_ULP * (abs(bound.value) + abs(bound.gap))  # of their difference, the bound
+                if sign * (bound.bound - proof.value) > self.tolerance * scale + rounding:
                     found.append(
                         f"{one} has the value {proof.value:.9g}, better than the bound {bound.bound:.9g} "
                         f"that {other} proves."
