@@ -113,7 +113,7 @@ def test_nothing_appears_and_nothing_is_lost_if_writing_fails(
 
     monkeypatch.setattr(planning, "summary", fail)  # the tables are there by then
     for target in (folder, tmp_path / "new"):
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(fo.SourceDataError, match="No space left.*Make room"):
             write_plan(made, target, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["plan"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
