@@ -14,7 +14,7 @@ import polars as pl
 from scipy.stats import poisson
 
 import freshopt as fo
-from freshopt import planning
+from freshopt import plan_folder
 from freshopt.planning import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 
@@ -52,11 +52,11 @@ def wishes(objective: fo.Objective | None = None, **changes: object) -> Wishes:
 
 
 def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """What was written: the summary, then the tables in the order of `planning.TABLES`."""
+    """What was written: the summary, then the tables in the order of `plan_folder.TABLES`."""
     facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     ending = "csv" if (folder / "rates.csv").exists() else "parquet"
     reader: Callable[[Path], pl.DataFrame] = pl.read_csv if ending == "csv" else pl.read_parquet
-    change_rates, rates, schedule = (reader(folder / f"{name}.{ending}") for name in planning.TABLES)
+    change_rates, rates, schedule = (reader(folder / f"{name}.{ending}") for name in plan_folder.TABLES)
     return facts, change_rates, rates, schedule
 
 

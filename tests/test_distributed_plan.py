@@ -18,10 +18,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 import freshopt as fo
-from freshopt import planning
+from freshopt import plan_folder
 from freshopt.distributed import engine, plan
 from freshopt.learning import MaximumLikelihood
-from freshopt.planning import make_plan, write_plan
+from freshopt.plan_folder import write_plan
+from freshopt.planning import make_plan
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from tests import plans
 from tests.command_lines import Run, refuse
@@ -99,7 +100,7 @@ def test_each_part_is_scheduled_from_the_end_of_the_whole_log(tmp_path: Path) ->
     plan(tmp_path / "in", wishes(AccumulatedDelay(PERIODIC), horizon=horizon), tmp_path / "out")
     end, day, cost, refreshes = np.max(log["time"].to_numpy()), np.timedelta64(1, "D"), 0.0, 0
     assert len(parts(tmp_path / "out", "schedule")) == 4
-    tables = zip(*(parts(tmp_path / "out", table) for table in planning.TABLES), strict=True)
+    tables = zip(*(parts(tmp_path / "out", table) for table in plan_folder.TABLES), strict=True)
     for change_rates, rates, schedule in tables:
         assert schedule["time"].is_sorted()
         days = (schedule["timestamp"].dt.replace_time_zone(None).to_numpy() - end) / day
@@ -196,7 +197,7 @@ def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # 
     assert not (tmp_path / "fuse").exists()
     client.wait_for_workers(2)
     assert set(client.run(os.getpid).values()) != before  # a process was lost, and replaced
-    for table in planning.TABLES:
+    for table in plan_folder.TABLES:
         names = [f"part-{k:05d}.parquet" for k in range(5)]
         assert sorted(file.name for file in (tmp_path / "out" / table).iterdir()) == names
         one, other = parts(tmp_path / "out", table), parts(tmp_path / "again", table)

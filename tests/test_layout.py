@@ -48,7 +48,7 @@ LAYERS = (
     ("problems", "solvers"),
     ("solving",),
     ("crosscheck", "simulation", "learning", "scheduling", "io", "examples"),
-    ("planning", "testing", "report", "distributed", "exporting", "held_out"),
+    ("planning", "plan_folder", "testing", "report", "distributed", "exporting", "held_out"),
     ("cli",),
     ("__main__",),
 )
@@ -59,7 +59,10 @@ SAME_LAYER = {
     ("learning", "simulation"),  # learners act in a world
     ("held_out", "planning"),  # a plan made from the first part of a log
     ("distributed", "planning"),  # a plan in partitions has the parts of one in memory
-    ("planning", "report"),  # a plan's folder has its page in it
+    ("distributed", "plan_folder"),
+    ("plan_folder", "planning"),
+    ("plan_folder", "report"),  # a plan's folder has its page in it
+    ("planning", "report"),  # what the page finds is computed with the plan
 }
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt import planning
+from freshopt import plan_folder
 from freshopt.errors import SourceDataError
-from freshopt.planning import Plan, make_plan, write_plan
+from freshopt.plan_folder import write_plan
+from freshopt.planning import Plan, make_plan
 from freshopt.problems import BinaryFreshness
 from tests.plans import BEGIN, PERIODIC, crawls, dated, read, wishes
 from tests.tolerances import SCALAR
@@ -56,7 +57,7 @@ def test_in_hours_everything_is_the_same_but_the_unit() -> None:
     np.testing.assert_allclose(other.schedule.time / 24.0, one.schedule.time, rtol=SCALAR)
     assert other.solution.value == pytest.approx(one.solution.value, rel=SCALAR)
     assert other.schedule_value == pytest.approx(one.schedule_value, rel=SCALAR)
-    frames = [planning.tables(plan)["schedule"]["timestamp"].to_list() for plan in (one, other)]
+    frames = [plan_folder.tables(plan)["schedule"]["timestamp"].to_list() for plan in (one, other)]
     assert all(abs(a - b) <= timedelta(microseconds=2) for a, b in zip(*frames, strict=True))
 
 
@@ -111,9 +112,9 @@ def test_nothing_appears_and_nothing_is_lost_if_writing_fails(
     def fail(plan: Plan) -> dict[str, Any]:
         raise OSError(28, f"No space left on device, {len(plan.log)} rows")
 
-    monkeypatch.setattr(planning, "summary", fail)  # the tables are there by then
+    monkeypatch.setattr(plan_folder, "summary", fail)  # the tables are there by then
     for target in (folder, tmp_path / "new"):
-        with pytest.raises(fo.SourceDataError, match="No space left.*Make room"):
+        with pytest.raises(fo.SourceDataError, match=r"No space left.*Make room"):
             write_plan(made, target, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["plan"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -12,10 +12,11 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt import planning
+from freshopt import plan_folder, planning
 from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError
 from freshopt.learning import Naive
-from freshopt.planning import make_plan, summary, write_plan
+from freshopt.plan_folder import summary, write_plan
+from freshopt.planning import make_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from tests.plans import OBJECTIVES, POISSON, Floats, cell, crawls, read, wishes
 from tests.tolerances import EXACT, SCALAR
@@ -148,7 +149,7 @@ def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) 
     bounded = make_plan(log, wishes(min_rate=0.5, max_rate=0.9))
     assert bounded.solution.rates.min() == 0.5
     assert bounded.solution.rates.max() == 0.9
-    counts = planning.summary(bounded)["counts"]
+    counts = plan_folder.summary(bounded)["counts"]
     assert counts["at_min_rate"] == np.count_nonzero(bounded.solution.rates == 0.5) > 0
     assert counts["at_max_rate"] == np.count_nonzero(bounded.solution.rates == 0.9) > 0
     wide = make_plan(log, wishes(confidence=0.999))

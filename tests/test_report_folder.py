@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import freshopt as fo
 from freshopt.cli import main
 from freshopt.distributed import plan as plan_in_parts
-from freshopt.planning import make_plan, write_plan
+from freshopt.plan_folder import write_plan
+from freshopt.planning import make_plan
 from freshopt.report import folder as tables
 from freshopt.report import write_report
 from freshopt.report.folder import Part

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import freshopt as fo
-from freshopt.planning import make_plan, write_plan
+from freshopt.plan_folder import write_plan
+from freshopt.planning import make_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
 from freshopt.report.document import document, stylesheet

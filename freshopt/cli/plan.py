@@ -22,7 +22,8 @@ from freshopt.cli.replay_table import replay_table
 from freshopt.cli.report import command_line
 from freshopt.held_out import replay_held_out
 from freshopt.io.folder import complete_folder
-from freshopt.planning import FILES, Plan, Wishes, make_plan, summary, write_files
+from freshopt.plan_folder import FILES, summary, write_files
+from freshopt.planning import Plan, Wishes, make_plan
 from freshopt.units import SECONDS
 
 _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float64

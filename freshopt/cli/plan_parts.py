@@ -16,7 +16,8 @@ from freshopt.cli.origins import Origin
 from freshopt.cli.partitioned import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.errors import SourceDataError
-from freshopt.planning import TABLES, Wishes
+from freshopt.plan_folder import TABLES
+from freshopt.planning import Wishes
 
 PASSES = 6  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log

@@ -25,7 +25,8 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.folder import complete_file
 from freshopt.io.read_log import read_log
 from freshopt.io.tables import read_table, write_table
-from freshopt.planning import Wishes, change_rates, learn
+from freshopt.plan_folder import change_rates
+from freshopt.planning import Wishes, learn
 
 SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
 AT_A_TIME = 4_000_000  # hashes that a worker compares, 32 MB

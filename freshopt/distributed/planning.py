@@ -33,7 +33,8 @@ from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.work import file_name
 from freshopt.errors import SourceDataError
 from freshopt.io.folder import complete_folder
-from freshopt.planning import FILES, TABLES, TOLERANCE, Wishes, method_of, settings, versions
+from freshopt.plan_folder import FILES, TABLES, settings, versions
+from freshopt.planning import TOLERANCE, Wishes, method_of
 from freshopt.scheduling.expected_value import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.sources import Sources
@@ -216,7 +217,7 @@ def summary(
     calendar: Calendar,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    """Return what ``summary.json`` says: as `freshopt.planning.summary`, but for medians over all sources."""
+    """Return what ``summary.json`` says: as `plan_folder.summary`, but for medians over all sources."""
     wishes, objective = calendar.wishes, solution.objective
     flags: dict[str, int] = {}
     for one in learnt:

@@ -59,7 +59,8 @@ def write_report(
     --------
     >>> import tempfile
     >>> import freshopt as fo
-    >>> from freshopt.planning import Wishes, make_plan, write_plan
+    >>> from freshopt.plan_folder import write_plan
+    >>> from freshopt.planning import Wishes, make_plan
     >>> log = fo.CrawlLog(source=["a"] * 4 + ["b"] * 4, time=[0, 1, 2, 3] * 2, changed=[0, 1, 1, 0] * 2)
     >>> plan = make_plan(log, Wishes(fo.problems.Age(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0))
     >>> target = Path(tempfile.mkdtemp()) / "plan"
