@@ -66,7 +66,17 @@ the true changes of the second: the share of time, weighted by importance, for w
 refresh per source and week on average, importances Pareto(1.5), drawn anew in each run; a source counts until
 its own end. The error is that of one run, over sources; the spread is that of the runs.
 """
-CLOSING = "`python benchmarks/replay.py --data FOLDER --save` measures this anew and writes this page."
+SLOTS = """
+`SlotAssignment`: crawls are wanted at equal gaps in a day of {slots} minutes; hosts want pauses of two to
+eight minutes where the table says so, and with nights nobody is crawled for an hour and every tenth host not
+for six. Moved: the sum of how far crawls are from the minute in which they are wanted. The bound is that of
+the linear program: no assignment moves less. Where it rounds up to what was found, it proves the optimum;
+elsewhere branch and bound did.
+"""
+CLOSING = (
+    "`python benchmarks/replay.py --data FOLDER --save` measures this anew and writes this page; the slots "
+    "are measured by `python benchmarks/slots.py --save`."
+)
 HISTORIES = ("scoop_packages", "eol_releases")
 METHODS = ("Periodic", "Carousel", "EarliestDeadline", "Greedy", "DiscreteCounts", "PoissonArrivals")
 OBJECTIVES = (BinaryFreshness, HarmonicStaleness, AccumulatedDelay, Age)
@@ -336,8 +346,28 @@ def page(record: dict[str, Any]) -> str:
         f"{each['fresh']:.3f} | {each['error_of_one_run']:.3f} | {each['spread_over_runs']:.3f} |"
         for each in record["histories"]
     ]
-    parts += ["\n".join(lines), CLOSING]
+    parts += ["\n".join(lines), *slot_table(), CLOSING]
     return "\n\n".join(parts) + "\n"
+
+
+def slot_table() -> list[str]:
+    """Return the part of the page on slots, if they have been measured."""
+    saved = ROOT / "benchmarks" / "results" / "slots.json"
+    if not saved.exists():
+        return []
+    days = json.loads(saved.read_text(encoding="utf-8"))["days"]
+    lines = [
+        "| crawls | hosts | a minute | pauses | nights | moved | bound | proof | seconds | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each['crawls']:,} | {each['hosts']} | {each['capacity']} | "
+        f"{'yes' if each['pauses'] else 'no'} | {'yes' if each['nights'] else 'no'} | {each['moved']:,} | "
+        f"{each['bound']:,.2f} | {each['proof']} | "
+        f"{each['cpu_seconds']:.0f} | {each['peak_mb']} |"
+        for each in days
+    ]
+    return ["## Slots", SLOTS.strip().format(slots=days[0]["slots"]), "\n".join(lines)]
 
 
 def main() -> None:
