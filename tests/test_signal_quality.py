@@ -174,7 +174,28 @@ def test_what_is_learnt_is_what_a_problem_takes() -> None:
     model = NoisySignals().fit(simulated(20, 400, 1.0, 0.5, 0.6, 0.7, seed=5))
     sources = fo.Sources(model.change_rate_)
     objective = NoisySignalFreshness(model.recall_, model.precision_)
+    plain = model.for_planning()
+    assert [x.tolist() for x in plain] == [
+        x.tolist() for x in (model.change_rate_, model.recall_, model.precision_)
+    ]
     assert fo.solve(fo.Problem(objective, sources, 8.0)).status is fo.Status.OPTIMAL
+
+
+def test_estimates_on_edges_can_be_planned_with() -> None:
+    model = NoisySignals().fit(
+        {
+            "source": ["always", "always", "never", "quiet", "quiet", "useless", "useless"],
+            "elapsed": [1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0],
+            "signals": [1, 0, 3, 0, 0, 0, 2],
+            "changed": [1, 1, 0, 1, 0, 1, 0],
+        }
+    )
+    change, recall, precision = model.for_planning()
+    assert (1 - math.exp(-change[0])) ** 2 == pytest.approx(0.5)
+    assert change[1:].tolist() == pytest.approx([0.25, math.log(2), math.log(2)])
+    assert recall.tolist() == [0.0] * 4
+    objective = NoisySignalFreshness(recall, precision)
+    assert fo.solve(fo.Problem(objective, fo.Sources(change), 1.0)).status is fo.Status.OPTIMAL
 
 
 @pytest.mark.parametrize(

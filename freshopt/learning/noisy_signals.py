@@ -11,6 +11,7 @@ Cost: that of the likelihood; 10⁵ sources with 10⁷ crawls take about ten sec
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -91,6 +92,8 @@ class NoisySignals:
     recall_: Array
     standard_errors_: dict[str, Array]
     flag_: npt.NDArray[np.str_]
+    _time: Array
+    _crawls: Array
     sources_: npt.NDArray[Any]
     time_unit_: str
 
@@ -154,8 +157,37 @@ class NoisySignals:
             heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
         )
         self.sources_, self.time_unit_ = crawls.sources_, crawls.time_unit
+        self._time, self._crawls = (segment_sums(x, crawls.offsets) for x in (gap, known.astype(np.float64)))
         self._publish(likelihood, segment_sums(gap, crawls.offsets), segment_sums(count, crawls.offsets))
         return self
+
+    def for_planning(self) -> tuple[Array, Array, Array]:
+        """Return change rates, recalls and precisions that `Sources` and `NoisySignalFreshness` accept.
+
+        Returns
+        -------
+        change_rate, recall, precision : ndarray of float, shape (n,)
+            The estimates, where they are numbers > 0. A source that never changed gets half a change in the
+            time that it was watched, one that had always changed as many as leave the crawls as likely as
+            not; signals that were never heard, or never true, count as none (recall 0).
+
+        Examples
+        --------
+        >>> log = {"source": ["a", "a"], "elapsed": [1.0, 3.0], "signals": [0, 2], "changed": [0, 0]}
+        >>> [float(part[0]) for part in NoisySignals().fit(log).for_planning()]
+        [0.125, 0.0, 1.0]
+        """
+        if not hasattr(self, "flag_"):
+            raise FreshoptError("NoisySignals has not seen a log yet. Call fit(log) first.")
+        lowest = 0.5 / np.where(self._time > 0.0, self._time, np.inf)
+        # (1 − e^{−Δs})^m = ½ after m crawls of mean gap s.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            highest = -np.log(-np.expm1(-math.log(2.0) / self._crawls)) * self._crawls / self._time
+        change = np.where(np.isinf(self.change_rate_), highest, np.maximum(self.change_rate_, lowest))
+        unwatched = ~(change > 0.0)
+        change[unwatched] = np.median(change[~unwatched]) if not unwatched.all() else 1.0
+        useful = (self.precision_ > 0.0) & (self.recall_ > 0.0) & np.isfinite(self.change_rate_)
+        return change, np.where(useful, self.recall_, 0.0), np.where(useful, self.precision_, 1.0)
 
     def interval(self, quantity: str, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return intervals of one quantity, one source at a time.
