@@ -6,6 +6,7 @@ import numpy as np
 
 from freshopt.cli.console import count, number
 from freshopt.held_out import HeldOut
+from freshopt.objective import Objective
 from freshopt.planning import Plan
 
 WORDS = {
@@ -13,7 +14,7 @@ WORDS = {
     "uniform": "equal rates",
     "proportional": "rates ∝ change rates",
     "current": "the log's own crawls",
-    "plan at current": "this plan, as many refreshes",
+    "plan at current": "this plan, no more refreshes",
 }
 
 
@@ -37,6 +38,40 @@ def replay_table(held: HeldOut, plan: Plan) -> str:
     for first, *rest in table:
         right = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first.ljust(widths[0]), *right]))
+    lines += ["", *_verdicts(held, objective)]
     if any(row.policy == "current" for row in held.rows):
         lines.append("A change counts from the middle of the gap in which the log's crawls found it.")
     return "\n".join(lines)
+
+
+def _verdicts(held: HeldOut, objective: Objective) -> list[str]:
+    """Return what to take along: this plan beside what the log's crawls did, and beside equal rates."""
+    rows = {row.policy: row for row in held.rows}
+    pairs = [("plan", "uniform", "At the bandwidth asked for, equal rates", "")]
+    if "plan at current" in rows:
+        pairs.insert(0, ("plan at current", "current", "The log's own crawls", ", with no more refreshes,"))
+    found = []
+    for mine, other, who, how in pairs:
+        ours, theirs = rows[mine], rows[other]
+        stale, beside = 1.0 - ours.fresh, 1.0 - theirs.fresh
+        text = f"{who} left copies stale {100 * beside:.1f} % of the time; this plan{how} {100 * stale:.1f} %"
+        if beside > 0.0:
+            text += f": {_compared(stale / beside)}"
+        if objective.sense == "minimise" and theirs.cost.value > 0.0:
+            text += f". What it minimises is {_compared(ours.cost.value / theirs.cost.value)}"
+        found.append(f"{text}.")
+    return found
+
+
+def _compared(ratio: float) -> str:
+    """Return a ratio in words.
+
+    Examples
+    --------
+    >>> _compared(0.25), _compared(1.5), _compared(0.999)
+    ('75 % less', '50 % more', 'the same')
+    """
+    change = 100.0 * (ratio - 1.0)
+    if abs(change) < 0.5:
+        return "the same"
+    return f"{abs(change):.0f} % {'less' if change < 0 else 'more'}"
