@@ -71,7 +71,7 @@ SLOTS = """
 eight minutes where the table says so, and with nights nobody is crawled for an hour and every tenth host not
 for six. Moved: the sum of how far crawls are from the minute in which they are wanted. The bound is that of
 the linear program: no assignment moves less. Where it rounds up to what was found, it proves the optimum;
-elsewhere branch and bound did.
+elsewhere branch and bound did. Seconds of one core.
 """
 CLOSING = (
     "`python benchmarks/replay.py --data FOLDER --save` measures this anew and writes this page; the slots "
