@@ -25,7 +25,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 AT_ONCE = 2
@@ -138,7 +138,7 @@ def check(path: Path, save: bool) -> tuple[str, list[str], float]:
     client = NotebookClient(fresh, timeout=SECONDS, resources=where, extra_arguments=["--log-level=ERROR"])
     try:
         client.execute()
-    except CellExecutionError as error:
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         told = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         return path.name, [told], time.perf_counter() - begun
     clean(fresh)
