@@ -24,7 +24,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
 from freshopt.cvx import cp
 from freshopt.declaration import declare_total
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.gap import Gap
 from freshopt.hosts import HostPrices
 from freshopt.model import FEW_ULP, Problem
@@ -121,6 +121,7 @@ def certify(
     >>> fo.certify(problem, [1.5, 1.5]).relative_gap > 0.05
     True
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     given = as_vector(rates, len(problem.sources), "rates")
     price = None if price is None else float(as_vector(price, 1, "price")[0])
     if not all_finite(given):
@@ -160,21 +161,23 @@ def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
     if not np.array_equal(repaired, rates):
         off = np.abs(repaired - rates)
         worst = float(np.max(off / np.maximum(np.maximum(repaired, np.abs(rates)), np.finfo(float).tiny)))
+    # What is kept above the least rates is room/spare: 1 − excess/spare loses all digits of large excesses.
     spare = cost * (repaired - lower)
     if len(problem.hosts):
         limits = problem.hosts.limits
         excess = problem.hosts.totals(cost * repaired) - limits
         over = excess > limits * FEW_ULP
         worst = max(worst, float(np.max(np.where(over, excess / limits, 0.0))))
-        room = problem.hosts.totals(spare)
-        keep = np.where(over, 1.0 - excess / np.where(room > 0.0, room, 1.0), 1.0)
+        room, wanted = limits - problem.hosts.totals(cost * lower), problem.hosts.totals(spare)
+        keep = np.where(over, room / np.where(wanted > 0.0, wanted, 1.0), 1.0)
         if bool(np.any(over)):
             repaired = lower + (repaired - lower) * problem.hosts.spread(np.clip(keep, 0.0, 1.0), 1.0)
             spare = cost * (repaired - lower)
     excess_total = total(cost * repaired) - problem.bandwidth
     if excess_total > problem.bandwidth * FEW_ULP:
         worst = max(worst, excess_total / problem.bandwidth)
-        repaired = lower + (repaired - lower) * max(0.0, 1.0 - excess_total / total(spare))
+        keep_all = max(0.0, problem.bandwidth - total(cost * lower)) / total(spare)
+        repaired = lower + (repaired - lower) * keep_all
     return (rates if worst == 0.0 else read_only(repaired)), worst
 
 

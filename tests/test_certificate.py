@@ -159,6 +159,21 @@ def test_infeasible_rates_are_repaired_and_reported() -> None:
     assert np.all(np.abs(over.rates - 2.0) <= EXACT)
 
 
+@pytest.mark.parametrize("scale", [1e4, 1e9, 1e14, 1e20])
+def test_rates_far_beyond_the_limits_are_repaired_to_a_few_ulp(scale: float) -> None:
+    sources = fo.Sources([1.0, 2.0, 3.0], min_rate=[0.0, 0.1, 0.0], host=["a", "a", "b"])
+    for limits in ({}, {"a": 0.6}):
+        problem = fo.Problem(HarmonicStaleness(), sources, 1.0, limits)
+        proof = fo.certify(problem, np.array([1.1, 1.7, 0.3]) * scale)
+        assert math.fsum(proof.rates) == pytest.approx(1.0, rel=EXACT)
+        best = fo.solve(problem).certificate
+        assert best is not None
+        assert proof.value >= best.bound
+    held = fo.certify(fo.Problem(HarmonicStaleness(), sources, 10.0, {"a": 0.6}), [1.1 * scale, scale, 3.0])
+    assert held.rates[0] + held.rates[1] == pytest.approx(0.6, rel=EXACT)
+    assert held.rates[2] == 3.0
+
+
 def test_negative_rates_are_clipped() -> None:
     proof = fo.certify(fo.Problem(BinaryFreshness(), fo.Sources([1.0, 1.0]), 4.0), [-1.0, 3.0])
     assert proof.rates[0] == 0.0
