@@ -15,7 +15,8 @@ then, if that moves more than the bound leaves room for, among all places by whi
 differ: one that uses another place pays at least its reduced cost more than the bound.
 
 Cost: a pass over places and crawls takes 1.5 ns each, 25 ms for 10⁴ crawls of 1440 places; there are some
-100, several times as much for the smooth bound, and what the linear program takes.
+100, several times as much for the smooth bound, and what the linear program takes. Where crawlers have next
+to no room to spare, or pauses leave fractions everywhere, that and branch and bound can take minutes.
 
 References
 ----------
