@@ -21,6 +21,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+_NO_NUMBERS = {"M": "dates", "m": "durations", "c": "complex numbers"}
 CACHED = 8192  # sources of a chunk in compiled loops: five columns of it are 320 KiB
 CHUNK = 16_384  # 128 KiB of float64: the temporaries of a pass stay in the second-level cache
 
@@ -43,9 +44,14 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
         If the values are not numbers or the shape is neither () nor (n,).
     """
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = np.asarray(value)
+        kind, masked = array.dtype.kind, np.ma.is_masked(value)
+        array = array if kind in _NO_NUMBERS else np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise SourceDataError(f"{what} must be numbers, got {_describe(value)}. Pass floats.") from None
+    if masked or kind in _NO_NUMBERS:  # NumPy would pass what is behind the mask, and dates as numbers
+        found = "masked entries" if masked else _NO_NUMBERS[kind]
+        raise SourceDataError(f"{what} must be numbers, and has {found}. Pass floats.")
     if array.ndim == 0:
         return np.broadcast_to(array.copy(), (n,))  # a copy, or a later change of the caller's would show
     if array.shape != (n,):
@@ -53,6 +59,30 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
             f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one each."
         )
     return read_only(array)
+
+
+def as_number(value: object, what: str, remedy: str) -> float:
+    """Return a single number, or refuse what is none.
+
+    Parameters
+    ----------
+    value : number
+    what : str
+        The name used in messages.
+    remedy : str
+        What to do, as a sentence.
+
+    Examples
+    --------
+    >>> as_number("7d", "horizon", "Pass a number of days.")
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: horizon is '7d', not a number. Pass a number of days.
+    """
+    try:
+        return math.nan if value is np.ma.masked else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise SourceDataError(f"{what} is {_describe(value)}, not a number. {remedy}") from None
 
 
 def as_column(value: npt.ArrayLike, n: int, what: str, *, narrow: bool) -> npt.NDArray[Any]:
@@ -71,6 +101,21 @@ def wide(column: npt.NDArray[Any]) -> Array:
     dtype('float64')
     """
     return column if column.dtype == np.float64 else read_only(column.astype(np.float64))
+
+
+def shape_of(value: object, what: str) -> tuple[int, ...]:
+    """Return the shape of an array_like; refuse rows of different lengths.
+
+    Examples
+    --------
+    >>> shape_of([1.0, 2.0], "rates")
+    (2,)
+    """
+    try:
+        shape: tuple[int, ...] = np.shape(np.asarray(value))
+    except ValueError:
+        raise SourceDataError(f"{what} has rows of different lengths. Pass one entry each.") from None
+    return shape
 
 
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

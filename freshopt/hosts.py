@@ -49,6 +49,8 @@ class HostLimits:
         SourceDataError
             If sources have no hosts, a host is unknown, or a limit is not a number > 0.
         """
+        if limits is not None and not isinstance(limits, Mapping):
+            raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
         given = dict(limits or {})
         if not given:
             none = np.zeros(0, dtype=np.int64)

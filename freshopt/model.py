@@ -294,7 +294,7 @@ def _require_discipline(objective: Objective) -> None:
 def _bandwidth(value: float) -> float:
     try:
         bandwidth = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SourceDataError(f"bandwidth {value!r} is not a number. Pass refreshes per time unit.") from None
     if not SMALLEST <= bandwidth <= LARGEST:
         raise SourceDataError(f"bandwidth is {bandwidth:g}. It must be > 0 (at most {LARGEST:g}).")

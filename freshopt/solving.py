@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freshopt.errors import CertificateError, InfeasibleProblemError, SolverRefusedError, SourceDataError
+import numpy as np
+
+from freshopt.arrays import as_number
+from freshopt.errors import (
+    CertificateError,
+    InfeasibleProblemError,
+    SolverRefusedError,
+    SourceDataError,
+    expect,
+)
 from freshopt.model import Problem
 from freshopt.result import Solution, Status
 from freshopt.sources import LARGEST, SMALLEST
@@ -65,12 +74,21 @@ def solve(
     >>> solution.status.value, solution.certificate.relative_gap < 1e-12
     ('optimal', True)
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    for what, flag in (("throw", throw), ("certify", certify)):
+        expect(flag, (int, np.bool_), what, "Pass True or False")
     chosen = solver if solver is not None else importlib.import_module("freshopt.solvers.auto").Auto()
     if isinstance(chosen, type) or not isinstance(chosen, Solver):
         raise SolverRefusedError(
             f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
         )
-    price, spent = (start.price, _spent(start, problem)) if isinstance(start, Solution) else (start, None)
+    price: float | None
+    spent: float | None
+    if isinstance(start, Solution):
+        price, spent = start.price, _spent(start, problem)
+    else:
+        remedy = "Pass a price, an earlier solution, or None."
+        price, spent = None if start is None else as_number(start, "start", remedy), None
     if price is not None and not SMALLEST <= price <= LARGEST:
         price, spent = None, None  # that of a bandwidth that did not bind, say: it tells nothing
     solution = chosen.solve(problem, Terms(tolerance, certify, price, spent))
@@ -158,9 +176,13 @@ def frontier(
     >>> [solution.value for solution in fo.frontier(problem, [1.5, 3.0, 9.0]).solutions]
     [6.0, 3.0, 1.0]
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     solutions: list[Solution | None] = []
     reasons: list[str] = []
-    given = tuple(float(bandwidth) for bandwidth in bandwidths)
+    remedy = "Pass refreshes per time unit, a list of them."
+    if isinstance(bandwidths, str) or not isinstance(bandwidths, Iterable):
+        raise SourceDataError(f"bandwidths are {bandwidths!r}, not a list. {remedy}")
+    given = tuple(as_number(bandwidth, "a bandwidth", remedy) for bandwidth in bandwidths)
     if not given:
         raise SourceDataError("there are no bandwidths. Pass at least one.")
     start: Solution | None = None

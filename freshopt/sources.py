@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, as_column, as_vector, chunks, is_scalar, read_only, wide
-from freshopt.errors import SourceDataError, empty_cells, list_offenders
+from freshopt.errors import SourceDataError, empty_cells, list_offenders, shortened
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -271,11 +271,14 @@ class Sources:
 
 def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     """Return the common length of the array arguments; scalars have none."""
-    lengths = {
-        key: int(np.shape(value)[0])
-        for key, value in arguments.items()
-        if value is not None and np.ndim(value)
-    }
+    lengths: dict[str, int] = {}
+    for key, value in arguments.items():
+        try:
+            shape = () if value is None else np.shape(value)
+        except ValueError:
+            raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
+        if shape:
+            lengths[key] = int(shape[0])
     if not lengths:
         return 1
     key, n = max(lengths.items(), key=lambda item: item[1])
@@ -320,6 +323,8 @@ def _require_unique(names: npt.NDArray[Any] | None) -> None:
     seen: set[object] = set()
     twice: list[str] = []
     for name in names.tolist():
+        if isinstance(name, list | dict | set | np.ndarray):
+            raise SourceDataError(f"a name is {shortened(repr(name))}. Names are text or integers.")
         if name in seen:
             twice.append(repr(name))
         seen.add(name)

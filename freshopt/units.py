@@ -14,7 +14,7 @@ _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(/?)\s*([a-z]*)\s*
 
 def check_time_unit(unit: str) -> str:
     """Return the unit if it is one of `SECONDS`, else raise SourceDataError."""
-    if unit not in SECONDS:
+    if not isinstance(unit, str) or unit not in SECONDS:
         raise SourceDataError(f"time_unit {unit!r} is not known. Use one of {', '.join(SECONDS)}.")
     return unit
 

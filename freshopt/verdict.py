@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.arrays import all_finite, chunks, exact_sum
+from freshopt.arrays import all_finite, as_number, chunks, exact_sum
 from freshopt.certificate import Certificate, certify, repair
 from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.model import Problem
@@ -44,8 +44,9 @@ class Terms:
 
     def __post_init__(self) -> None:
         """Refuse a tolerance that is not a number >= 0."""
-        if not self.tolerance >= 0.0:
-            raise SourceDataError(f"tolerance is {self.tolerance}. Pass a relative gap >= 0, such as 1e-6.")
+        remedy = "Pass a relative gap >= 0, such as 1e-6."
+        if not as_number(self.tolerance, "tolerance", remedy) >= 0.0:
+            raise SourceDataError(f"tolerance is {self.tolerance}. {remedy}")
 
 
 DEFAULT = Terms()

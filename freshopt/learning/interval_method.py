@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from freshopt.arrays import as_number
 from freshopt.errors import SourceDataError
 
 
@@ -74,6 +75,7 @@ def check_confidence(confidence: float) -> float:
 
 def check_share(share: float, what: str, usual: float) -> float:
     """Return a number in (0, 1), or refuse it by its name."""
+    share = as_number(share, what, f"Pass a number between 0 and 1, such as {usual}.")
     if not 0 < share < 1:
         raise SourceDataError(f"{what} is {share}. Pass a number between 0 and 1, such as {usual}.")
     return share

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
@@ -97,6 +97,7 @@ class MaximumLikelihood(KeptLog):
         prior: GammaPrior | HostPriors | None = None,
         half_life: float | None = None,
     ) -> None:
+        smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
         self.smoothing = smoothing

@@ -176,7 +176,10 @@ class MomentMatching(KeptLog):
 
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     """Return bounds of change rates as two floats, or refuse them."""
-    lowest, highest = map(float, bounds)
+    try:
+        lowest, highest = map(float, bounds)
+    except (TypeError, ValueError, OverflowError):
+        lowest = highest = np.nan
     if not 0 <= lowest < highest:
         raise SourceDataError(
             f"bounds are {bounds}. Pass the smallest and the largest change rate, 0 <= first < second."

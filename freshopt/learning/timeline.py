@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, as_vector, shape_of
 from freshopt.errors import SourceDataError
 from freshopt.units import SECONDS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
-_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "ps": 1e12, "fs": 1e15, "as": 1e18}  # per second
+_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
 _ISO = (
@@ -57,9 +57,10 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     array(['2026-01-01T00:00:00.000000', '2026-01-02T00:00:00.000000'],
           dtype='datetime64[us]')
     """
+    shape_of(times, what)
     array = np.asarray(times)
     if array.dtype.kind == "M":
-        return _to_ticks(_in_calendar(array, what, row_name))
+        return _to_ticks(_in_calendar(_in_nanoseconds(array), what, row_name))
     if array.dtype.kind in "iuf":
         return array.astype(np.float64, copy=False)
     if array.dtype.kind in "OUT":
@@ -176,18 +177,17 @@ def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64])
     return min(years) >= 1678 and max(years) <= 2261 and max(years) - min(years) <= 290
 
 
+def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
+    """Return moments of finer units in ns: those reach 106 days, 3 hours and 9 seconds from 1970 only."""
+    return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
+
+
 def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments in seconds, or in finer units down to nanoseconds, without loss down to there."""
+    """Return moments in single seconds or finer units, without loss."""
     unit, step = np.datetime_data(array.dtype)
     if unit not in _TICKS:
         return array.astype("datetime64[s]")
-    if unit in ("ps", "fs", "as"):  # they reach 106 days, 3 hours and 9 seconds from 1970: no midnight
-        unit = "ns"
-    return (
-        array
-        if (unit, step) == np.datetime_data(array.dtype) and step == 1
-        else array.astype(f"datetime64[{unit}]")
-    )
+    return array if step == 1 else array.astype(f"datetime64[{unit}]")
 
 
 def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], str]) -> Moments:
@@ -196,7 +196,7 @@ def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], 
 
     values = array.reshape(-1).tolist()
     if set(map(type, values)) <= {int, float}:
-        return array.astype(np.float64)
+        return np.array(as_vector(array.reshape(-1), array.size, what)).reshape(array.shape)
     wrong = next((k for k, value in enumerate(values) if not isinstance(value, date | str)), None)
     texts = sum(map(isinstance, values, [str] * len(values)))
     if wrong is None and 0 < texts < len(values):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector, read_only, total
+from freshopt.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
 from freshopt.errors import SourceDataError
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS, check_time_unit
@@ -113,6 +113,8 @@ class Schedule:
         crawl_probability: npt.ArrayLike | None = None,
     ) -> None:
         store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
+        for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
+            shape_of(given, what)
         refreshes, n = np.size(time), np.size(rates)
         labels = None if names is None else np.asarray(names)
         if np.shape(source) != (refreshes,) or (labels is not None and labels.shape != (n,)):
@@ -251,6 +253,8 @@ def schedule(
     horizon = _check_horizon(horizon, table.time_unit)
     clocked = table.rates if table.signalled is None else np.where(table.signalled, 0.0, table.rates)
     _check_size(clocked, horizon, table)
+    if isinstance(method, type) or not hasattr(method, "times"):
+        raise SourceDataError(f"method is {method!r}. Pass an instance of a method, such as Periodic().")
     source, time = method.times(clocked, horizon)
     return Schedule(
         source=source,
@@ -266,6 +270,7 @@ def schedule(
 
 def _check_horizon(horizon: float, time_unit: str) -> float:
     """Return the horizon, refuse one that is not a positive number."""
+    horizon = as_number(horizon, "horizon", f"Pass a finite number of {time_unit}s > 0.")
     if not 0 < horizon < np.inf:
         raise SourceDataError(f"horizon is {horizon} {time_unit}s. Pass a finite number > 0.")
     return float(horizon)
