@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from freshopt.arrays import Array
-from freshopt.signal_terms import ROOTS, STEPS, Quality, far, is_far, near, quality
+from freshopt.signal_terms import HUGE, NOTHING, ROOTS, STEPS, Quality, far, is_far, near, quality
 
 ENDLESS = 60.0  # u at which e^{−u}, times what a cycle costs, is nothing beside 1
+FREE = 1e-250  # the least worth: its square root, a threshold, has a square
 CLOSE = 3e-8  # whose square is below an ulp
 
 
@@ -39,8 +40,8 @@ def full(n: float, q: Quality) -> float:
 
 def at(n: float, x: float, u: float, q: Quality, roots: Any) -> tuple[float, float, float]:  # noqa: ANN401
     """Return ψ, the stale time and ψ' at a threshold."""
-    m = n + x / q.bonus if n > 0.0 or x < math.inf else 0.0
-    if q.bonus < math.inf and is_far(m, q):
+    m = n + x / q.bonus if q.bonus < math.inf else n
+    if q.loss < math.inf and is_far(m, q):
         return far(m, u, q, roots)
     return near(n, min(x, full(n, q)), q)
 
@@ -77,9 +78,11 @@ def length_of_worth(worth: float, q: Quality, roots: Any) -> float:  # noqa: ANN
             low = max(low, u)
         slope = u * math.exp(-u) * length / (left * here)
         step = -off / slope if slope > 0.0 else math.copysign(1.0, -off)
-        signals = u * q.kappa / q.loss if q.loss < math.inf else q.signals * x
+        signals = u * q.kappa / q.loss if q.loss < math.inf else q.signals * min(x, 1e300)
+        if survival < NOTHING:  # a plateau: it ends with the next signal
+            signals = 0.0 if moment(u * math.exp(min(2.0, step)), q)[0] == n else math.inf
         if abs(step) * max(1.0, signals) < CLOSE:
-            return length + survival * step * u / q.unannounced
+            return length + survival * step * u / q.unannounced if q.unannounced > 0.0 else length
         target = u * math.exp(min(2.0, max(-2.0, step)))
         if not low < target < high:
             target = 0.5 * (low + high) if high < math.inf else 2.0 * low
@@ -101,12 +104,12 @@ def threshold_of_length(length: float, q: Quality, roots: Any) -> tuple[float, f
     if m > 1.0 and is_far(m - 1.0, q):
         for _ in range(STEPS):
             here, _, survival = far(m, ENDLESS, q, roots)
-            step = (length - here) / (survival * q.bonus)
+            step = (length - here) / (survival / q.unannounced * q.loss if m < HUGE else each)
             m += step
             if abs(step) <= 4e-16 * m:
                 break
         n = np.floor(m)
-        return n, (m - n) * q.bonus
+        return n, (m - n) * q.bonus if q.bonus < math.inf else 0.0
     low, high = 0.0, math.inf
     n = np.floor(length / each)
     before = 0.0
@@ -158,7 +161,7 @@ def stale_and_worth(rate: float, q: Quality, roots: Any) -> tuple[float, float]:
     if u >= ENDLESS:
         return max(0.0, 1.0 - rate), 1.0
     length, stale, _ = at(n, x, u, q, roots)
-    return stale / length, -math.expm1(-u) * length - stale
+    return min(1.0, stale / length), min(1.0, -math.expm1(-u) * length - stale)
 
 
 def inverse(begin: int, end: int, worth: Array, recall: Array, precision: Array, rate: Array) -> None:
@@ -169,7 +172,7 @@ def inverse(begin: int, end: int, worth: Array, recall: Array, precision: Array,
             rate[k] = 0.0
             continue
         roots[:] = 0.0
-        length = length_of_worth(worth[k], quality(recall[k], precision[k]), roots)
+        length = length_of_worth(max(worth[k], FREE), quality(recall[k], precision[k]), roots)
         rate[k] = 1.0 / length
 
 

@@ -23,6 +23,8 @@ NOTHING = 1e-18
 TERMS = 40  # of power series in numbers ≤ 1
 GAUSS_NODES, GAUSS_WEIGHTS = (values for values in np.polynomial.legendre.leggauss(24))
 STEPS = 100
+LEAST = 1e-30  # a recall below is none, a precision below is that much: neither moves anything by as much
+HUGE = 1e15  # signals, one of which is below rounding
 
 
 class Quality(NamedTuple):
@@ -70,8 +72,8 @@ def quality(recall: float, precision: float) -> Quality:
     >>> one.signals, one.false, round(one.bonus, 6), round(one.kappa, 6)
     (1.0, 0.5, 1.386294, 1.386294)
     """
-    a, p = 1.0 - recall, precision
-    if recall == 0.0:
+    a, p = 1.0 - recall, max(precision, LEAST)
+    if recall < LEAST:
         return Quality(0.0, 1.0, 0.0, 0.0, 1.0, math.inf, math.inf, 0.0, 1.0, 0.0, 0.0)
     g, v = recall / p, recall * (1.0 - p) / p
     # ε = h/p − 1 and ε − p/2, as series where the logarithm would lose digits.
@@ -99,7 +101,7 @@ def quality(recall: float, precision: float) -> Quality:
 
 def is_far(m: float, q: Quality) -> bool:
     """Tell whether a threshold of m signals is so far that few roots tell all about its transient."""
-    return m >= NEAR + BEND * (1.0 + q.kappa) * (1.0 + q.kappa)
+    return m >= HUGE or m >= NEAR + BEND * (1.0 + q.kappa) * (1.0 + q.kappa)
 
 
 def later_root(j: int, kappa: float) -> complex:
@@ -116,23 +118,23 @@ def later_root(j: int, kappa: float) -> complex:
 
 def far(m: float, u: float, q: Quality, roots: Any) -> tuple[float, float, float]:  # noqa: ANN401 - complex array
     """Return ψ, the stale time and ψ' far out; `roots` keeps those found so far, 0 where not yet."""
-    length, stale, survival = (
-        (m + 0.5 * q.kappa / (1.0 + q.kappa)) / (1.0 + q.kappa),
-        0.0,
-        1.0 / (1.0 + q.kappa),
-    )
+    length, stale, survival = 0.0, 0.0, 0.0
     gone = -math.expm1(-u)
-    for j in range(ROOTS):
+    for j in range(ROOTS if m < HUGE else 0):
         if roots[j] == 0.0:
             roots[j] = later_root(j + 1, q.kappa)
         y = roots[j]
         if y.real * m < -TAIL:
             break
         part = cmath.exp(y * m) / (1.0 + q.kappa + y)
-        length += 2.0 * (part / y).real
-        stale += 2.0 * (part * (y * gone - q.loss) / (y * (y - q.loss))).real
+        length += 2.0 * q.bonus * (part / y).real
+        stale += 2.0 * q.bonus * (part * (y * gone - q.loss) / (y * (y - q.loss))).real
         survival += 2.0 * part.real
-    return q.bonus * length, q.bonus * stale + q.share * growth(u) - q.rest, survival
+    return (
+        length + q.loss * q.share * m + q.offset,
+        stale + q.share * growth(u) - q.rest,
+        survival + q.share * q.unannounced,
+    )
 
 
 def growth(u: float) -> float:
@@ -260,11 +262,11 @@ def early_stale(y: float, g: float, c: float, a: float) -> float:
     """Return (1−e^{−gy})/g − (1−e^{−cy})/c for cy < 1, where c = g + a, as a series."""
     value, term, difference, power = 0.0, y, 0.0, 1.0
     for k in range(1, TERMS):
-        difference = c * difference + a * power  # c^k − g^k
-        power *= g
-        term *= -y / (k + 1.0)
+        difference = c * y * difference + a * y * power  # (cy)^k − (gy)^k
+        power *= g * y
+        term /= -(k + 1.0)
         value -= term * difference
-        if abs(term * difference) < NOTHING * value:
+        if abs(term * difference) <= NOTHING * value:
             break
     return value
 

@@ -138,13 +138,43 @@ def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> N
     assert np.all((below <= worth * (1 + 1e-8)) & (worth <= above * (1 + 1e-8)))
 
 
+SHARES = [0.0, 1e-300, 1e-20, 1e-9, 0.3, 0.99, 1 - 1e-9, 1 - 1e-16, 1.0]
+
+
+@pytest.mark.parametrize("recall", SHARES)
+@pytest.mark.parametrize("precision", SHARES[1:])
+def test_all_shares_have_rates_at_all_worths(recall: float, precision: float) -> None:
+    worth = np.concatenate([np.geomspace(1e-30, 0.5, 15), 1 - np.geomspace(0.4, 1e-15, 15)])
+    share = np.full(30, recall), np.full(30, precision)
+    rate = rate_of_worth(worth, *share)
+    assert np.all(np.isfinite(rate) & (rate > 0.0))
+    assert np.all(rate_of_worth(np.zeros(30), *share) >= rate.max() * (1 - 1e-9))
+    assert np.all(np.diff(rate) <= 1e-9 * rate[:-1])
+    below, above = (stale_and_worth(rate * f, *share)[1] for f in (1 + 1e-7, 1 - 1e-7))
+    assert np.all((below <= worth * (1 + 1e-6) + 1e-15) & (worth <= above * (1 + 1e-6) + 1e-15))
+    every = np.geomspace(1e-12, 1e12, 60)
+    stale, worth = stale_and_worth(every, np.full(60, recall), np.full(60, precision))
+    assert np.all((stale >= 0.0) & (stale <= 1.0) & (worth >= 0.0) & (worth <= 1.0))
+    assert np.all(np.diff(stale) <= 1e-12)
+    assert np.all(np.diff(worth) <= 1e-12)
+
+
 def test_plain_steps_are_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     recall, precision, rate = rng.random(40), 10 ** rng.uniform(-5, 0, 40), 10 ** rng.uniform(-1, 1, 40)
+    recall[:6], precision[3:9] = [0.0, 1.0, 1e-20, 0.0, 1.0, 1 - 1e-9], [1.0, 1.0, 1.0, 1.0, 1e-20, 1 - 1e-12]
     given = recall, precision
-    fast = (*stale_and_worth(rate, *given), rate_of_worth(0.9 * recall, *given), index(rate, rate, *given))
+    fast = (
+        *stale_and_worth(rate, *given),
+        rate_of_worth(0.9 * recall, *given),
+        index(np.floor(rate), rate, *given),
+    )
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
-    slow = (*stale_and_worth(rate, *given), rate_of_worth(0.9 * recall, *given), index(rate, rate, *given))
+    slow = (
+        *stale_and_worth(rate, *given),
+        rate_of_worth(0.9 * recall, *given),
+        index(np.floor(rate), rate, *given),
+    )
     for one, other in zip(fast, slow, strict=True):
         assert np.allclose(one, other, rtol=1e-12, atol=0.0)
 
