@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.errors import FreshoptError
+from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.model import FEW_ULP, Problem
 from freshopt.result import Solution, Status
 from freshopt.verdict import Solver, Terms, exemption
@@ -229,8 +229,14 @@ def cross_check(
     >>> fo.cross_check(problem, [fo.solvers.WaterFilling(), fo.solvers.ClosedForm()]).agrees
     True
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     terms = Terms(tolerance=tolerance)
     pairs = list(solvers.items()) if isinstance(solvers, Mapping) else [(str(s), s) for s in solvers]
+    for name, solver in pairs:
+        if isinstance(solver, type) or not isinstance(solver, Solver):
+            raise SolverRefusedError(
+                f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
+            )
     solutions = tuple(_solve(solver, problem, terms) for _, solver in pairs)
     return Agreement(problem, solutions, tolerance, tuple(name for name, _ in pairs))
 

@@ -7,14 +7,21 @@ traceback, or the only line of the command line, is enough to mend the input.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
+from numbers import Real
 from typing import Any
 
 SHOWN = 5  # offenders listed by name; a longer list hides the remedy
+BITS = 1000  # of whole numbers; from 1024 on they are beyond all floats
 LONGEST = 320  # characters of one: a URL with its place fits, a field of ten megabytes does not
 
 
 class FreshoptError(Exception):
-    """Base of everything that freshopt raises on purpose."""
+    """Base of everything that freshopt raises on purpose; always one line, whatever value it quotes."""
+
+    def __str__(self) -> str:
+        """Return the message on one line."""
+        return " ".join(super().__str__().split("\n"))
 
 
 class SourceDataError(FreshoptError, ValueError):
@@ -45,6 +52,46 @@ class CertificateError(FreshoptError):
     def __init__(self, message: str, solution: Any) -> None:  # noqa: ANN401 - either kind
         super().__init__(message)
         self.solution = solution
+
+
+def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:
+    """Refuse a value of another Python type than a function is for.
+
+    Raises
+    ------
+    TypeError
+        Naming the argument, what it is and what to pass.
+
+    Examples
+    --------
+    >>> expect(3, str, "name", "Pass text")
+    Traceback (most recent call last):
+    TypeError: name is of type int. Pass text.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} is of type {type(value).__name__}. {remedy}.")
+
+
+def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
+    """Refuse anything but a number, true or false for a setting whose default is one.
+
+    Raises
+    ------
+    TypeError
+        Naming the setting.
+    SourceDataError
+        If a whole number is beyond all floats.
+    """
+    for each in fields(record):
+        if not each.init:
+            continue
+        value = getattr(record, each.name)
+        plain = isinstance(value, Real) or getattr(value, "shape", None) == ()
+        if isinstance(each.default, bool | int | float) and not plain:
+            what = f"{each.name} of {type(record).__name__}"
+            raise TypeError(f"{what} is of type {type(value).__name__}. Pass one number, True or False.")
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise SourceDataError(f"{each.name} has {value.bit_length()} bits. Pass a smaller number.")
 
 
 def empty_cells(number: int) -> str:

@@ -42,7 +42,7 @@ def vanishes(gap: Gap, short: float) -> bool:
         return False
     problem, used = gap.problem, gap.problem.sources.cost * rates
     within = bool(np.all(problem.hosts.totals(used) <= problem.hosts.limits * (1.0 + FEW_ULP)))
-    return within and total(used) <= problem.bandwidth * (1.0 + FEW_ULP)
+    return within and bool(total(used) <= problem.bandwidth * (1.0 + FEW_ULP))
 
 
 def typical_cost(gap: Gap) -> float:

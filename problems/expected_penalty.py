@@ -26,7 +26,7 @@ import numpy as np
 from freshopt.arrays import Array, IntArray
 from freshopt.cones import RARE, SLOW, bent_square, falling_total
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, list_offenders
+from freshopt.errors import ObjectiveError, expect_settings, list_offenders
 from freshopt.increments import LARGEST, Increments, Penalty, Sums
 from freshopt.kernel import Kernel
 from freshopt.objective import ConeForm, Objective, Refresh
@@ -91,6 +91,7 @@ class ExpectedPenalty(Objective):
 
     def __post_init__(self) -> None:
         """Look at C over its range."""
+        expect_settings(self)
         if not callable(self.penalty):
             raise ObjectiveError(
                 f"the penalty {self.penalty!r} is not a function of m. Pass one, as np.sqrt."

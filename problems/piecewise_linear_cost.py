@@ -94,7 +94,7 @@ class PiecewiseLinearCost:
         """Return α and β as one array of shape (n, 2, pieces), validated."""
         try:
             slopes, intercepts = (np.asarray(x, dtype=np.float64) for x in (self.slopes, self.intercepts))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise SourceDataError(
                 "PiecewiseLinearCost slopes and intercepts must be numbers. Pass floats."
             ) from None

@@ -29,7 +29,7 @@ from freshopt import demands
 from freshopt.arrays import Array, IntArray, total
 from freshopt.cones import by_size, decayed_time, stale_total
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, expect, expect_settings
 from freshopt.kernel import Kernel
 from freshopt.objective import ConeForm, Objective, Refresh
 from freshopt.sources import Sources
@@ -73,6 +73,8 @@ class PollingKnapsack(Objective):
 
     def __post_init__(self) -> None:
         """Refuse another form."""
+        expect_settings(self)
+        expect(self.form, str, "form of PollingKnapsack", "Pass 'polls' or 'materials'")
         if self.form not in ("polls", "materials"):
             raise ObjectiveError(f"form {self.form!r} is unknown. Use 'polls' or 'materials'.")
 

@@ -98,6 +98,12 @@ class SynchronizationCost(CurveObjective):
     cost: AgeCost
     refresh: Refresh = Refresh.PERIODIC
 
+    def __post_init__(self) -> None:
+        """Refuse anything but a cost of age."""
+        if isinstance(self.cost, type) or not hasattr(self.cost, "curve"):
+            kind = type(self.cost).__name__
+            raise TypeError(f"cost is of type {kind}. Pass a PowerCost, BinaryCost or PiecewiseLinearCost.")
+
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·ρ·C̄(1/ρ)."""
         expression, constraints = self.cost.declare(rate, sources, self.refresh)

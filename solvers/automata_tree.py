@@ -85,7 +85,7 @@ class AutomataTree:
 
     def __post_init__(self) -> None:
         """Refuse a run without polls, and automata without states."""
-        if isinstance(self.polls, bool) or not isinstance(self.polls, int) or self.polls < 1:
+        if isinstance(self.polls, bool) or not isinstance(self.polls, int) or not 1 <= self.polls < 2**62:
             raise SourceDataError(f"polls is {self.polls!r}. Pass a number of polls >= 1, such as 1_000_000.")
         check_resolution(self.resolution)
 

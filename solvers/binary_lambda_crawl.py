@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array, total
-from freshopt.errors import SolverRefusedError
+from freshopt.errors import SolverRefusedError, expect_settings
 from freshopt.model import FEW_ULP, Problem
 from freshopt.objective import Refresh
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -70,6 +70,7 @@ class BinaryLambdaCrawl:
 
     def __post_init__(self) -> None:
         """Refuse a floor beyond the mean rate."""
+        expect_settings(self)
         if not 0.0 <= self.floor <= 1.0:
             raise SolverRefusedError(f"floor is {self.floor!r}. Pass a share of the mean rate in 0..1.")
 

@@ -25,6 +25,7 @@ from freshopt.certificate import certify
 from freshopt.cvx import Expression, cp
 from freshopt.declaration import declare_total
 from freshopt.derived import DerivedNumerics
+from freshopt.errors import expect_settings
 from freshopt.model import Problem
 from freshopt.objective import ConeForm, Objective
 from freshopt.result import Answer, Solution, Status
@@ -86,6 +87,10 @@ class Conic:
 
     backend: Backend = "CLARABEL"
     ladder: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings of another kind."""
+        expect_settings(self)
 
     def supports(self, problem: Problem) -> str | None:
         """Refuse a backend that is unknown, not installed, or too special for the problem."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from freshopt.arrays import Array, total
 from freshopt.certificate import certify
-from freshopt.errors import SolverRefusedError, list_offenders
+from freshopt.errors import SolverRefusedError, expect_settings, list_offenders
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
@@ -82,6 +82,7 @@ class LambdaCrawl:
 
     def __post_init__(self) -> None:
         """Refuse a tolerance that no search can meet."""
+        expect_settings(self)
         if not 1e-14 <= self.tolerance <= 0.1:
             raise SolverRefusedError(f"tolerance is {self.tolerance!r}. Pass a number in 1e-14..0.1.")
 

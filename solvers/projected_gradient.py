@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
+from freshopt.errors import expect_settings
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solvers.bregman_step import checked_step
@@ -66,6 +67,10 @@ class ProjectedGradient:
     tolerance: float = 1e-7
     limit: int = 10_000
     scaled: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings of another kind."""
+        expect_settings(self)
 
     def supports(self, problem: Problem) -> str | None:
         """Refuse costs with kinks, and objectives whose derivatives are unknown."""

@@ -31,6 +31,7 @@ from freshopt.cvx import cp
 from freshopt.declaration import declare
 from freshopt.derived import DerivedNumerics
 from freshopt.elementwise import UnknownAtomError, compile_expression
+from freshopt.errors import expect_settings
 from freshopt.gap import Gap
 from freshopt.hosts import HostPrices
 from freshopt.kernel import MixedNumerics, Numerics
@@ -85,6 +86,10 @@ class SeparableNewton:
 
     tolerance: float = 1e-13
     limit: int = 200
+
+    def __post_init__(self) -> None:
+        """Refuse settings of another kind."""
+        expect_settings(self)
 
     def supports(self, problem: Problem) -> str | None:
         """Refuse what is not declared exactly by elementwise atoms."""

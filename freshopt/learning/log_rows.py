@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, as_vector
+from freshopt.arrays import Array, BoolArray, IntArray, as_vector, shape_of
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
 from freshopt.learning.source_codes import code_sources
 from freshopt.learning.timeline import Times, midnight_before, read_moments, time_since
@@ -223,7 +223,7 @@ def _list(texts: Iterator[str], count: int) -> str:
 def _require_same_length(columns: Mapping[str, Any]) -> None:
     """Refuse columns of different lengths."""
     used = [key for key in ("source", "time", "elapsed", "changed", "changes") if key in columns]
-    shapes = {key: np.shape(columns[key]) for key in used}
+    shapes = {key: shape_of(columns[key], key) for key in used}
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         found = ", ".join(f"{key} {shape}" for key, shape in shapes.items())
         raise SourceDataError(f"the columns of the log have shapes {found}. Give each one entry per row.")

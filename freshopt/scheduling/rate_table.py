@@ -62,6 +62,8 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
     >>> read_rates({"a": 2.0, "b": 0.5}).rates
     array([2. , 0.5])
     """
+    if time_unit is not None:
+        check_time_unit(time_unit)
     if isinstance(rates, Mapping):
         return _checked(list(rates), list(rates.values()), time_unit or "day")
     if not hasattr(rates, "problem"):

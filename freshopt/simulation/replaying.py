@@ -15,13 +15,15 @@ Cost: one sort of the refreshes by source, then 20 ns a change and refresh and r
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import as_vector
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.arrays import as_number, as_vector
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.objective import Objective
 from freshopt.simulation.changes import PoissonChanges
 from freshopt.simulation.draws import check_seed, uniforms
@@ -29,10 +31,12 @@ from freshopt.simulation.measured import Measured, Replay
 from freshopt.simulation.requests import Requests, fresh_requests
 from freshopt.simulation.window import Refreshes, Sums, Window, integrals
 from freshopt.simulation.world import World
+from freshopt.sources import LARGEST
 
 if TYPE_CHECKING:
     from freshopt.scheduling.schedule import Schedule
 
+MOST_RUNS = 1_000_000
 RUNS = 4  # a variance of each source from four draws: of a hundred sources' sum, its error is known to 4 %
 
 
@@ -104,6 +108,13 @@ def replay(
     >>> abs(found.of(problem.objective).z(solution.value)) < 4
     True
     """
+    if not hasattr(schedule, "crawl_probability"):
+        kind = type(schedule).__name__
+        raise TypeError(f"schedule is of type {kind}. Pass what freshopt.schedule returns.")
+    expect(world, World, "world", "Pass a freshopt.World")
+    for what, number in (("skip", skip), ("origin", origin), ("runs", runs)):
+        expect(number, (Real, NoneType), what, "Pass one number")
+        as_number(0.0 if number is None else number, what, "Pass a smaller one.")
     n = len(world)
     _require_fit(schedule, world)
     begin = float(np.min(world.start)) if origin is None else float(origin)
@@ -116,14 +127,16 @@ def replay(
             f"{np.min(world.start):g} to {world.horizon:g}. Choose another origin, skip or end."
         )
     drawn = isinstance(world.changes, PoissonChanges)
+    if not (runs is None or 1 <= runs <= MOST_RUNS):
+        raise SourceDataError(f"runs is {runs}. Pass a whole number, 1 to {MOST_RUNS}.")
     many = (RUNS if drawn else 1) if runs is None else int(runs)
     if many < 1 or (many > 1 and not drawn):
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
     sources = world.sources
     own = 1.0 if sources is None else sources.importance
     weight = as_vector(own if importance is None else importance, n, "importance")
-    if not bool(np.all(np.isfinite(weight) & (weight >= 0.0))) or not np.any(weight > 0.0):
-        raise SourceDataError("importance must be numbers >= 0, not all 0. Correct them.")
+    if not bool(np.all((weight >= 0.0) & (weight <= LARGEST))) or not np.any(weight > 0.0):
+        raise SourceDataError(f"importance must be numbers in 0..{LARGEST:g}, not all 0. Correct them.")
     window = Window(begin, counts_from, until)
     clocked = _by_source(schedule, begin)
     sums: dict[str, Sums] = {}

@@ -21,6 +21,8 @@ from freshopt.simulation.world import World
 
 Requests: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 
+MOST = 10**9  # requests that are drawn: 16 GB of them
+
 
 def fresh_requests(
     world: World, refreshes: Refreshes, wanted: Requests | int, weight: Array, window: Window, seed: int
@@ -63,6 +65,8 @@ def fresh_requests(
 
 def _drawn(many: int, weight: Array, window: Window, seed: int) -> tuple[IntArray, Array]:
     """Return requests of Poisson processes, given how many there are in all."""
+    if not 0 <= many <= MOST:
+        raise SourceDataError(f"requests is {many}. Pass at most {MOST} requests.")
     random = np.random.default_rng([seed, 1])
     edges = np.cumsum(weight * window.span)
     source = np.searchsorted(edges, random.random(many) * edges[-1], side="right")
@@ -71,7 +75,15 @@ def _drawn(many: int, weight: Array, window: Window, seed: int) -> tuple[IntArra
 
 def _given(wanted: Requests, window: Window) -> tuple[IntArray, Array]:
     """Return the given requests that fall into the window."""
-    source, time = np.asarray(wanted[0], dtype=np.int64), np.asarray(wanted[1], dtype=np.float64)
+    try:
+        given, moments = wanted
+        time = np.asarray(moments, dtype=np.float64)
+        places = np.asarray(given, dtype=np.float64)
+        source = np.where(np.isfinite(places), places, -1.0).astype(np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise SourceDataError(
+            "requests must be a number, or a pair: positions of sources, and times. Pass (source, time)."
+        ) from None
     n = len(window.first)
     if source.shape != time.shape or source.ndim != 1 or not np.isfinite(time).all():
         raise SourceDataError(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray, as_vector, read_only
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.simulation.changes import Changes, PoissonChanges, RecordedChanges
 from freshopt.simulation.draws import check_seed
 from freshopt.sources import Sources
@@ -90,6 +90,7 @@ class World:
         >>> World.poisson(sources, seed=1, times=[10.0], change_rate=[[0.5, 2.0]]).change_rate(12.0)
         array([0.5, 2. ])
         """
+        expect(sources, Sources, "sources", "Pass freshopt.Sources")
         edges, rates = _epochs(sources, times, change_rate)
         return cls(
             PoissonChanges.of(check_seed(seed), edges, rates),
@@ -241,8 +242,13 @@ def _epochs(
     """Return the edges, 0 first, and the rates of each epoch, shape (n, E)."""
     if times is None and change_rate is None:
         return np.zeros(1), np.ascontiguousarray(sources.change_rate, dtype=np.float64)[:, None]
-    jumps = np.asarray(() if times is None else times, dtype=np.float64)
-    later = np.asarray(() if change_rate is None else change_rate, dtype=np.float64)
+    try:
+        jumps = np.asarray(() if times is None else times, dtype=np.float64)
+        later = np.asarray(() if change_rate is None else change_rate, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise SourceDataError(
+            "times and change_rate must be numbers. Pass one time, and one row of change rates, per jump."
+        ) from None
     if jumps.ndim != 1 or later.shape != (len(jumps), len(sources)):
         raise SourceDataError(
             f"times has shape {jumps.shape} and change_rate {later.shape}, for {len(sources)} sources. "
