@@ -7,7 +7,8 @@ has there: the current policy. Nothing of the held-out part is known to the plan
 a formula: it is integrated from the times of changes and refreshes.
 
 Copies have the ages that a policy itself gives them: each schedule runs for as long before the held-out part
-as that is long, or as the log reaches back, before costs count. The current policy may crawl more or less
+as that is long, or as the log reaches back, before costs count. When exactly it began is chance, and matters
+where gaps are long: costs are means over several beginnings, with the error that these leave. The current policy may crawl more or less
 than the bandwidth; so that it can be compared with a plan of as many refreshes, there is a row for that too.
 
 Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell: a change
@@ -20,6 +21,7 @@ Cost: a plan, and a replay for each row.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +32,11 @@ from freshopt.errors import SourceDataError
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.model import Problem
+from freshopt.objective import Objective
 from freshopt.planning import TOLERANCE, Wishes, learn, method_of
+from freshopt.result import Solution
 from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.simulation.measured import Measured
+from freshopt.simulation.measured import Measured, Replay
 from freshopt.simulation.replaying import replay
 from freshopt.simulation.world import World
 from freshopt.solvers.proportional import Proportional
@@ -46,6 +50,10 @@ if TYPE_CHECKING:
     import polars
 
 SHARE = 0.25  # of the log's time that is held out
+BEGINNINGS, MOST_REFRESHES = (
+    9,
+    2_000_000,
+)  # of a schedule; with more refreshes its gaps are short, and one is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,33 +205,54 @@ def replay_held_out(
     origin = max(split - run_in, float(np.min(world.start)))
     horizon = end - origin
 
-    def measure(policy: str, plan: Schedule) -> PolicyCost:
-        found = replay(
-            plan,
-            world,
-            origin=origin,
-            skip=split - origin,
-            end=until,
-            importance=sources.importance,
-            objective=wishes.objective,
-        )
-        per_time = found.refreshes / (found.end - found.begin)
-        return PolicyCost(policy, per_time, found.of(wishes.objective), found.costs["binary"].mean)
+    def measure(policy: str, *plans: Schedule) -> PolicyCost:
+        found = [
+            replay(
+                plan,
+                world,
+                origin=origin,
+                skip=split - origin,
+                end=until,
+                importance=sources.importance,
+                objective=wishes.objective,
+            )
+            for plan in plans
+        ]
+        return _mean(policy, found, wishes.objective)
 
-    def planned(problem: Problem, policy: str = "plan") -> PolicyCost:
-        solution = solve(problem, tolerance=TOLERANCE)
-        return measure(policy, schedule(solution, horizon, method_of(wishes)))
+    def scheduled(policy: str, solution: Solution) -> PolicyCost:
+        plan = schedule(solution, 2.0 * horizon, method_of(wishes))
+        many = BEGINNINGS if len(plan) * BEGINNINGS <= MOST_REFRESHES else 1
+        return measure(policy, *(_window(plan, k / many * horizon, horizon) for k in range(many)))
 
-    rows = [planned(problem)]
+    rows = [scheduled("plan", solve(problem, tolerance=TOLERANCE))]
     for name, solver in (("uniform", Uniform()), ("proportional", Proportional())):
-        answer = solver.solve(problem, Terms(certify=False))
-        rows.append(measure(name, schedule(answer, horizon, method_of(wishes))))
+        rows.append(scheduled(name, solver.solve(problem, Terms(certify=False))))
     if history is None:
         rows.append(measure("current", _current(log, kept, origin, horizon)))
         if rows[-1].refreshes > 0.0 and not np.any(problem.lower > 0.0):
-            rows.append(planned(problem.with_bandwidth(rows[-1].refreshes), "plan at current"))
+            as_many = problem.with_bandwidth(rows[-1].refreshes)
+            rows.append(scheduled("plan at current", solve(as_many, tolerance=TOLERANCE)))
     there = int(np.count_nonzero(until > split))
     return HeldOut(split, end, there, len(log.sources_) - there, tuple(rows))
+
+
+def _window(plan: Schedule, begin: float, length: float) -> Schedule:
+    """Return a part of a schedule as one of its own."""
+    kept = (plan.time >= begin) & (plan.time < begin + length)
+    time = np.minimum(plan.time[kept] - begin, np.nextafter(length, 0.0))
+    return Schedule(plan.source[kept], time, length, plan.rates, plan.names, plan.time_unit, plan.method)
+
+
+def _mean(policy: str, found: list[Replay], objective: Objective) -> PolicyCost:
+    """Return what a policy cost on average over its beginnings."""
+    costs = [run.of(objective) for run in found]
+    value, mean = np.mean([(cost.value, cost.mean) for cost in costs], axis=0).tolist()
+    between = np.var([cost.value for cost in costs], ddof=1) / len(costs) if len(costs) > 1 else 0.0
+    error = math.sqrt(np.mean([cost.error**2 for cost in costs]) + between)
+    refreshes = float(np.mean([run.refreshes / (run.end - run.begin) for run in found]))
+    fresh = float(np.mean([run.costs["binary"].mean for run in found]))
+    return PolicyCost(policy, refreshes, Measured(value, error, mean), fresh)
 
 
 def _limits(wishes: Wishes, sources: Sources) -> dict[Any, float] | None:
