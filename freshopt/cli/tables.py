@@ -217,7 +217,7 @@ def _plain(column: polars.Series, path: Path) -> polars.Series:
             f"column '{column.name}' of {path} holds {column.dtype}. Write text{_OR.get(column.name, '')}."
         )
     if column.dtype == polars.String:
-        rows = column.str.contains("\\0", literal=True).fill_null(False).arg_true().to_list()
+        rows = column.str.contains("\0", literal=True).fill_null(False).arg_true().to_list()
         if rows:
             where = list_offenders(f"{column[row]!r} in row {row + 1}" for row in rows)
             raise SourceDataError(f"{column.name} in {path} is {where}. Leave the zero bytes out.")
