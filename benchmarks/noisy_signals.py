@@ -65,22 +65,23 @@ Length, stale time and worth of cycles against the sums of their definition, add
 of up to 150 signals. The largest relative error of each.
 """
 SPEED = """
-Seconds of the wall clock, all threads, compiled loops at hand: of solving alone, of solving with the
-certificate, and of certifying the rates without being told a price. "Extreme" are recalls of which half are
-within a thousandth of 1 and precisions from 10⁻⁶ to 1.
+Seconds of the wall clock on two cores that were busy with other work, loops compiled: of solving alone, of
+solving with the certificate, and of certifying the rates without being told a price. "Extreme" are recalls of
+which half are within a thousandth of 1 and precisions from 10⁻⁶ to 1.
 """
 REPLAY = """
 Sources with lognormal change rates and Pareto importances; 0.3 crawls per source and day. Share of time that
 copies are fresh, weighted by importance: as predicted, as replayed in four worlds with signals drawn for each
 (z is the difference in standard errors), with greedy picks at a constant total rate, and at the optimum of
-crawls that hear no signals. Costs are integrated between the times of changes and crawls.
+crawls that hear no signals. Costs are integrated between the times of changes and crawls. In the last row
+all sources but one are crawled always or never: its error is that of one source, told by four runs.
 """
 LEARNING = """
 Recall 0-1, precision 0.05-1. Each source is crawled at random times, once a day on average, its signals are
 counted, and `NoisySignals` learns change rate, recall and precision; greedy picks that believe them (where an
 estimate is on an edge, `for_planning`) meet the true signals, at the same total rate. Missing is the
-freshness that picks with the true qualities have more in the same worlds; the last column is that of picks
-with the true change rates that hear nothing.
+freshness that picks with the true qualities have more in the same worlds (0.001 is a standard error); the
+last column is that of picks with the true change rates that hear nothing.
 """
 CLOSING = "`python benchmarks/noisy_signals.py --save` measures this anew and writes this page."
 

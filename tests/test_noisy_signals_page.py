@@ -1,0 +1,59 @@
+"""The benchmark of noisy signals runs, and its page shows what was saved."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SAVED = ROOT / "benchmarks" / "results" / "noisy_signals.json"
+FOUR = 4.0  # standard errors
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield importlib.import_module("noisy_signals")
+    sys.modules.pop("noisy_signals")
+
+
+def check(record: dict[str, Any], benchmark: ModuleType) -> None:
+    assert [row["family"] for row in record["exactness"]] == list(benchmark.FAMILIES)
+    assert all(max(row["length"], row["stale"], row["worth"]) < 1e-13 for row in record["exactness"])
+    assert [row["signals"] for row in record["replayed"]] == list(benchmark.KINDS)
+    assert all(abs(row["z"]) < FOUR and row["thresholds_error"] > 0.0 for row in record["replayed"])
+    assert all(row["relative_gap"] < 1e-9 for row in record["speed"])
+
+
+def test_a_quick_run_measures_and_saves_everything(tmp_path: Path, benchmark: ModuleType) -> None:
+    script = str(ROOT / "benchmarks" / "noisy_signals.py")
+    command = [sys.executable, script, "--quick", "--save", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    record = json.loads((tmp_path / "benchmarks" / "results" / "noisy_signals.json").read_text())
+    assert record["quick"] is True
+    check(record, benchmark)
+    assert (tmp_path / "docs" / "noisy-signals.md").read_text(encoding="utf-8") == benchmark.page(record)
+
+
+def test_the_page_shows_what_was_saved_and_that_shows_what_is_said(benchmark: ModuleType) -> None:
+    record = json.loads(SAVED.read_text(encoding="utf-8"))
+    assert record["quick"] is False
+    check(record, benchmark)
+    assert (ROOT / "docs" / "noisy-signals.md").read_text(encoding="utf-8") == benchmark.page(record)
+    for row in record["replayed"]:
+        assert abs(row["crawls"] - 1.0) < 0.02
+        assert abs(row["greedy"] / row["predicted"] - 1.0) < 0.01
+        assert row["predicted"] > row["no_signals"] - 1e-9
+    assert max(row["sources"] for row in record["speed"]) == 100_000
+    missing = [row["best"] - row["fresh"] for row in record["learning"]]
+    assert missing == sorted(missing, reverse=True)  # more crawls, less is missing
