@@ -281,6 +281,17 @@ def test_calls(name: str) -> None:
         call()
 
 
+def test_a_panic_of_the_parser_is_a_damaged_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some damaged pages of Parquet end in Rust's assertions, which are no exceptions of Python's kind."""
+
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("assertion failed: offset + length <= self.length")
+
+    pl.DataFrame({"source": S, "time": T, "changed": C}).write_parquet("log.parquet")
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    refuse(folder, ["plan", "log.parquet", *PLAN], ("log.parquet is damaged", "write it anew"))
+
+
 def test_a_watch_stays_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "history.txt").write_text("password\n")

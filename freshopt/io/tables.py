@@ -183,6 +183,10 @@ def _parsing(path: Path, kind: str) -> Iterator[None]:
         yield
     except exceptions.NoDataError:
         raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
+    except exceptions.PanicException as error:  # no Exception; polars on damaged pages of Parquet
+        raise SourceDataError(
+            f"{path} is damaged: its {kind} cannot be read. Check that it is complete, or write it anew."
+        ) from error
     except exceptions.DuplicateError as error:
         raise SourceDataError(f"{path}: {str(error).strip()}. Keep one of them.") from None
     except (exceptions.ComputeError, exceptions.SchemaError, exceptions.InvalidOperationError) as error:
