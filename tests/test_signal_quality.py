@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 import freshopt as fo
 from freshopt.learning import NoisySignals
 from freshopt.scheduling import NoisySignalFreshness
+from tests.tolerances import EXACT
 
 
 def simulated(
@@ -212,3 +213,47 @@ def test_logs_that_cannot_be_used_are_refused(columns: dict[str, Any], words: st
         NoisySignals().fit({"source": ["a"], **columns})
     with pytest.raises(fo.FreshoptError, match="fit"):
         NoisySignals().interval("recall")
+
+
+def test_nothing_is_likelier_in_logs_of_any_proportion() -> None:
+    rng = np.random.default_rng(4)
+    log: dict[str, list[float]] = {key: [] for key in ("source", "elapsed", "signals", "changed")}
+    each = []
+    for source in range(300):
+        crawls, unit = int(rng.integers(3, 25)), np.exp(rng.normal(0.0, 3.0))
+        gaps = unit * (rng.exponential(1.0, crawls) ** rng.choice([0, 1, 4]) + 1e-9)
+        heard = rng.poisson(rng.choice([0.3, 2.0, 100.0]) * (gaps / unit if source % 3 else np.ones(crawls)))
+        exponent = rng.exponential() / unit * gaps + rng.choice([0.0, 0.02, rng.exponential()]) * heard
+        changed = rng.random(crawls) < -np.expm1(-exponent)
+        each.append((gaps, heard, changed, unit))
+        log["source"] += [source] * crawls
+        log["elapsed"] += gaps.tolist()
+        log["signals"] += heard.tolist()
+        log["changed"] += changed.tolist()
+    model = NoisySignals().fit(log)
+    grid = np.meshgrid(np.r_[0.0, np.logspace(-4, 4, 25)], np.r_[0.0, np.logspace(-5, 2, 25)])
+    usual = np.isfinite(model.silent_rate_) & np.isfinite(model.evidence_)
+    assert np.count_nonzero(usual) > 100
+    assert np.count_nonzero(model.flag_ == "ok") > 15
+    for source in np.flatnonzero(usual).tolist():
+        gaps, heard, changed, unit = each[source]
+        tried_a = np.append(grid[0] / unit, model.silent_rate_[source])[:, None]
+        tried_k = np.append(grid[1], model.evidence_[source])[:, None]
+        exponent = tried_a * gaps + tried_k * heard
+        with np.errstate(divide="ignore"):
+            value = np.where(changed, np.log(-np.expm1(-exponent)), -exponent).sum(axis=1)
+        assert value[-1] >= np.max(value) - EXACT * (1.0 + abs(value[-1]))
+
+
+def test_signals_that_tell_nothing_but_for_rounding() -> None:
+    changed = [1, 1, 1, 0, 0] * 4
+    log = {
+        "source": [0] * 20,
+        "elapsed": [1.0] * 20,
+        "signals": [0] * 15 + [1] * 5,
+        "changed": changed,
+    }
+    model = NoisySignals().fit(log)
+    assert model.flag_.tolist() == ["signals never true"]
+    assert model.evidence_.tolist() == [0.0]
+    assert model.silent_rate_[0] == pytest.approx(-np.log(0.4), rel=EXACT)

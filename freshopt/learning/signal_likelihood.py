@@ -7,8 +7,9 @@ the rate of changes without a signal, and a signal leaves the copy as it was wit
 
 which is concave, as ln(1 − e^{−x}) is and x is linear. Its maximum over a, k ≥ 0 lies on an edge or inside.
 On an edge it is the likelihood of one rate, with gaps s or n, which `CrawlLikelihood` maximises; there the
-slope across the edge tells whether it is the maximum of all. Inside, Newton's iteration, whose steps end
-short of the edges and are halved until the likelihood rises, converges from anywhere.
+slope across the edge tells whether it is the maximum of all. Inside, Newton's iteration converges from
+anywhere: each of a and k ends short of its own edge, and steps are halved until the likelihood rises. (Were
+both shortened alike, a step towards one edge would keep the other of the two from where it has to go.)
 
 Cost: one exponential per changed crawl and step, five to ten steps.
 """
@@ -26,6 +27,9 @@ from freshopt.learning.crawl_likelihood import CrawlLikelihood, segment_sums
 STEPS = 200
 CLOSE = 1e-9  # relative: the iteration converges quadratically, after such a step the error is rounding
 SHORT = 0.9  # of the way to an edge that a step goes at most
+NOTHING = 1e-16  # gain in likelihood, beside 1: one hundred-millionth of a standard error
+LEAST = 1e-280  # curvature
+ROUNDING = 1e-12  # relative: a slope across an edge that is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +110,7 @@ class SignalLikelihood:
         part = self.select(rest)
         along = part._one_rate(np.ones(len(part.gaps), dtype=np.bool_), part.gaps, part.time)
         a[rest] = along
-        rising = part.slopes(along, np.zeros(len(rest)))[1] > 0.0
+        rising = part.slopes(along, np.zeros(len(rest)))[1] > ROUNDING * part.heard
         rest, part, along = rest[rising], part.select(np.flatnonzero(rising)), along[rising]
         # On the other edge every change must have had a signal.
         able = segment_sums((part.signals == 0.0).astype(np.float64), part.offsets) == 0.0
@@ -114,7 +118,7 @@ class SignalLikelihood:
         edge = part.select(np.flatnonzero(able))
         up[able] = edge._one_rate(np.ones(len(edge.gaps), dtype=np.bool_), edge.signals, edge.heard)
         falling = np.zeros(len(rest), dtype=np.bool_)
-        falling[able] = edge.slopes(np.zeros(len(edge.time)), up[able])[0] <= 0.0
+        falling[able] = edge.slopes(np.zeros(len(edge.time)), up[able])[0] <= ROUNDING * edge.time
         a[rest[falling]], k[rest[falling]] = 0.0, up[falling]
         inside = np.flatnonzero(~falling)
         a[rest[inside]], k[rest[inside]] = part.select(inside)._inside(along[inside])
@@ -143,7 +147,8 @@ class SignalLikelihood:
 
     def _inside(self, along: Array) -> tuple[Array, Array]:
         """Return the maxima of sources for which it is on no edge."""
-        a, k = 0.5 * along, np.full(len(along), 0.5)
+        # At the maximum aS + kN = Σ x/(e^x − 1) over exponents x of changed crawls: their number at most.
+        a, k = 0.5 * along, 0.5 * np.minimum(1.0, self.found / self.heard)
         at, part = np.arange(len(along)), self
         for _ in range(STEPS):
             if not len(at):
@@ -152,21 +157,19 @@ class SignalLikelihood:
             up_a, up_k = part.slopes(now_a, now_k)
             first, mixed, second = part.information(now_a, now_k)
             step_a, step_k = _solve(first, mixed, second, up_a, up_k)
-            with np.errstate(divide="ignore"):
-                room = np.minimum(
-                    np.where(step_a < 0.0, -now_a / np.minimum(step_a, -1e-300), np.inf),
-                    np.where(step_k < 0.0, -now_k / np.minimum(step_k, -1e-300), np.inf),
-                )
-            size = np.minimum(1.0, SHORT * room)
             value, gain = part.value(now_a, now_k), step_a * up_a + step_k * up_k
             small = np.maximum(np.abs(step_a) / now_a, np.abs(step_k) / now_k) <= CLOSE
+            small |= gain <= NOTHING * (1.0 + np.abs(value))
+            size = np.ones(len(at))
             for _ in range(60):
-                more = part.value(now_a + size * step_a, now_k + size * step_k)
-                poor = ~small & ~(more >= value + 1e-4 * size * gain - 1e-13 * np.abs(value))
+                new_a = np.maximum(now_a + size * step_a, (1.0 - SHORT) * now_a)
+                new_k = np.maximum(now_k + size * step_k, (1.0 - SHORT) * now_k)
+                hoped = (new_a - now_a) * up_a + (new_k - now_k) * up_k
+                poor = ~small & ~(part.value(new_a, new_k) >= value + 1e-4 * hoped - 1e-13 * np.abs(value))
                 if not bool(np.any(poor)):
                     break
                 size = np.where(poor, 0.5 * size, size)
-            a[at], k[at] = now_a + size * step_a, now_k + size * step_k
+            a[at], k[at] = new_a, new_k
             moving = np.flatnonzero(~small)
             at, part = at[moving], part.select(moving)
         raise FreshoptError(
@@ -177,8 +180,9 @@ class SignalLikelihood:
 def _solve(first: Array, mixed: Array, second: Array, up_a: Array, up_k: Array) -> tuple[Array, Array]:
     """Solve [[first, mixed], [mixed, second]] x = up, where that is singular with a trace of a ridge."""
     # In units of the diagonal; crawls that all have one ratio n/s make the matrix singular.
-    root_a, root_k = np.sqrt(first), np.sqrt(second)
-    cosine = mixed / (root_a * root_k)
+    # Far above the maximum curvatures vanish: the steps then end where steps end.
+    root_a, root_k = (np.sqrt(np.maximum(own, LEAST)) for own in (first, second))
+    cosine = np.minimum(mixed / (root_a * root_k), 1.0)
     rest = np.maximum(1.0 - cosine * cosine, 1e-12)
     x, y = up_a / root_a, up_k / root_k
     return (x - cosine * y) / rest / root_a, (y - cosine * x) / rest / root_k
