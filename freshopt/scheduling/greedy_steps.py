@@ -1,4 +1,4 @@
-"""Greedy picks source by source, in Python that numba compiles: for a million sources, below 1 μs a pick.
+"""Greedy picks source by source, in Python that numba compiles.
 
 An index only grows until its source is picked. So it is enough to know when it will pass a mark, and to look
 at a source no earlier. There are two marks. Who has passed the lower one, some thousands, is known; who has
@@ -8,6 +8,7 @@ those above the lower one, and where too many are, it is raised; the lower mark 
 
 A source waits for a mark lower by `EARLY` than it is, which covers what the inverse of the index is off.
 Sources that are alike wait in a queue: see `freshopt.scheduling.greedy`.
+Cost: of 10⁴ sources 0.5-3 μs a pick, of 10⁶ that are all fresh at first 3-9 μs (measured on a busy machine).
 """
 
 from __future__ import annotations
