@@ -21,6 +21,7 @@ from freshopt.signal_terms import HUGE, NOTHING, ROOTS, STEPS, Quality, far, is_
 
 ENDLESS = 60.0  # u at which e^{−u}, times what a cycle costs, is nothing beside 1
 FREE = 1e-250  # the least worth: its square root, a threshold, has a square
+ALWAYS = 1e120  # a rate at which the copy is fresh, so that squares of its cycle are floats
 CLOSE = 3e-8  # whose square is below an ulp
 
 
@@ -155,6 +156,8 @@ def stale_and_worth(rate: float, q: Quality, roots: Any) -> tuple[float, float]:
         return 1.0, 1.0
     if q.loss == math.inf and q.signals > 0.0 and rate <= q.recall:
         return 1.0 - rate, 1.0  # true signals: a share of them is followed by a crawl
+    if rate > ALWAYS:
+        return 0.0, 0.0
     length = 1.0 / rate
     n, x = threshold_of_length(length, q, roots)
     u = (n * q.loss if n > 0.0 else 0.0) + q.unannounced * x

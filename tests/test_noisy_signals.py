@@ -159,6 +159,33 @@ def test_all_shares_have_rates_at_all_worths(recall: float, precision: float) ->
     assert np.all(np.diff(worth) <= 1e-12)
 
 
+def test_endless_rates_are_fresh_and_no_rates_are_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    rate = column(0.0, 1e-300, 1e300, np.inf)
+    for compiled in ("1", "0"):
+        monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
+        stale, worth = stale_and_worth(rate, np.full(4, 0.5), np.full(4, 0.5))
+        assert stale.tolist() == [1.0, 1.0, 0.0, 0.0]
+        assert worth.tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_bounds_costs_and_hosts_are_kept_to_in_plain_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    several = fo.Sources(
+        rng.lognormal(0.0, 1.0, 60),
+        rng.pareto(1.5, 60) + 1.0,
+        cost=rng.uniform(0.5, 2.0, 60),
+        max_rate=np.where(rng.random(60) < 0.3, 0.2, np.inf),
+        host=rng.integers(0, 3, 60).astype(str),
+    )
+    objective = NoisySignalFreshness(rng.uniform(0.0, 1.0, 60), rng.uniform(0.05, 1.0, 60))
+    problem = fo.Problem(objective, several, 18.0, host_limits={"0": 2.0})
+    fast = fo.solve(problem, tolerance=EXACT)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    slow = fo.solve(problem, tolerance=EXACT)
+    assert np.allclose(fast.rates, slow.rates, rtol=1e-9, atol=EXACT)
+    assert fo.certify(problem, fast.rates).relative_gap < EXACT
+
+
 def test_plain_steps_are_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     recall, precision, rate = rng.random(40), 10 ** rng.uniform(-5, 0, 40), 10 ** rng.uniform(-1, 1, 40)
