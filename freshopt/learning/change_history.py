@@ -22,7 +22,14 @@ from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.frames import frame_columns
 from freshopt.learning.log_rows import position_name
 from freshopt.learning.source_codes import code_sources
-from freshopt.learning.timeline import Times, as_datetime, midnight_before, read_moments, time_since
+from freshopt.learning.timeline import (
+    Times,
+    as_datetime,
+    midnight_before,
+    read_moments,
+    refuse_epochs,
+    time_since,
+)
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import SECONDS, check_time_unit
 
@@ -111,6 +118,7 @@ class ChangeHistory:
             )
         known = moments if len(moments) or start is None else read_moments(start, "start", position_name)
         moments = moments.astype(known.dtype)  # of no changes at all, the kind is that of start
+        refuse_epochs(known, time_unit, "time")
         origin = midnight_before(known) if known.dtype.kind == "M" else None
         at = time_since(origin, moments, time_unit, "time")
         wrong = np.flatnonzero(~(np.abs(at) <= LARGEST))

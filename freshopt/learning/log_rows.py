@@ -17,7 +17,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, as_vector, shape_of
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
 from freshopt.learning.source_codes import code_sources
-from freshopt.learning.timeline import Times, midnight_before, read_moments, time_since
+from freshopt.learning.timeline import Times, midnight_before, read_moments, refuse_epochs, time_since
 from freshopt.sources import LARGEST, SMALLEST
 
 MOST = 2.0**53  # a count above is no exact number any more
@@ -92,6 +92,7 @@ class LogRows:
         origin = None
         if "time" in columns:
             moments = read_moments(columns["time"], "time", row_name)
+            refuse_epochs(moments, time_unit, "time")
             origin = midnight_before(moments) if moments.dtype.kind == "M" else None
             time = time_since(origin, moments, time_unit, "time")
         else:

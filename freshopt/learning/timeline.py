@@ -24,6 +24,8 @@ Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
+_TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
 _ISO = (
@@ -92,6 +94,48 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
         )
     moments: Moments = read.to_numpy()
     return _in_calendar(moments, what, row_name) if moments.dtype.kind == "M" else moments
+
+
+def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
+    """Refuse numbers that are seconds since 1970 (or ms, µs, ns) and are about to be read in another unit.
+
+    A clock whose every reading lies between 2000 and 2100 if taken for seconds since 1970 begins millions
+    of years after its zero if taken for days: nobody counts so, and every rate learnt from it would be wrong
+    by a factor of 86,400.
+
+    Parameters
+    ----------
+    moments : ndarray
+        From `read_moments`.
+    time_unit : str
+    what : str
+        The name used in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If all finite numbers lie in that range.
+
+    Examples
+    --------
+    >>> refuse_epochs(np.array([20_000.0, 20_001.0]), "day", "time")  # days since 1970 are days
+    """
+    if moments.dtype.kind == "M" or moments.size == 0:
+        return
+    first, last = np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None)
+    for tick, per_second in _TICKS.items():
+        begin, end = first / per_second, last / per_second
+        if not (_MODERN[0] <= begin and end <= _MODERN[1]) or (tick == "s" and time_unit == "second"):
+            continue
+        days = " to ".join(datetime.fromtimestamp(at, UTC).date().isoformat() for at in (begin, end))
+        unit = "" if tick == "s" else f"divide by {per_second:,.0f}, and "
+        years = first * SECONDS[time_unit] / SECONDS["day"] / 365.25
+        raise SourceDataError(
+            f"{what} runs from {first:.0f} to {last:.0f} {time_unit}s, {years:,.0f} years after its zero. It "
+            f"looks like {_TICK_NAMES[tick]} since 1970 ({days}). Write dates such as "
+            f"{datetime.fromtimestamp(begin, UTC):%Y-%m-%dT%H:%M:%SZ}, or {unit}name the unit, which is that "
+            "of all results too (--time-unit second, time_unit='second')."
+        )
 
 
 def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
