@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freshopt.errors import SourceDataError
-from freshopt.learning import source_codes
+from freshopt.learning import GammaPrior, MaximumLikelihood, MomentMatching, Naive, source_codes
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.source_codes import code_sources
 from tests.tolerances import EXACT
@@ -202,6 +203,12 @@ A2 = {"source": ["a", "a"], "time": [0.0, 1.0], "changed": [0, 1]}
         ({"start": [0.0, 0.0]}, ["start", "(2,)"]),
         ({"start": "2024-01-01"}, ["start has dates", "numbers"]),
         ({"time_unit": "month"}, ["month", "day"]),
+        (
+            {"time": [1_788_220_800, 1_788_307_200]},
+            ["seconds since 1970 (2026-09-01 to 2026-09-02)", "second"],
+        ),
+        ({"time": [1_788_220_800e3, 1_788_307_200e3]}, ["milliseconds since 1970", "2026-09-01T00:00:00Z"]),
+        ({"time": [1_788_220_800e3, 1.8e12], "time_unit": "second"}, ["milliseconds", "divide by 1,000"]),
     ],
 )
 def test_refusals_name_the_row_and_the_source(change: dict[str, Any], words: list[str]) -> None:
@@ -227,6 +234,25 @@ def test_refused_columns(columns: dict[str, Any], start: float | None, words: li
     with pytest.raises(SourceDataError) as refusal:
         CrawlLog.from_columns(columns, start=start)
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        ([1_788_220_800, 1_788_307_200], "second"),
+        ([20_697, 20_698], "day"),  # days since 1970
+        ([0.0, 2e9], "day"),  # a simulated log that runs for long
+    ],
+)
+def test_numbers_that_may_be_what_they_say_are_accepted(time: list[float], unit: str) -> None:
+    assert CrawlLog(["a", "a"], time, [0, 1], time_unit=unit).gap[1] == time[1] - time[0]
+
+
+def test_a_frame_in_place_of_a_log_is_told_what_makes_one_of_it() -> None:
+    frame = pl.DataFrame(A2)
+    for learn in (MaximumLikelihood().fit, MomentMatching().fit, Naive().fit, GammaPrior.of):
+        with pytest.raises(SourceDataError, match=r"log is of type DataFrame.*CrawlLog.from_frame"):
+            learn(frame)  # type: ignore[arg-type,unused-ignore]
 
 
 def test_a_long_list_of_offenders_is_cut_and_keeps_the_original_rows() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.errors import FreshoptError
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.crawl_log import CrawlLog, require_log
 
 BLOCK = 32_768  # gaps worked on together: four vectors of 256 KiB stay in the second-level cache
 STEP = 1e-8  # relative; the iterations converge quadratically: after such a step the error is about 1e-16
@@ -69,6 +69,7 @@ class CrawlLikelihood:
     @classmethod
     def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
         """Return the likelihood of a log, whose rows may have weights."""
+        require_log(log)
         known = np.zeros(len(log), dtype=np.bool_) if log.changes is None else ~np.isnan(log.changes)
         found = log.changed & ~known
         other = np.where(found | np.isnan(log.gap), 0.0, log.gap)

@@ -264,5 +264,14 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> None:
         object.__setattr__(log, key, value)
 
 
+def require_log(log: object) -> None:
+    """Refuse what is no `CrawlLog`, such as the dataframe that one is made of."""
+    if not isinstance(log, CrawlLog):
+        raise SourceDataError(
+            f"log is of type {type(log).__name__}. Pass a freshopt.CrawlLog; of a dataframe "
+            "CrawlLog.from_frame(frame) makes one, of a file read_log(path)."
+        )
+
+
 def _s(count: float) -> str:
     return "" if count == 1 else "s"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from freshopt.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import segment_sums
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.crawl_log import CrawlLog, require_log
 from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 
@@ -57,6 +57,7 @@ class Observed:
     @classmethod
     def of(cls, log: CrawlLog) -> Observed:
         """Return the rows of a log that are not baselines."""
+        require_log(log)
         row = np.flatnonzero(~np.isnan(log.gap))
         return cls(
             offsets=np.searchsorted(row, log.offsets).astype(np.int64),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.learning.crawl_log import CrawlLog, require_log
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.forgetting import Forgetting, moment_of
 from freshopt.learning.rate_distribution import RateDistribution
@@ -38,6 +38,7 @@ class KeptLog(Estimator):
         Self
             This estimator, with its attributes set.
         """
+        require_log(log)
         weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
         rate, flags = self._solve(log, weights)
         self._log = log
