@@ -83,6 +83,10 @@ class Objective:
     sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"
     refresh: Refresh = Refresh.POISSON
 
+    def __repr__(self) -> str:
+        """Return the name; a dataclass writes a repr of its own, with its fields."""
+        return f"{type(self).__name__}()"
+
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare the objective of each source.
 

@@ -124,6 +124,14 @@ def test_repr_is_one_line() -> None:
     )
 
 
+def test_an_objective_that_is_no_dataclass_is_called_by_its_name() -> None:
+    class Delay(fo.Objective):
+        def per_source(self, rate: cp.Expression, sources: fo.Sources) -> cp.Expression:
+            return cp.multiply(sources.change_rate, cp.inv_pos(rate))
+
+    assert repr(fo.Problem(Delay(), TWO, 3.0)) == "Problem(Delay(), n=2, bandwidth=3 per day)"
+
+
 def test_the_cvxpy_problem_has_names_to_look_at() -> None:
     sources = fo.Sources([1.0, 4.0], min_rate=[0.1, 0.0], max_rate=[np.inf, 2.0], host=["h", "h"])
     program = fo.Problem(AccumulatedDelay(), sources, 3.0, {"h": 2.0}).to_cvxpy()
