@@ -142,6 +142,17 @@ def test_bare_clones_and_shallow_ones(repository: Repository, tmp_path: Path) ->
     assert seen["a"] == ([8.0], 6.0, 10.0)  # known from the commit on at which the clone begins
 
 
+def test_a_clone_of_the_last_commit_alone_is_told_to_fetch_the_rest(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.git("clone", "-q", "--depth", "1", f"file://{repository.path}", str(tmp_path / "last"))
+    with pytest.raises(SourceDataError, match=r"shallow clone with one commit.*git fetch --unshallow"):
+        read_git(tmp_path / "last")
+    alone = Repository(tmp_path / "new")  # a repository that has but one commit yet is another matter
+    alone.commit(0.0, a="1")
+    assert told(read_git(alone.path)) == {"a": ([], 0.0, 0.0)}
+
+
 def test_names_of_any_kind(tmp_path: Path) -> None:
     made = Repository(tmp_path / "r")
     names = [b"caf\xe9", "naïve ☃".encode(), b"with\nline", b'"quoted"', b" M ", b"-x", b"A"]

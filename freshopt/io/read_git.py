@@ -83,6 +83,11 @@ def read_git(
         raise SourceDataError(f"since is {since}, after the last commit, at {last}. Look further back.")
     alive = _alive(folder, specs)
     touched = _Touched.read(folder, specs, begin)
+    if len(set(touched.time)) == 1 and _is_shallow(folder):
+        raise SourceDataError(
+            f"{folder} is a shallow clone with one commit, which shows no change of any file. Fetch the "
+            "history: git fetch --unshallow."
+        )
     return touched.history(alive, end, begin, min_changes, deleted=deleted, time_unit=time_unit)
 
 
@@ -225,6 +230,11 @@ def _moment(since: str | datetime | None) -> int | None:
 def _inside(folder: Path) -> bool:
     """Tell whether this is a folder of a working tree; a bare repository has none."""
     return output_of(folder, "rev-parse", "--is-inside-work-tree").strip() == b"true"
+
+
+def _is_shallow(folder: Path) -> bool:
+    """Tell whether the clone lacks older commits."""
+    return output_of(folder, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
 def _alive(folder: Path, specs: Sequence[str]) -> set[bytes]:
