@@ -69,7 +69,8 @@ class HostLimits:
         unknown = [repr(host) for host in given if host not in position]
         if unknown:
             raise SourceDataError(
-                f"host_limits name unknown hosts {list_offenders(unknown)}. Correct the names."
+                f"host_limits name unknown hosts {list_offenders(unknown)}, of which there is no source. "
+                "Correct the names, or leave these hosts out."
             )
         bad = [f"{host!r}: {limit!r}" for host, limit in given.items() if not _usable(limit)]
         if bad:

@@ -230,7 +230,7 @@ def _numbers(column: polars.Series, path: Path) -> polars.Series:
 
     if column.dtype == polars.String:
         numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
-        _require(column, numbers, path, "Write a number.")
+        _require(column, numbers, path, "Write a number, without a unit.")
         return numbers
     if not column.dtype.is_numeric():
         raise SourceDataError(f"column '{column.name}' of {path} holds {column.dtype}. Make it numbers.")
