@@ -11,6 +11,7 @@ import pytest
 import freshopt as fo
 from freshopt.arrays import Array, IntArray
 from freshopt.scheduling import SlotAssignment
+from tests.tolerances import EXACT
 
 
 class Wanted:
@@ -132,3 +133,16 @@ def test_what_cannot_be_is_refused_in_one_line(settings: dict[str, Any], words: 
     wishes = Wanted(list(range(6)), [0.0, 0.0, 1.0, 1.0, 2.0, 2.0])
     with pytest.raises(fo.SourceDataError, match=words):
         SlotAssignment(**settings, wishes=wishes).times(np.ones(6), 3.0)
+
+
+@pytest.mark.parametrize("horizon", [2.05, 2.3, 2.55, 2.8, 3.0])
+def test_pauses_hold_where_the_horizon_cuts_the_last_slot_short(horizon: float) -> None:
+    host = np.array([0, 0, 0, 1, 1])
+    wishes = Wanted([0, 1, 2, 3, 4], [2.01] * 5)
+    method = SlotAssignment(slot=1.0, capacity=9, host=host, min_gap={0: 0.25}, wishes=wishes)
+    found = method.assign(np.ones(5), horizon)
+    assert np.all((found.time >= 0.0) & (found.time < horizon))
+    paused = np.sort(found.time[host[found.source] == 0])
+    assert np.min(np.diff(paused)) >= 0.25 - EXACT
+    free = np.sort(found.time[host[found.source] == 1])
+    assert np.min(np.diff(free)) > 0.0

@@ -165,7 +165,8 @@ class SlotAssignment:
                 f"{len(names)} hosts with {slots} slots each are too many. Take slots of at least "
                 f"{len(names) * horizon / MOST:.3g} time units, or a shorter horizon."
             )
-        open_, room, pause = self._room(names, slots)
+        last = horizon - (slots - 1) * self.slot  # what the horizon leaves of the last slot
+        open_, room, pause = self._room(names, slots, last)
         group = _together(open_, room, pause, self.capacity)
         mine = codes[source]
         wanted = np.minimum((wish / self.slot).astype(np.int64), slots - 1)
@@ -189,9 +190,11 @@ class SlotAssignment:
         key = demand.host * np.int64(slots) + placed.slot
         begin = np.searchsorted(key, key)
         each = np.where(demand.pause > 1, 1, demand.room)[demand.host]
-        time = np.minimum(
-            (placed.slot + (np.arange(len(key)) - begin) / each) * self.slot, np.nextafter(horizon, 0.0)
-        )
+        within = (np.arange(len(key)) - begin) / each * self.slot
+        # What would be beyond the horizon has no pauses: it shares the rest of the last slot.
+        beyond = (placed.slot == slots - 1) & ((each - 1) / each * self.slot >= last)
+        within = np.where(beyond, within * (last / self.slot), within)
+        time = np.minimum(placed.slot * self.slot + within, np.nextafter(horizon, 0.0))
         moved = float(demand.moved(placed.slot)) * self.slot
         order = np.lexsort((source, time))
         return Assignment(source[order], time[order], wish[order], moved, placed.bound * self.slot)
@@ -215,8 +218,13 @@ class SlotAssignment:
                 )
         return names, codes.astype(np.int64)
 
-    def _room(self, names: list[Any], slots: int) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
-        """Return which slots are open to a host, how many crawls it takes in one, and its pause in slots."""
+    def _room(
+        self, names: list[Any], slots: int, last: float
+    ) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
+        """Return which slots are open to a host, how many crawls it takes in one, and its pause in slots.
+
+        A last slot that the horizon cuts short is closed to hosts whose pauses do not fit into the rest.
+        """
 
         def of(given: Any, otherwise: float) -> Array:  # noqa: ANN401 - a number or a mapping
             if isinstance(given, Mapping):
@@ -230,6 +238,7 @@ class SlotAssignment:
         pause = np.maximum(1, np.ceil(gap / self.slot - 1e-9)).astype(np.int64)
         room = np.where(pause > 1, 1.0, room)
         open_ = np.ones((len(names), slots), dtype=np.bool_)
+        open_[:, -1] = (gap == 0.0) | ((room - 1.0) / room * self.slot < last)
         position = {name: k for k, name in enumerate(names)}
         for begin, end, *who in self.blackouts:
             if who and who[0] not in position:
