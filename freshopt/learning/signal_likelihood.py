@@ -8,10 +8,16 @@ the rate of changes without a signal, and a signal leaves the copy as it was wit
 which is concave, as ln(1 − e^{−x}) is and x is linear. Its maximum over a, k ≥ 0 lies on an edge or inside.
 On an edge it is the likelihood of one rate, with gaps s or n, which `CrawlLikelihood` maximises; there the
 slope across the edge tells whether it is the maximum of all. Inside, Newton's iteration converges from
-anywhere: each of a and k ends short of its own edge, and steps are halved until the likelihood rises. (Were
-both shortened alike, a step towards one edge would keep the other of the two from where it has to go.)
+anywhere: a and k both end short of their edges, and steps are halved until the likelihood rises. Where a step
+would pass an edge towards which the likelihood does rise, a and k each take their own step instead: else the
+edge would keep both from where they have to go ([1]_).
 
 Cost: one exponential per changed crawl and step, five to ten steps.
+
+References
+----------
+.. [1] Bertsekas, "Projected Newton methods for optimization problems with simple constraints", SIAM Journal
+   on Control and Optimization 20 (1982), doi:10.1137/0320018.
 """
 
 from __future__ import annotations
@@ -160,6 +166,11 @@ class SignalLikelihood:
             value, gain = part.value(now_a, now_k), step_a * up_a + step_k * up_k
             small = np.maximum(np.abs(step_a) / now_a, np.abs(step_k) / now_k) <= CLOSE
             small |= gain <= NOTHING * (1.0 + np.abs(value))
+            # Where the likelihood rises towards an edge that the step would pass, each goes by itself.
+            alone = (step_a < -SHORT * now_a) & (up_a < 0.0)
+            alone |= (step_k < -SHORT * now_k) & (up_k < 0.0)
+            step_a = np.where(alone, up_a / np.maximum(first, LEAST), step_a)
+            step_k = np.where(alone, up_k / np.maximum(second, LEAST), step_k)
             size = np.ones(len(at))
             for _ in range(60):
                 new_a = np.maximum(now_a + size * step_a, (1.0 - SHORT) * now_a)
