@@ -60,7 +60,25 @@ class IntervalFormat(Protocol):
         ...
 
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file, or into an empty folder."""
+        """Write to a file, or into an empty folder.
+
+        Parameters
+        ----------
+        table : RateTable
+            Rates to become intervals, with the names and the time unit of their sources.
+        path : Path
+            The file, or the folder.
+
+        Returns
+        -------
+        Exported
+            What was written, and how far rounding took the refreshes per time unit.
+
+        Raises
+        ------
+        SourceDataError
+            If a name or an interval cannot be written; names the sources.
+        """
         ...
 
 

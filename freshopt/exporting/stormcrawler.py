@@ -47,12 +47,7 @@ class StormCrawler:
         return ()
 
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file.
-
-        Parameters
-        ----------
-        table : RateTable
-        path : Path
+        """Write to a file; see `IntervalFormat.write`.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from freshopt.report.markup import Child, Markup, element
 from freshopt.wording import count, number, percent
 
 RULES = {"plan": "this plan", "uniform": "equal rates", "proportional": "rates ∝ change rates"}
-POLICIES = RULES | {"current": "the log's own crawls", "plan at current": "this plan, as many refreshes"}
+POLICIES = RULES | {"current": "the log's own crawls", "plan at current": "this plan, no more refreshes"}
 SAME = 5e-4  # relative differences below are not worth a word
 
 
