@@ -76,3 +76,10 @@ def test_constant_marginals_that_are_the_price_but_for_an_ulp(solver: Any, price
         assert fo.certify(problem, solution.rates).relative_gap <= SCALAR
         alone = fo.Problem(LINEAR, sources.take(slice(2)), 1e9, {"a": 2.5})
         assert fo.solve(alone, solver).value == pytest.approx(-2.5 * price, rel=EXACT)
+
+
+def test_rates_that_break_nothing_but_a_host_limit_are_repaired() -> None:
+    problem = fo.Problem(LINEAR, fo.Sources(1.0, host=["a", "a", "b"]), 9.0, {"a": 2.0})
+    proof = fo.certify(problem, [2.0, 2.0, 1.0])
+    assert proof.infeasibility == pytest.approx(1.0, rel=EXACT)
+    assert proof.rates.tolist() == [1.0, 1.0, 1.0]
