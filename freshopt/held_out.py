@@ -8,8 +8,9 @@ a formula: it is integrated from the times of changes and refreshes.
 
 Copies have the ages that a policy itself gives them: each schedule runs for as long before the held-out part
 as that is long, or as the log reaches back, before costs count. When exactly it began is chance, and matters
-where gaps are long: costs are means over several beginnings, with the error that these leave. The current policy may crawl more or less
-than the bandwidth; so that it can be compared with a plan of as many refreshes, there is a row for that too.
+where gaps are long: costs are means over several beginnings, with the error that these leave. The current
+policy may crawl more or less than the bandwidth; so that it can be compared with a plan of as many refreshes,
+there is a row for that too.
 
 Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell: a change
 is put in the middle of the gap in which it was found, several of them evenly. Changes that one crawl found as
