@@ -22,7 +22,7 @@ SPAN = (0.1, 10.0)  # of the default bandwidths, around the sum of the change ra
 POINTS = 9  # then each is √10 to the power of ½ times the one before
 
 
-@click.command()
+@click.command(short_help="Solve for SOURCES at several bandwidths: value and price.")
 @click.argument("sources", type=click.Path(path_type=Path))
 @options.objective_option(OBJECTIVES)
 @options.exponent_option

@@ -159,7 +159,7 @@ def solve(
     click.echo(f"   wrote: {out}")
 
 
-@click.command()
+@click.command(short_help="List the bundled examples, or write one's crawl log.")
 @click.argument("name", required=False)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the example's crawl log to this file.")
 @options.overwrite_option

@@ -29,7 +29,7 @@ from freshopt.units import SECONDS
 _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float64
 
 
-@click.command()
+@click.command(short_help="Turn a crawl LOG into refresh rates and a schedule.")
 @options.log_argument
 @options.example_option
 @origin_options

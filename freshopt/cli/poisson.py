@@ -28,7 +28,7 @@ _EFFECTS = {
 }
 
 
-@click.command("poisson-check")
+@click.command("poisson-check", short_help="Tell how far the changes in a crawl LOG are from Poisson.")
 @options.log_argument
 @options.example_option
 @origin_options

@@ -33,7 +33,7 @@ WORDS = {
 }
 
 
-@click.command()
+@click.command(short_help="Measure what a SCHEDULE costs against known changes.")
 @click.argument("schedule", type=click.Path(path_type=Path))
 @click.option(
     "--history",

@@ -14,7 +14,7 @@ from freshopt.report import write_report
 _APART = ("out", "overwrite")  # options that say where a result goes, and not which
 
 
-@click.command()
+@click.command(short_help="Write the web page of the plan in DIR.")
 @click.argument("dir", type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write instead of DIR/report.html."

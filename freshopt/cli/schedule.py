@@ -31,7 +31,7 @@ TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".i
 INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")
 
 
-@click.command()
+@click.command(short_help="Write refresh times or intervals for a table of RATES.")
 @click.argument("rates", type=click.Path(path_type=Path))
 @method_options
 @click.option(
