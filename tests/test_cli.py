@@ -254,6 +254,15 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
     assert values[0] < values[1]
 
 
+def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) -> None:
+    of_no_use = "the rest is of no use: maximum rates or host limits are reached, or nothing is left to gain"
+    tight = run("plan", str(log), *MAIN_JOB, "--max-rate", "0.5/day", "--out", "tight").output
+    assert fields(tight)["bandwidth"] == f"4 of 6 per day used; {of_no_use}"
+    late = ("--objective", "deadline", "--deadline", "100d")
+    enough = run("plan", str(log), *MAIN_JOB, *late, "--out", "late").output
+    assert fields(enough)["bandwidth"] == f"0.08 of 6 per day used; {of_no_use}"
+
+
 def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
     output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
     assert fields(output)["objective"] == "SynchronizationCost, power (lower is better), periodic refreshes"

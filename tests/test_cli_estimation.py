@@ -49,6 +49,28 @@ def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -
     assert told["change_rate"]["estimator"].startswith(ESTIMATORS[name].make.__name__)
 
 
+def test_a_value_outside_of_the_interval_of_what_is_left_open_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    # Staleness is concave in the change rate. With few crawls of a source it is less on average over what the
+    # rate may be than at the mean of that, by more than the spread of the total over 300 sources.
+    monkeypatch.chdir(tmp_path)
+    rng, n, crawls = np.random.default_rng(0), 300, 11
+    found = rng.random((n, crawls)) < -np.expm1(-0.02 * rng.gamma(2.0, 4.0, n))[:, None]
+    time = np.tile(0.02 * np.arange(crawls), n)
+    rows = {"source": np.repeat(np.arange(n), crawls), "time": time, "changed": found.ravel().astype(int)}
+    pl.DataFrame(rows).write_csv("few.csv")
+    how = ("--bandwidth", "20/day", "--horizon", "7d", "--prior", "gamma", "--out", "plan")
+    shown = run("plan", "few.csv", *how).output
+    facts = json.loads(Path("plan/summary.json").read_text())
+    assert facts["value"] > facts["uncertainty"]["value_90_percent"][1]
+    assert "the value above is at the estimates" in shown
+    assert "It lies outside, as costs do not grow" in Path("plan/report.html").read_text(encoding="utf-8")
+    assert (
+        "at the estimates" not in run("plan", "--example", "debian-uploads", *how[:4], "--out", "p2").output
+    )
+
+
 def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(log).change_rate_)
     np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)

@@ -17,7 +17,7 @@ from freshopt.cli.console import count, number, progress, show
 from freshopt.cli.estimation import Estimation, estimation_options
 from freshopt.cli.objectives import Parameters, objective_of
 from freshopt.cli.origins import Origin, origin_options
-from freshopt.cli.plan_parts import plan_in_partitions
+from freshopt.cli.plan_parts import plan_in_partitions, worth_of_more
 from freshopt.cli.replay_table import replay_table
 from freshopt.cli.report import command_line
 from freshopt.held_out import replay_held_out
@@ -179,7 +179,7 @@ def _rows(made: Plan, read: str, objective: str) -> list[tuple[str, str]]:
         (
             "bandwidth",
             f"{number(facts['bandwidth_used'])} of {number(facts['bandwidth'])} per {unit} used; "
-            f"one more refresh per {unit} would be worth up to {number(facts['price'])}",
+            f"{worth_of_more(facts)}",
         ),
         (
             "intervals",
@@ -205,7 +205,10 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
     low, high = spread["value_90_percent"]
     loss = f"{number(spread['mean_regret'])} ({100 * spread['relative_regret']:.2g} %)"
     draws = f"90 % of {spread['draws']} draws of what the log leaves open"
-    return [("uncertainty", f"value {number(low)} to {number(high)} for {draws}; to know it is worth {loss}")]
+    text = f"value {number(low)} to {number(high)} for {draws}; to know it is worth {loss}"
+    if not low <= facts["value"] <= high:
+        text += "; the value above is at the estimates, and costs do not grow in proportion to change rates"
+    return [("uncertainty", text)]
 
 
 def _spread(rates: Array, unit: str) -> str:

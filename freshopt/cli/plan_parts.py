@@ -19,6 +19,7 @@ from freshopt.errors import SourceDataError
 from freshopt.plan_folder import TABLES
 from freshopt.planning import Wishes
 
+SPENT = 1e-9  # of the bandwidth: what is missing below that is rounding
 PASSES = 6  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log
 
@@ -90,7 +91,7 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
         (
             "bandwidth",
             f"{number(facts['bandwidth_used'])} of {number(facts['bandwidth'])} per {unit} used; "
-            f"one more refresh per {unit} would be worth up to {number(facts['price'])}",
+            f"{worth_of_more(facts)}",
         ),
         ("value", f"{number(facts['value'])} in the long run{others}"),
         (
@@ -101,6 +102,15 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
         ("proof", f"{facts['status']}, gap {number(facts['gap'])}"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
+
+
+def worth_of_more(facts: dict[str, Any]) -> str:
+    """Return what more bandwidth would bring, or why some of it is left."""
+    if facts["price"] == 0.0:
+        if facts["bandwidth_used"] >= (1.0 - SPENT) * facts["bandwidth"]:
+            return "more would be worth nothing"
+        return "the rest is of no use: maximum rates or host limits are reached, or nothing is left to gain"
+    return f"one more refresh per {facts['time_unit']} would be worth up to {number(facts['price'])}"
 
 
 def with_tables(importance: Path | None, hosts: Path | None, wishes: Wishes, file: Path) -> Wishes:

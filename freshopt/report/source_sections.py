@@ -116,6 +116,16 @@ def certainty(told: Context, seen: Survey) -> Section:
                 ".",
             )
         )
+        if not low <= told.facts.number("value") <= high:
+            text.append(
+                paragraph(
+                    "The value that the plan itself states, ",
+                    amount(told.facts.number("value")),
+                    ", is at the estimates. It lies outside, as costs do not grow in proportion to change "
+                    "rates: a source that may be slow or fast costs another amount on average than one in "
+                    "between.",
+                )
+            )
     else:
         text.append(
             paragraph(
