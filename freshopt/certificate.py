@@ -98,8 +98,8 @@ def certify(
         Refreshes per time unit, from anywhere. Infeasible rates are repaired first: clipped to their bounds,
         then shrunk towards min_rate by host and by bandwidth.
     price : float, optional
-        A bandwidth price λ ≥ 0; None searches for the one with the smallest bound (within 2 % for rates far
-        from optimal, whose bound has several valleys).
+        A bandwidth price λ ≥ 0; None searches for the one with the smallest bound (for rates far from optimal
+        the bound has several valleys, of which the two that look deepest are searched).
     host_prices : mapping, optional
         μ_h ≥ 0 of limited hosts, on top of `price`; None derives them from the rates.
 

@@ -18,8 +18,9 @@ from freshopt.model import Problem
 
 NEGLIGIBLE = 1e-16  # of what the sources pay: a gap that rounding leaves of exact rates
 ALLOTTED = 1e-12  # of what the sources pay: up to here a gap may be overstated, eightfold
-PUSH = 1e-6  # of the rate: nearer to it than this, steps outwards grow eightfold, beyond it twofold
+PUSH = 1e-6  # of the rate: nearer to it than this, steps outwards grow eightfold
 SEVERAL_ULP = 8 * np.finfo(float).eps
+NUDGE = 4e-15  # of the step: what the first push beyond an inverse adds, and 64 times as much each time
 _PUSHES = 80  # steps: from 8 ulp up to 1e12 times the rate, before the bound itself is taken
 
 
@@ -162,13 +163,15 @@ def _crossing(
     least = PUSH * np.maximum(rates, typical)
     step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
     step = np.minimum(step, room)
-    for _ in range(_PUSHES):
+    for k in range(_PUSHES):
         worth = numerics.marginal(np.where(rising, rates + step, rates - step))
         crossed = np.where(rising, worth <= paid, worth >= paid)
         short = (step < room) & ~crossed
         if not bool(np.any(short)):
             return step
-        further = np.where(step < least, 8.0 * step, 2.0 * step)
+        # An inverse that is short by rounding needs next to nothing more, and the bound grows with the step.
+        nudge = step * min(1.0, NUDGE * 64.0**k) + SEVERAL_ULP * rates
+        further = step + np.where(step < least, 7.0 * step, np.minimum(step, nudge))
         step = np.where(short, np.minimum(further, room), step)
     return np.where(short, room, step)
 

@@ -18,6 +18,8 @@ from freshopt.gap import Gap
 
 _CANDIDATES = 33  # prices tried before golden section
 _BELOW = np.array([27.0, 9.0, 3.0, 1.0])  # below the smallest slope, for rates that leave bandwidth unused
+_VALLEYS = 2  # that are searched
+_SHALLOW = 1.25  # times the deepest valley on the grid; those are left out
 _GOLDEN = 90  # steps: 0.618^90 is 1e-19
 _NOTHING = 1e-15  # of cost and price: a bound that no other price makes better by more than rounding
 _FULL = 1e-6  # relative slack below which a host's sources are left out when λ is searched
@@ -73,12 +75,10 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
         return 0.0
     free = usable & (hosts.spread(np.asarray(gap.host_slack <= _FULL * hosts.limits, dtype=float)) == 0.0)
     one = np.zeros(len(slopes), dtype=np.int64)
-    grid = _quantiles(slopes, usable, one, 1)
-    if bool(np.any(free)):
-        grid = np.sort(np.concatenate([grid, _quantiles(slopes, free, one, 1)], axis=1), axis=1)
-
-    every = _quantiles(slopes, _positive(slopes), one, 1)
-    grid = np.sort(np.concatenate([every[:, :1] - _BELOW, every, grid], axis=1), axis=1)
+    every = np.log(slopes[_positive(slopes)])
+    grids = [every.min() - _BELOW, np.linspace(every.min(), every.max(), _CANDIDATES)]
+    grids += [_quantiles(slopes, some, one, 1)[0] for some in (usable, free) if bool(np.any(some))]
+    grid = np.unique(np.concatenate(grids))[None]
 
     def bound(log_price: Array) -> Array:
         price = math.exp(float(log_price[0]))
@@ -121,19 +121,36 @@ def _quantiles(slopes: Array, usable: BoolArray, codes: IntArray, groups: int) -
 
 
 def _minimise(bound: Callable[[Array], Array], grid: Array) -> tuple[Array, Array]:
-    """Return each group's best point and its bound: the grid, then golden section around the best.
+    """Return each group's best point and its bound: the grid, then golden section in its deepest valleys."""
+    groups = np.arange(len(grid))
+    values = np.stack([bound(grid[:, k]) for k in range(grid.shape[1])], axis=1)
+    values = np.where(np.isnan(values), np.inf, values)
+    around = np.pad(values, ((0, 0), (1, 1)), constant_values=np.inf)
+    deep = values <= _SHALLOW * np.min(values, axis=1, keepdims=True)
+    valley = deep & (values < around[:, :-2]) & (values <= around[:, 2:])
+    depth = np.where(valley, values, np.inf)
+    places = np.argsort(depth, axis=1, kind="stable")[:, :_VALLEYS]
+    best, smallest = grid[groups, places[:, 0]], np.min(values, axis=1)
+    for k in range(places.shape[1]):
+        if k and not bool(np.any(np.isfinite(depth[groups, places[:, k]]))):
+            break
+        middle = grid[groups, places[:, k]][:, None]  # of points that are equal there may be several
+        low = np.max(np.where(grid < middle, grid, grid[:, :1]), axis=1)
+        high = np.min(np.where(grid > middle, grid, grid[:, -1:]), axis=1)
+        found, value = _golden(bound, low, high)
+        best, smallest = np.where(value < smallest, found, best), np.minimum(value, smallest)
+    return best, smallest
+
+
+def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the best points between two that a golden section finds, and their bounds.
 
     It stops when the brackets are as narrow as floats allow.
     """
-    groups = np.arange(len(grid))
-    values = np.stack([bound(grid[:, k]) for k in range(grid.shape[1])], axis=1)
-    place = np.argmin(values, axis=1)
-    best, smallest = grid[groups, place], values[groups, place]
-    low = grid[groups, np.maximum(place - 1, 0)]
-    high = grid[groups, np.minimum(place + 1, grid.shape[1] - 1)]
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     a, b = high - ratio * (high - low), low + ratio * (high - low)
     at_a, at_b = bound(a), bound(b)
+    best, smallest = a, at_a
     for _ in range(_GOLDEN):
         for x, value in ((a, at_a), (b, at_b)):
             best, smallest = np.where(value < smallest, x, best), np.minimum(value, smallest)
