@@ -59,6 +59,33 @@ INTRODUCTION = """# Noisy change signals
 Of all changes a share is announced (the recall), and of the announcements a share is true (the precision).
 What `NoisySignalFreshness`, its thresholds, `SignalGreedy` and the estimator `NoisySignals` make of that, in
 worlds whose signals are drawn. The mathematics is in the docstring of `freshopt.signal_cycle`.
+
+## From a log to thresholds
+
+A row of the log is a crawl: how long after the crawl before, how many signals in between, and whether the
+source had changed.
+
+```python
+import freshopt as fo
+from freshopt.learning import NoisySignals
+from freshopt.scheduling import NoisySignalFreshness
+
+log = {  # or a dataframe
+    "source": ["page"] * 6,
+    "elapsed": [1.0, 2.0, 1.0, 3.0, 1.0, 2.0],
+    "signals": [0, 1, 0, 1, 1, 0],
+    "changed": [0, 1, 0, 0, 1, 1],
+}
+model = NoisySignals().fit(log)
+change_rate, recall, precision = model.for_planning()
+sources = fo.Sources(change_rate, name=model.sources_)
+objective = NoisySignalFreshness(recall, precision)
+solution = fo.solve(fo.Problem(objective, sources, bandwidth=0.5))
+thresholds = objective.thresholds(solution.rates, sources).to_frame()
+```
+
+A source is crawled when the time since its last crawl, plus `bonus` for each signal since, reaches
+`threshold`.
 """
 EXACTNESS = """
 Length, stale time and worth of cycles against the sums of their definition, added up in 45 digits; thresholds

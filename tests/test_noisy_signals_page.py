@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,29 @@ def test_a_quick_run_measures_and_saves_everything(tmp_path: Path, benchmark: Mo
     assert record["quick"] is True
     check(record, benchmark)
     assert (tmp_path / "docs" / "noisy-signals.md").read_text(encoding="utf-8") == benchmark.page(record)
+
+
+def test_what_the_page_says_of_bonus_and_threshold_keeps_to_the_rate() -> None:
+    page = (ROOT / "docs" / "noisy-signals.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(page.split("```python\n")[1].split("```")[0], "noisy-signals.md", "exec"), names)
+    (row,) = names["thresholds"].iter_rows(named=True)
+    assert row["source"] == "page"
+    # Signals come at the rate g, whenever: crawl once time + bonus * signals reaches the threshold.
+    rng, g = np.random.default_rng(0), float(names["model"].recall_[0] * names["change_rate"][0])
+    g /= float(names["precision"][0])
+    gaps = []
+    for _ in range(20_000):
+        at, heard = 0.0, 0
+        while True:
+            due = row["threshold"] - row["bonus"] * heard
+            at_next = at + rng.exponential(1.0 / g)
+            if at_next >= due:
+                gaps.append(max(at, due))
+                break
+            at, heard = at_next, heard + 1
+    error = np.std(gaps) / np.sqrt(len(gaps))
+    assert abs(np.mean(gaps) - 1.0 / 0.5) < FOUR * error
 
 
 def test_the_page_shows_what_was_saved_and_that_shows_what_is_said(benchmark: ModuleType) -> None:
