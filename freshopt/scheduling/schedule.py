@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
 from freshopt.errors import SourceDataError
+from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS, check_time_unit
 
@@ -215,7 +216,7 @@ class Schedule:
 def schedule(
     rates: Solution | Mapping[Any, float] | Any,  # noqa: ANN401 - any dataframe library's frame
     horizon: float,
-    method: Method,
+    method: Method | None = None,
     *,
     time_unit: str | None = None,
 ) -> Schedule:
@@ -228,8 +229,9 @@ def schedule(
         and ``signalled`` with ``change_rate`` if some sources signal their changes.
     horizon : float
         Length of the schedule in time units, > 0.
-    method : Method
-        How the refreshes of a source follow each other, for example ``Periodic()``.
+    method : Method, optional
+        How the refreshes of a source follow each other; by default ``Periodic()``, at equal gaps, which costs
+        less than any random gaps of the same rates.
     time_unit : str, optional
         The unit of rates and horizon. A solution brings its own; otherwise the default is "day".
 
@@ -245,14 +247,17 @@ def schedule(
 
     Examples
     --------
-    >>> from freshopt.scheduling import Periodic
-    >>> schedule({"news": 2.0, "archive": 0.5}, horizon=7.0, method=Periodic())
+    >>> from freshopt.scheduling import Carousel
+    >>> schedule({"news": 2.0, "archive": 0.5}, horizon=7.0)
     Schedule(17 refreshes of 2 sources in 7 days, Periodic())
+    >>> schedule({"news": 2.0, "archive": 0.5}, horizon=7.0, method=Carousel())
+    Schedule(17 refreshes of 2 sources in 7 days, Carousel())
     """
     table = read_rates(rates, time_unit)
     horizon = _check_horizon(horizon, table.time_unit)
     clocked = table.rates if table.signalled is None else np.where(table.signalled, 0.0, table.rates)
     _check_size(clocked, horizon, table)
+    method = Periodic() if method is None else method
     if isinstance(method, type) or not hasattr(method, "times"):
         raise SourceDataError(f"method is {method!r}. Pass an instance of a method, such as Periodic().")
     source, time = method.times(clocked, horizon)
