@@ -197,6 +197,11 @@ class LogRows:
         flags = np.asarray(changed)
         if flags.dtype.kind == "b":
             return flags
+        if flags.dtype.kind in "US" and flags.size:
+            raise SourceDataError(
+                f"changed must be booleans or numbers, got text such as {str(flags.flat[0])!r}. "
+                "Pass True and False, or 1 and 0."
+            )
         numbers = as_vector(flags, len(self.codes), "changed")
         wrong = ~((numbers == 0) | (numbers == 1))
         if wrong.any():
