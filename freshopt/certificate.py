@@ -45,7 +45,9 @@ class Certificate:
     gap : float
         ``|bound − value|``, ≥ 0; inf where nothing is proved.
     relative_gap : float
-        ``gap/(|cost| + λB + Σ μ_h L_h)``, where the cost of a freshness objective is its stale part.
+        ``gap/(|cost| + λB + Σ μ_h L_h)``, where the cost of a freshness objective is its stale part. Where
+        min_rate leaves only a part of B and L_h free and the gap is more than half of the same with these
+        parts, it is relative to them.
     infeasibility : float
         Largest relative violation that the rates had before they were repaired; 0 for feasible rates.
     price : float
@@ -220,6 +222,7 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
     scale = abs(cost) + price * problem.bandwidth + float(np.dot(host_prices, problem.hosts.limits))
     proved = math.isfinite(short) and math.isfinite(cost)
     relative = (short / scale if scale > 0.0 else (0.0 if short == 0.0 else math.inf)) if proved else math.inf
+    relative = max(relative, _of_what_is_free(gap, price, host_prices, short)) if proved else math.inf
     return Certificate(
         value=objective.value_from_cost(cost, sources),
         bound=objective.value_from_cost(cost - short if proved else -math.inf, sources),
@@ -232,6 +235,25 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
         reason="" if proved else "the cost or the bound is infinite at these rates.",
         vanishing=proved and vanishes(gap, short),
     )
+
+
+def _of_what_is_free(gap: Gap, price: float, host_prices: Array, short: float) -> float:
+    """Return the gap in units of the cost and of what bandwidth beyond min_rate is worth; 0 up to a half.
+
+    Where least rates use up nearly all bandwidth, λB says little: rates next to 0 make any price, and any
+    gap, look small beside it. A gap that is most of what there is to decide is no small one.
+    """
+    problem = gap.problem
+    if not problem.lower.any():
+        return 0.0
+    needed = problem.sources.cost * problem.lower
+    free = price * max(0.0, problem.bandwidth - total(needed))
+    if len(problem.hosts):
+        free += float(
+            np.dot(host_prices, np.maximum(0.0, problem.hosts.limits - problem.hosts.totals(needed)))
+        )
+    share = short / (abs(gap.cost) + free) if short > 0.0 else 0.0
+    return share if share > 0.5 and not vanishes(gap, short) else 0.0
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

@@ -253,3 +253,15 @@ def test_repr_is_one_line_without_arrays() -> None:
     assert "\n" not in text
     assert "[" not in text
     assert "relative_gap=" in text
+
+
+@pytest.mark.parametrize("price", [None, 1e20, 1e40])
+def test_min_rates_that_use_up_nearly_all_bandwidth_hide_no_gap(price: float | None) -> None:
+    """A rate next to 0 has a slope of 1e30; beside λB at such prices a gap of 1e11 times the cost is 1e-7."""
+    sources = fo.Sources([1.0, 1.0], min_rate=[1.0 - 1e-7, 0.0])
+    problem = fo.Problem(HarmonicStaleness(), sources, 1.0)
+    poor = fo.certify(problem, [1.0 - 1e-30, 1e-30], price)
+    assert poor.value > 4.0 * fo.solve(problem).value
+    assert poor.relative_gap > 0.5
+    assert not poor.confirms(1e-6)
+    assert fo.certify(problem, fo.solve(problem).rates).confirms(SCALAR)
