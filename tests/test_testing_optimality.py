@@ -66,7 +66,7 @@ def refusal(problem: fo.Problem, rates: object, tolerance: float = 1e-6) -> str:
 
 def test_the_sentence_names_gap_and_sources() -> None:
     text = refusal(named(), [0.5, 2.5])
-    assert text.startswith("not proved optimal to 1e-06: the certified gap is 2.5 (relative 0.46)")
+    assert text.startswith("not proved optimal to 1e-06: the certified gap is 1.5 (relative 0.2)")
     assert "the infeasibility 0." in text
     assert "'a' (rate 0.5 is too low" in text
     assert text.endswith(" of the gap).")
