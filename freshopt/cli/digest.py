@@ -30,7 +30,11 @@ class Checked(NamedTuple):
         """Return the problem, how many solvers prove its optimum, and who falls short by how much."""
         agreement = self.agreement
         judged, short = agreement.judged(), agreement.short()
-        text = f"{len(judged) - len(short)} of {len(judged)} proved"
+        text = (
+            f"{len(judged) - len(short)} of {len(judged)} proved"
+            if judged
+            else "only baselines, which do not aim at the optimum"
+        )
         if short:
             text += "; " + ", ".join(f"{agreement.names[k]} {shortfall(agreement, k)}" for k in short)
         if agreement.contradictions():
