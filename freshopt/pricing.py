@@ -17,7 +17,8 @@ from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.gap import Gap
 
 _CANDIDATES = 33  # prices tried before golden section
-_BELOW = np.array([27.0, 9.0, 3.0, 1.0])  # below the smallest slope, for rates that leave bandwidth unused
+# Below the smallest slope, for rates that leave bandwidth or a host's limit unused.
+_BELOW = np.array([27.0, 9.0, 6.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5])
 _VALLEYS = 2  # that are searched
 _SHALLOW = 1.25  # times the deepest valley on the grid; those are left out
 _GOLDEN = 90  # steps: 0.618^90 is 1e-19
@@ -61,6 +62,7 @@ def _effective_prices(gap: Gap) -> Array:
     without = hosts.totals(usable.astype(np.float64)) == 0.0
     usable |= _positive(slopes) & (hosts.spread(without.astype(np.float64)) > 0.0)
     grid = _quantiles(slopes, usable, hosts.codes, len(hosts))
+    grid = np.concatenate([grid[:, :1] - _BELOW, grid], axis=1)
     found, smallest = _minimise(bound, grid)
     nothing = hosts.totals(gap.terms(np.zeros(len(slopes))))
     return np.where(nothing <= smallest, 0.0, np.exp(found))
