@@ -80,9 +80,44 @@ def as_number(value: object, what: str, remedy: str) -> float:
     freshopt.errors.SourceDataError: horizon is '7d', not a number. Pass a number of days.
     """
     try:
-        return math.nan if value is np.ma.masked else float(value)  # type: ignore[arg-type]
+        one = np.ndim(value) == 0  # type: ignore[arg-type] # NumPy takes an array of one number for it too
+        number = math.nan if value is np.ma.masked else float(value if one else "")  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise SourceDataError(f"{what} is {_describe(value)}, not a number. {remedy}") from None
+    return number
+
+
+def as_numbers(value: npt.ArrayLike, what: str) -> Array:
+    """Return numbers of any shape as float64, or refuse what are none.
+
+    Examples
+    --------
+    >>> as_numbers(["x"], "recall")
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: recall must be numbers, got ['x']. Pass floats.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in _NO_NUMBERS and not np.ma.is_masked(value):
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise SourceDataError(f"{what} must be numbers, got {_describe(value)}. Pass floats.")
+
+
+def as_whole(value: object, what: str, least: int, most: int) -> int:
+    """Return a whole number within bounds, or refuse what is none.
+
+    Examples
+    --------
+    >>> as_whole(1e300, "draws", 1, 1000)
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: draws is 1e+300. Pass a whole number from 1 to 1000.
+    """
+    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or not least <= value <= most:  # type: ignore[operator]
+        raise SourceDataError(f"{what} is {_describe(value)}. Pass a whole number from {least} to {most}.")
+    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def as_column(value: npt.ArrayLike, n: int, what: str, *, narrow: bool) -> npt.NDArray[Any]:

@@ -6,12 +6,14 @@ traceback, or the only line of the command line, is enough to mend the input.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import fields
 from numbers import Real
 from typing import Any
 
 SHOWN = 5  # offenders listed by name; a longer list hides the remedy
+NUMBERS = frozenset(["float", "int", "bool"])  # settings declared so take one number, or None if declared too
 BITS = 1000  # of whole numbers; from 1024 on they are beyond all floats
 LONGEST = 320  # characters of one: a URL with its place fits, a field of ten megabytes does not
 
@@ -73,25 +75,43 @@ def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str)
 
 
 def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
-    """Refuse anything but a number, true or false for a setting whose default is one.
+    """Refuse anything but a number, true or false for a setting that is declared as one, and a wrong seed.
 
     Raises
     ------
     TypeError
         Naming the setting.
     SourceDataError
-        If a whole number is beyond all floats.
+        If a whole number is beyond all floats, or a seed cannot be one.
     """
     for each in fields(record):
         if not each.init:
             continue
-        value = getattr(record, each.name)
+        value, declared = getattr(record, each.name), str(each.type).split(" | ")
+        if each.name == "seed":
+            check_seed(value)
+        if value is None and "None" in declared:
+            continue
         plain = isinstance(value, Real) or getattr(value, "shape", None) == ()
-        if isinstance(each.default, bool | int | float) and not plain:
+        if NUMBERS.intersection(declared) and NUMBERS.issuperset(set(declared) - {"None"}) and not plain:
             what = f"{each.name} of {type(record).__name__}"
             raise TypeError(f"{what} is of type {type(value).__name__}. Pass one number, True or False.")
         if isinstance(value, int) and value.bit_length() > BITS:
             raise SourceDataError(f"{each.name} has {value.bit_length()} bits. Pass a smaller number.")
+
+
+def check_seed(seed: object) -> int:
+    """Return the seed; refuse what is not an integer in 0..2⁶⁴−1.
+
+    Examples
+    --------
+    >>> check_seed(-1)
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: seed is -1. Pass an integer from 0 to 2**64 - 1.
+    """
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**64:
+        raise SourceDataError(f"seed is {shortened(repr(seed))}. Pass an integer from 0 to 2**64 - 1.")
+    return operator.index(seed)
 
 
 def empty_cells(number: int) -> str:

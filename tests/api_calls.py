@@ -1,8 +1,7 @@
 """Every public callable with arguments that are right, for tests that put wrong ones in their place.
 
 `CALLS` maps "subpackage.Name" to a function and its arguments, so small that a call takes milliseconds.
-What is only a record of results, an exception, a protocol or a choice, and what other tests cover with files
-and workers, is listed with the reason.
+What is left out is listed in `tests.api_elsewhere`.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     arguments: dict[str, Any]
+    refuses: tuple[type[Exception], ...] = ()  # with what else than the library's errors, by its contract
 
 
 def sources(**changes: Any) -> fo.Sources:  # noqa: ANN401
@@ -43,6 +43,8 @@ COUNTED = fo.CrawlLog(
     ["a", "a", "b", "b", "c", "c"], [0, 1, 0, 2, 0, 3], [0, 1, 0, 1, 0, 0], changes=[0, 2, 0, 1, 0, 0]
 )
 WORLD = fo.World.poisson(SOURCES, 0)
+FLOORED = fo.Problem(problems.SynchronizationCost(problems.BinaryCost()), sources(min_rate=0.5), 3.0)
+GREEDY = scheduling.SignalGreedy(problem(scheduling.NoisySignalFreshness(0.5, 0.9)))
 SCHEDULE = fo.schedule(SOLUTION, 5.0, scheduling.Periodic())
 
 
@@ -65,6 +67,13 @@ def fitted(estimator: Callable[..., Any], log: fo.CrawlLog = LOG, **arguments: A
 def acted(learner: Callable[..., Any], **arguments: Any) -> Call:  # noqa: ANN401
     return Call(
         lambda horizon=4.0, **given: learner(**given).run(WORLD, PROBLEM, horizon),
+        {"horizon": 4.0, **arguments},
+    )
+
+
+def synchronized(learner: Callable[..., Any], **arguments: Any) -> Call:  # noqa: ANN401
+    return Call(
+        lambda horizon=4.0, **given: learner(**given).run(WORLD, FLOORED, horizon),
         {"horizon": 4.0, **arguments},
     )
 
@@ -222,6 +231,24 @@ CALLS: dict[str, Call] = {
     "solvers.Uniform": solved(solvers.Uniform),
     "solvers.WaterFilling": solved(solvers.WaterFilling),
     "learning.AdaptiveRates": acted(learning.AdaptiveRates, batch=2.0, floor=0.001, solver=None, seed=0),
+    "learning.AsyncMirrorSync": synchronized(
+        learning.AsyncMirrorSync, learning_rate=1.0, cycle=2.0, exploration=0.05, seed=0
+    ),
+    "learning.AsyncProjectedGradientSync": synchronized(
+        learning.AsyncProjectedGradientSync, learning_rate=1.0, cycle=2.0, exploration=0.05, seed=0
+    ),
+    "learning.AutomataTreePolling": acted(
+        learning.AutomataTreePolling,
+        feedback=automata.Feedback.NEWS,
+        polling=automata.Polling.CREDIT,
+        update=automata.Update.REWARD_PENALTY,
+        resolution=50,
+        gain=1.0,
+        probing=0.1,
+        rounds=2,
+        batch=None,
+        seed=0,
+    ),
     "learning.ChangeHistory": Call(
         learning.ChangeHistory,
         {
@@ -261,6 +288,7 @@ CALLS: dict[str, Call] = {
     "learning.MaximumLikelihood": fitted(
         learning.MaximumLikelihood, smoothing=0.5, prior=None, half_life=None
     ),
+    "learning.MirrorSync": synchronized(learning.MirrorSync, learning_rate=1.0, exploration=0.05, seed=0),
     "learning.MomentMatching": fitted(learning.MomentMatching, bounds=(0.001, 1000.0), half_life=None),
     "learning.MomentumStochasticApproximation": known_rate(
         learning.MomentumStochasticApproximation, step=1.3, beta=0.75, omega=1.0, floor=0.001
@@ -319,6 +347,27 @@ CALLS: dict[str, Call] = {
     "scheduling.DiscreteCounts": scheduled(scheduling.DiscreteCounts, problem=PROBLEM, repeats=True),
     "scheduling.Periodic": scheduled(scheduling.Periodic),
     "scheduling.PoissonArrivals": scheduled(scheduling.PoissonArrivals, seed=0),
+    "scheduling.SignalCrawler": Call(
+        lambda **given: scheduling.SignalCrawler(**given).pick(1.0), {"greedy": GREEDY, "last": 0.0}
+    ),
+    "scheduling.SignalGreedy": Call(
+        lambda horizon=3.0, **given: scheduling.SignalGreedy(**given).crawls([0, 1], [0.5, 1.5], horizon),
+        {"problem": GREEDY.problem, "horizon": 3.0},
+    ),
+    "scheduling.SignalThresholds": Call(
+        lambda horizon=3.0, **given: scheduling.SignalThresholds(**given).crawls(
+            [0, 1], [0.5, 1.5], horizon, [0.2, 0.8]
+        ),
+        {
+            "signals": [1.0, 0.0],
+            "wait": [0.5, 3.0],
+            "bonus": [2.0, np.inf],
+            "crawl_probability": 1.0,
+            "names": ["a", "b"],
+            "time_unit": "day",
+            "horizon": 3.0,
+        },
+    ),
     "scheduling.SlotAssignment": scheduled(
         scheduling.SlotAssignment,
         slot=0.5,
@@ -336,6 +385,22 @@ CALLS: dict[str, Call] = {
         {"curve": problems.BinaryFreshness().curve(SOURCES), "n": 3, "noise": 0.1, "seed": 0},
     ),
     "simulation.SimulatedCrawler": Call(simulation.SimulatedCrawler, {"world": WORLD}),
+    "simulation.noisy_signals": Call(
+        simulation.noisy_signals, {"world": WORLD, "recall": 0.5, "precision": 0.9, "end": 3.0, "seed": 0}
+    ),
+    "simulation.replay_signals": Call(
+        simulation.replay_signals,
+        {
+            "rule": GREEDY,
+            "world": WORLD,
+            "recall": 0.5,
+            "precision": 0.9,
+            "horizon": 3.0,
+            "skip": 0.0,
+            "runs": 2,
+            "seed": 0,
+        },
+    ),
     "simulation.missed_costs": Call(
         simulation.missed_costs,
         {"world": WORLD, "source": [0, 1], "time": [0.5, 0.7], "end": 1.0, "begin": 0.0, "penalty": None},
@@ -361,13 +426,15 @@ CALLS: dict[str, Call] = {
         {
             "rates": {"a": 1.0},
             "target": exporting.Crontab(),
-            "path": Path("nowhere/at/all.txt"),
+            "path": Path("rates.txt"),
             "time_unit": "day",
             "overwrite": False,
         },
     ),
     "testing.assert_optimal": Call(
-        testing.assert_optimal, {"problem": PROBLEM, "rates": SOLUTION.rates, "tolerance": 1e-6}
+        testing.assert_optimal,
+        {"problem": PROBLEM, "rates": SOLUTION.rates, "tolerance": 1e-6},
+        (AssertionError,),
     ),
     "testing.instances": Call(
         lambda **given: list(testing.instances(**given)),
@@ -379,86 +446,9 @@ CALLS: dict[str, Call] = {
         testing.validate_on,
         {
             "solver": solvers.WaterFilling(),
-            "problems": [("one", PROBLEM)],
+            "problems": (("one", PROBLEM),),
             "tolerance": 1e-6,
             "smallest": True,
         },
     ),
-}
-ELSEWHERE: dict[str, frozenset[str]] = {
-    "a record of results": frozenset(
-        [
-            "freshopt.Agreement",
-            "freshopt.Certificate",
-            "freshopt.Frontier",
-            "freshopt.Replay",
-            "freshopt.Solution",
-            "learning.History",
-            "learning.PoissonCheck",
-            "learning.SolutionSpread",
-            "simulation.Measured",
-            "simulation.MissedCosts",
-            "simulation.Replay",
-            "exporting.Exported",
-            "io.BingData",
-            "testing.Instance",
-            "testing.KnownOptimum",
-            "testing.Recipe",
-            "testing.Report",
-            "distributed.DistributedPlan",
-            "distributed.DistributedSolution",
-            "distributed.PartitionedSources",
-        ]
-    ),
-    "an exception": frozenset(
-        [
-            "freshopt.CertificateError",
-            "freshopt.FreshoptError",
-            "freshopt.InfeasibleProblemError",
-            "freshopt.ObjectiveError",
-            "freshopt.SolverRefusedError",
-            "freshopt.SourceDataError",
-        ]
-    ),
-    "a choice": frozenset(
-        ["freshopt.Refresh", "freshopt.Status", "automata.Feedback", "automata.Polling", "automata.Update"]
-    ),
-    "a base class or a protocol": frozenset(
-        ["freshopt.Objective", "learning.Learner", "simulation.Crawler", "simulation.SignallingCrawler"]
-    ),
-    "no callable": frozenset(["freshopt.__version__"]),
-    "the same as another": frozenset(
-        ["scheduling.Schedule", "simulation.World", "simulation.replay", "io.read_log"]
-    ),
-    "test_mirror_sync": frozenset(
-        ["learning.MirrorSync", "learning.AsyncMirrorSync", "learning.AsyncProjectedGradientSync"]
-    ),
-    "test_automata_tree_polling": frozenset(["learning.AutomataTreePolling"]),
-    "test_noisy_signals": frozenset(
-        [
-            "learning.NoisySignals",
-            "scheduling.SignalThresholds",
-            "scheduling.SignalCrawler",
-            "scheduling.SignalGreedy",
-            "simulation.replay_signals",
-            "simulation.noisy_signals",
-        ]
-    ),
-    "test_exporting": frozenset(
-        [
-            "exporting.ChangeDetection",
-            "exporting.Crontab",
-            "exporting.ExternalSecrets",
-            "exporting.Nutch",
-            "exporting.StormCrawler",
-            "exporting.write_icalendar",
-        ]
-    ),
-    "test_read_log": frozenset(["freshopt.read_log", "io.read_history"]),
-    "test_read_bing": frozenset(["io.read_bing"]),
-    "test_read_crawlers": frozenset(["io.read_changedetection", "io.read_nutch"]),
-    "test_read_dbt": frozenset(["io.read_dbt"]),
-    "test_read_git": frozenset(["io.read_git"]),
-    "test_testing_validation": frozenset(["testing.validate"]),
-    "test_distributed": frozenset(["distributed.plan", "distributed.solve"]),
 }

@@ -268,9 +268,9 @@ def test_resolutions_per_depth() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Hierarchy(0), "the number of sources is 0. Pass a whole number >= 1."),
+        (lambda: Hierarchy(0), "the number of sources is 0. Pass a whole number from 1 to 1073741824."),
         (lambda: Hierarchy(2, 0), "resolution is 0. Pass a number of states >= 1, such as 500."),
-        (lambda: Hierarchy(2, seed=-1), "seed is -1. Pass an integer >= 0."),
+        (lambda: Hierarchy(2, seed=-1), "seed is -1. Pass an integer from 0 to 2"),
         (lambda: Hierarchy.fixed([0.0, 0.0]), "shares must be numbers >= 0, one per source, not all 0."),
         (lambda: Hierarchy(3).learn([3], [1.0]), "feedback for source 3 of 3. Pass positions 0..n-1."),
         (lambda: Hierarchy(3).learn([1], [-0.5]), "feedback -0.5 is negative. Pass values >= 0."),

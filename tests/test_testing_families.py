@@ -127,7 +127,7 @@ def test_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"), [((0, 0, "benign"), "n=0"), ((3, -1, "ill"), "-1"), ((3, 0, "bad"), "'bad'")]
+    ("arguments", "word"), [((0, 0, "benign"), "n is 0"), ((3, -1, "ill"), "-1"), ((3, 0, "bad"), "'bad'")]
 )
 def test_families_that_do_not_exist_are_refused(arguments: tuple[int, int, str], word: str) -> None:
     with pytest.raises(fo.SourceDataError, match=word):

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from freshopt.arrays import as_whole, shape_of
 from freshopt.automata.steps import Tree, bits
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError
 
+MOST_SOURCES = 2**30  # whose tree takes 40 GB
 WARM_UP = 16  # numbers after which sfc32 has forgotten how it was seeded
 
 
@@ -24,7 +26,7 @@ def doubled(n: int, resolution: int = 500) -> tuple[int, ...]:
     >>> doubled(8, 500)
     (2000, 1000, 500)
     """
-    depth = (n - 1).bit_length()
+    depth = (as_whole(n, "n", 1, MOST_SOURCES) - 1).bit_length()
     return tuple(resolution * 2 ** (depth - 1 - level) for level in range(depth))
 
 
@@ -33,11 +35,13 @@ def per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
     if isinstance(resolution, int | np.integer):
         check_resolution(resolution)
         return (int(resolution),) * depth
-    given = tuple(int(each) for each in resolution)
+    if len(shape_of(resolution, "resolution")) != 1:
+        raise SourceDataError(
+            f"resolution is {resolution!r}. Pass a number of states >= 1, or one per depth."
+        )
+    given = tuple(as_whole(each, "resolution", 1, 2**40) for each in resolution)
     if len(given) != depth:
         raise SourceDataError(f"{len(given)} resolutions for {depth} depths. Pass one per depth, root first.")
-    for each in given:
-        check_resolution(each)
     return given
 
 

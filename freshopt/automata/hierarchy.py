@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
-from freshopt.automata.fresh_tree import fresh_tree, per_depth
+from freshopt.arrays import Array, IntArray, as_whole
+from freshopt.automata.fresh_tree import MOST_SOURCES, fresh_tree, per_depth
 from freshopt.automata.running import loops
 from freshopt.automata.settings import Feedback, Polling, Update, check_together
 from freshopt.automata.simulated import SimulatedSources
 from freshopt.automata.steps import Slots
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, check_seed, expect
 
 if TYPE_CHECKING:
     import networkx
@@ -88,10 +88,9 @@ class Hierarchy:
         update: Update = Update.REWARD_PENALTY,
         seed: int = 0,
     ) -> None:
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise SourceDataError(f"the number of sources is {n!r}. Pass a whole number >= 1.")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise SourceDataError(f"seed is {seed!r}. Pass an integer >= 0.")
+        n, seed = as_whole(n, "the number of sources", 1, MOST_SOURCES), check_seed(seed)
+        expect(polling, Polling, "polling", "Pass a freshopt.automata.Polling")
+        expect(update, Update, "update", "Pass a freshopt.automata.Update")
         self.n, self.depth = int(n), (int(n) - 1).bit_length()
         self.resolution = per_depth(resolution, self.depth)
         self.polling, self.update = polling, update

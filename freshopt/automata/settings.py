@@ -45,7 +45,7 @@ import numpy as np
 
 from freshopt.arrays import Array
 from freshopt.automata import steps
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
 
 
 class Polling(enum.Enum):
@@ -140,6 +140,8 @@ def check_together(feedback: Feedback, update: Update) -> None:
     ------
     SourceDataError
     """
+    expect(feedback, Feedback, "feedback", "Pass a freshopt.automata.Feedback")
+    expect(update, Update, "update", "Pass a freshopt.automata.Update")
     if update.on_penalty and not feedback.is_bit:
         raise SourceDataError(
             f"update is {update!r}, but {feedback!r} is a value whose zeros are no penalties. "

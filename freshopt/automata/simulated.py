@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector, read_only
+from freshopt.arrays import Array, IntArray, as_numbers, as_vector, read_only
 from freshopt.automata.settings import Feedback, Update, weights_of
 from freshopt.automata.steps import Slots
 from freshopt.errors import SourceDataError
@@ -46,7 +46,7 @@ class SimulatedSources:
     """
 
     def __init__(self, hazard: npt.ArrayLike, importance: npt.ArrayLike = 1.0) -> None:
-        rates = np.atleast_1d(np.array(hazard, dtype=np.float64))
+        rates = np.atleast_1d(as_numbers(hazard, "hazard").copy())
         n = len(rates)
         if rates.ndim != 1 or not n or not bool(np.all((rates >= 0.0) & (rates < np.inf))):
             raise SourceDataError("hazard must be a column of finite numbers >= 0. Mend it.")

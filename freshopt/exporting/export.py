@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from freshopt.errors import expect
 from freshopt.exporting.intervals import Exported, IntervalFormat
 from freshopt.io.folder import complete_file, complete_folder
 from freshopt.scheduling.rate_table import read_rates
@@ -58,6 +59,10 @@ def export(
     >>> path.read_text(), round(done.realised, 3)
     ('https://example.org/\tscheduler.delay.mins=206\n', 6.99)
     """
+    if isinstance(target, type) or not hasattr(target, "files"):
+        kind = type(target).__name__
+        raise TypeError(f"target is of type {kind}. Pass an instance, such as freshopt.exporting.Crontab().")
+    expect(overwrite, bool, "overwrite", "Pass True or False")
     table = read_rates(rates, time_unit)
     if not target.files:
         with complete_file(path, overwrite) as file:

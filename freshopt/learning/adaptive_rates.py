@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect_settings
 from freshopt.learning.campaign import Campaign
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.history import History
@@ -70,6 +70,7 @@ class AdaptiveRates:
 
     def __post_init__(self) -> None:
         """Refuse a length that is not positive and a floor below 0."""
+        expect_settings(self)
         if not 0.0 < self.batch < math.inf:
             raise SourceDataError(f"batch is {self.batch}. Pass a time > 0.")
         if not 0.0 <= self.floor < math.inf:

@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from freshopt.errors import expect_settings
 from freshopt.learning.history import History
 from freshopt.learning.sync_cycles import run_cycles
+from freshopt.learning.synchronization import check_rate
 from freshopt.model import Problem
 from freshopt.simulation import Crawler, World
 from freshopt.solvers.projected_gradient import ProjectedGradient
@@ -57,6 +59,11 @@ class AsyncProjectedGradientSync:
     cycle: float
     exploration: float = 0.05
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that are no numbers."""
+        expect_settings(self)
+        check_rate(self.learning_rate)
 
     def run(
         self,

@@ -18,15 +18,16 @@ from freshopt.automata import Feedback, Hierarchy, Polling, Update
 from freshopt.automata.settings import check_together
 from freshopt.automata.steps import REACH
 from freshopt.automata.twofold import check_resolution
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.learning.history import History
-from freshopt.learning.playing import Journal, State, play, settings_of
+from freshopt.learning.playing import Journal, State, check_horizon, play, settings_of
 from freshopt.learning.tree_polls import Intervals, TreePolls
 from freshopt.learning.truth import Truth
 from freshopt.model import Problem
 from freshopt.simulation import Crawler, World
 from freshopt.simulation.crawler import as_crawler
 
+MOST_POLLS = 1e8  # of a round: their times take 0.8 GB
 SHORT = 32  # polls of a batch, or a sixteenth of the sources: 512 sources learn as with one
 
 
@@ -94,6 +95,8 @@ class AutomataTreePolling:
 
     def __post_init__(self) -> None:
         """Refuse penalties without a bit, and numbers below 1."""
+        expect_settings(self)
+        expect(self.polling, Polling, "polling", "Pass a freshopt.automata.Polling")
         check_together(self.feedback, self.update)
         check_resolution(self.resolution)
         for key in ("rounds", "batch"):
@@ -145,7 +148,15 @@ def run_tree(
     shown = learner if name is None else name
     importance, n = problem.sources.importance, len(problem.sources)
     probes_per_poll = learner.probing / REACH if learner.feedback is Feedback.PROBE else 0.0
-    polls = int(problem.bandwidth * horizon / learner.rounds / (1.0 + probes_per_poll) + 1e-9)
+    horizon = check_horizon(horizon)
+    wanted = problem.bandwidth * horizon / learner.rounds / (1.0 + probes_per_poll) + 1e-9
+    if wanted > MOST_POLLS:
+        raise SourceDataError(
+            f"horizon {horizon:g} has {wanted:.3g} polls in each of {learner.rounds} rounds, and at most "
+            f"{MOST_POLLS:g} are planned at once. Pass more rounds, or a horizon of at most "
+            f"{horizon / wanted * MOST_POLLS:.3g}."
+        )
+    polls = int(wanted)
     if polls < 1:
         need = learner.rounds * (1.0 + probes_per_poll) / problem.bandwidth
         raise SourceDataError(
@@ -217,6 +228,7 @@ def require_plain(problem: Problem, learner: str) -> None:
     ------
     SourceDataError
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     sources = problem.sources
     reasons = {
         "bounds on rates": bool(np.any(sources.min_rate > 0.0)) or bool(np.any(sources.max_rate < np.inf)),

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, read_only, total
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.arrays import Array, as_numbers, as_whole, read_only, total
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect
 from freshopt.learning.judging import with_rates, worth
 from freshopt.learning.moment_matching import BOUNDS, check_bounds
+from freshopt.learning.playing import check_horizon
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.solving import solve
 
+MOST_DRAWS = 1_000_000  # a draw is a solve for each length: a quarter of an hour at the very least
+MOST_SWEEPS = 1e15  # counts beyond 2^53 are no exact numbers
 CANDIDATES = 25  # lengths between one sweep and the horizon, equally spaced in the logarithm
 
 
@@ -95,6 +98,8 @@ def best_exploration(
     >>> [round(best_exploration(problem, horizon).length) for horizon in (1e3, 1e4, 1e5)]
     [76, 142, 702]
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    seed, draws = check_seed(seed), as_whole(draws, "draws", 1, MOST_DRAWS)
     if bool(np.any(problem.sources.signalled)):
         raise ObjectiveError("exploration is searched for silent sources. Pass signalled=False.")
     if not hasattr(problem.objective, "refresh") or not hasattr(problem.objective, "curve"):
@@ -105,14 +110,17 @@ def best_exploration(
     lowest, highest = check_bounds(bounds)
     sources = problem.sources
     sweep = total(sources.cost) / problem.bandwidth
-    most = math.floor(horizon / sweep) if math.isfinite(horizon) else 0
-    if most < 1 or draws < 1:
+    horizon = check_horizon(horizon)
+    if not sweep <= horizon <= MOST_SWEEPS * sweep:
         raise SourceDataError(
-            f"horizon is {horizon} and draws {draws}. Pass a finite horizon of at least one sweep, "
-            f"{sweep:g}, and one draw or more."
+            f"horizon is {horizon:g}. Pass at least one sweep over all sources, {sweep:g}, and at most "
+            f"{MOST_SWEEPS:g} of them."
         )
-    numbers = np.unique(np.geomspace(1, most, CANDIDATES).round()) if sweeps is None else np.sort(sweeps)
-    numbers = numbers[(numbers >= 1) & (numbers <= most)].astype(np.int64)
+    most = math.floor(horizon / sweep)
+    given = np.geomspace(1, most, CANDIDATES).round() if sweeps is None else as_numbers(sweeps, "sweeps")
+    numbers = np.unique(given[(given >= 1) & (given <= most)]).astype(np.int64)
+    if not len(numbers):
+        raise SourceDataError(f"sweeps has no number from 1 to {most}. Pass one at least, or None.")
     best = solve(problem)
     sign = 1.0 if problem.objective.sense == "minimise" else -1.0
     even = np.full(len(sources), 1.0 / sweep)
@@ -132,5 +140,5 @@ def best_exploration(
             regrets[draw, k] = exploring * length + lost * (horizon - length)
     mean = regrets.mean(axis=0)
     k = int(np.argmin(mean))
-    lengths = numbers * sweep
+    lengths = np.asarray(numbers * sweep, dtype=np.float64)
     return Exploration(float(lengths[k]), float(mean[k]), read_only(lengths), read_only(regrets))

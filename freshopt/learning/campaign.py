@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from freshopt.arrays import Array, IntArray, exact_sum, total
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.learning.crawl_rows import NO_ROWS, LogReader, with_rows
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.history import History
@@ -36,6 +36,7 @@ from freshopt.sources import LARGEST, SMALLEST
 from freshopt.units import convert_time
 from freshopt.verdict import Solver
 
+MOST_CRAWLS = 1e9  # their log takes 17 GB
 SMOOTHING = 0.5  # of announced changes and days watched, [LC] Algorithm 4 line 13
 
 
@@ -94,6 +95,7 @@ class Campaign:
         truth: Problem | None = None,
         memory: float | None = None,
     ) -> None:
+        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
         self.problem, self.crawler, self.solver, self.floor = problem, as_crawler(world), solver, floor
         self.seed, self.memory = seed, memory
         self.aim = problem.objective if objective is None else objective
@@ -134,7 +136,19 @@ class Campaign:
         checkpoint: str | Path | None,
         progress: bool,
     ) -> History:
-        """Play the legs; the journal has one round per leg."""
+        """Play the legs; the journal has one round per leg.
+
+        Raises
+        ------
+        SourceDataError
+            If there would be more crawls than fit into memory, before the first.
+        """
+        crawls = legs[-1].end * self.problem.bandwidth / float(np.min(self.problem.sources.cost))
+        if not crawls <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"horizon {legs[-1].end:g} holds up to {crawls:.3g} crawls, and at most {MOST_CRAWLS:g} are "
+                f"kept. Pass a horizon of at most {legs[-1].end / crawls * MOST_CRAWLS:.3g}."
+            )
         objective = self.problem.objective
         known = self._true_rates(0.0) is not None
         unit = self.problem.sources.time_unit

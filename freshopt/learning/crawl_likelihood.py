@@ -161,12 +161,12 @@ class CrawlLikelihood:
 
         def step_down(part: CrawlLikelihood, at: Array, sources: IntArray) -> Array:
             total, _ = part.slope(at)  # Newton in ln Δ, in which l falls linearly far to the left
-            step = (level[sources] - part.value(at)) / (at * (total - part.exposure))
+            step = _ratio(level[sources] - part.value(at), at * (total - part.exposure))
             return at * np.expm1(np.maximum(step, -LEAP))
 
         def step_up(part: CrawlLikelihood, at: Array, sources: IntArray) -> Array:
             total, _ = part.slope(at)  # Newton in Δ, in which l falls linearly far to the right
-            return (level[sources] - part.value(at)) / (total - part.exposure)
+            return _ratio(level[sources] - part.value(at), total - part.exposure)
 
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             lower = rate * np.exp(-np.minimum(width / rate, LEAP))
@@ -267,3 +267,9 @@ def _step_to_maximum(part: CrawlLikelihood, at: Array, sources: IntArray) -> Arr
 def _log_found(x: Array) -> Array:
     """Return ln(1−e^{−x}), to a few ulp for small and large x."""
     return np.log(-np.expm1(-x))
+
+
+def _ratio(numerator: Array, slope: Array) -> Array:
+    """Return Newton's step; none where there is no slope, as at the maximum itself."""
+    step: Array = np.divide(numerator, slope, out=np.zeros(len(slope)), where=slope != 0.0)
+    return step

@@ -16,10 +16,11 @@ import math
 
 import numpy as np
 
-from freshopt.arrays import total
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.arrays import as_number, total
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.learning.interval_method import check_confidence
 from freshopt.learning.moment_matching import check_bounds
+from freshopt.learning.playing import check_horizon
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -86,6 +87,7 @@ def etc_regret_bound(
     1.0
     """
     require_plain_binary(problem)
+    horizon = check_horizon(horizon)
     lowest, highest = check_bounds(bounds)
     delta = 1.0 - check_confidence(confidence)
     if not (lowest > 0.0 and math.isfinite(highest)):
@@ -105,6 +107,7 @@ def etc_regret_bound(
         most = math.floor(horizon / sweep)
         sweeps = [min(max(1, round_to(wanted / sweep)), most) for round_to in (math.floor, math.ceil)]
         return min(etc_regret_bound(problem, horizon, bounds, k * sweep, confidence) for k in sweeps)
+    exploration = as_number(exploration, "exploration", "Pass a time, or None.")
     if not sweep * (1.0 - 1e-12) <= exploration <= horizon:
         raise SourceDataError(
             f"exploration is {exploration}. Pass a time between one sweep, {sweep:g}, and the horizon "
@@ -116,6 +119,7 @@ def etc_regret_bound(
 
 def require_plain_binary(problem: Problem) -> None:
     """Refuse all but binary freshness under Poisson refreshes, bounded by the bandwidth alone."""
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     objective, sources = problem.objective, problem.sources
     if not isinstance(objective, BinaryFreshness) or objective.refresh is not Refresh.POISSON:
         raise ObjectiveError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, as_vector
+from freshopt.arrays import Array, BoolArray, IntArray, as_number, as_vector
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.crawl_log import CrawlLog, require_log
@@ -205,7 +205,8 @@ class Evidence:
 
 def check_floor(floor: float) -> float:
     """Return the floor if it is 0 or a positive number, else raise SourceDataError."""
-    if not (floor == 0 or SMALLEST <= floor <= LARGEST):
+    number = as_number(floor, "floor", "Pass changes per day > 0, or 0 for none.")
+    if not (number == 0 or SMALLEST <= number <= LARGEST):
         raise SourceDataError(f"floor is {floor}. Pass changes per day > 0, or 0 for none.")
     return floor
 

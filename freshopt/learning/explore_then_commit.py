@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freshopt.arrays import total
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.learning.best_exploration import best_exploration
 from freshopt.learning.campaign import Campaign, Leg
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.history import History
 from freshopt.learning.moment_matching import MomentMatching
+from freshopt.learning.playing import check_horizon
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.simulation import Crawler, World
@@ -73,6 +74,7 @@ class ExploreThenCommit:
 
     def __post_init__(self) -> None:
         """Refuse times that are not positive."""
+        expect_settings(self)
         for what, value in (("exploration", self.exploration), ("doubling", self.doubling)):
             if value is not None and not 0.0 < value < math.inf:
                 raise SourceDataError(f"{what} is {value}. Pass a time > 0, or None.")
@@ -98,7 +100,8 @@ class ExploreThenCommit:
 
     def legs(self, problem: Problem, horizon: float) -> list[Leg]:
         """Return the stretches until the horizon."""
-        sweep = total(problem.sources.cost) / problem.bandwidth
+        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+        horizon, sweep = check_horizon(horizon), total(problem.sources.cost) / problem.bandwidth
         if not sweep <= horizon < math.inf:
             raise SourceDataError(
                 f"horizon is {horizon}. Pass a finite time of at least one sweep over all sources, {sweep:g}."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freshopt.automata import Hierarchy, Polling
+from freshopt.errors import expect_settings
 from freshopt.learning.automata_tree_polling import AutomataTreePolling, require_plain, run_tree
 from freshopt.learning.history import History
 from freshopt.model import Problem
@@ -55,6 +56,11 @@ class FixedPolling:
     polling: Polling = Polling.CREDIT
     rounds: int = 100
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no way of polling, and numbers out of range."""
+        expect_settings(self)
+        AutomataTreePolling(polling=self.polling, rounds=self.rounds)
 
     def run(
         self,

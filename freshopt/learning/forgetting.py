@@ -12,7 +12,7 @@ from datetime import datetime
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.sources import LARGEST, SMALLEST
@@ -45,10 +45,10 @@ class Forgetting:
 
     def __post_init__(self) -> None:
         """Check the half-life."""
-        if self.half_life is not None and not SMALLEST <= self.half_life <= LARGEST:
-            raise SourceDataError(
-                f"half_life is {self.half_life}. Pass a length in days > 0, or None to forget nothing."
-            )
+        remedy = "Pass a length in days > 0, or None to forget nothing."
+        length = None if self.half_life is None else as_number(self.half_life, "half_life", remedy)
+        if length is not None and not SMALLEST <= length <= LARGEST:
+            raise SourceDataError(f"half_life is {length}. {remedy}")
 
     @property
     def setting(self) -> str:

@@ -15,7 +15,7 @@ from typing import ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.estimator import OnlineEstimator
@@ -82,6 +82,7 @@ class FullObservation(OnlineEstimator):
     _squares: ClassVar[int] = -1
 
     def __init__(self, smoothing: float = 0.5, half_life: float | None = None) -> None:
+        smoothing = as_number(smoothing, "smoothing", "Pass a number > 0, or 0 for none.")
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
         self.smoothing: Final = smoothing

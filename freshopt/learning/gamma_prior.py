@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect_settings
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.sources import LARGEST, SMALLEST
@@ -70,6 +70,7 @@ class GammaPrior:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        expect_settings(self)
         check_time_unit(self.time_unit)
         for name in ("shape", "exposure"):
             value = getattr(self, name)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.arrays import Array, IntArray, shape_of
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
@@ -90,6 +90,8 @@ class HostPriors:
         SourceDataError
             If there is not one host for each source, or the log does not tell how rates are spread.
         """
+        expect(log, CrawlLog, "log", "Pass a freshopt.CrawlLog")
+        shape_of(host, "host")
         labels = np.asarray(host)
         if labels.shape != log.sources_.shape:
             raise SourceDataError(

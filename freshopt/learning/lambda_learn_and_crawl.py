@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freshopt.arrays import total
-from freshopt.errors import SourceDataError
-from freshopt.learning.campaign import Campaign, Leg
+from freshopt.errors import SourceDataError, expect_settings
+from freshopt.learning.campaign import Campaign
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.history import History
 from freshopt.learning.maximum_likelihood import MaximumLikelihood
+from freshopt.learning.phased_epsilon_greedy import equal_legs
 from freshopt.model import Problem
 from freshopt.objective import Objective
 from freshopt.simulation import Crawler, World
@@ -88,6 +89,7 @@ class LambdaLearnAndCrawl:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
+        expect_settings(self)
         for what, value in (("epoch", self.epoch), ("memory", self.memory)):
             if value is not None and not 0.0 < value < math.inf:
                 raise SourceDataError(f"{what} is {value}. Pass a time > 0.")
@@ -114,8 +116,6 @@ class LambdaLearnAndCrawl:
         The first epoch has the rates that are optimal for the problem's change rates, the first guess. The
         world needs ``signals(start, end)`` if sources are signalled.
         """
-        if not 0.0 < horizon < math.inf:
-            raise SourceDataError(f"horizon is {horizon}. Pass a finite time > 0.")
         campaign = Campaign(
             world,
             problem,
@@ -127,6 +127,4 @@ class LambdaLearnAndCrawl:
             truth=truth,
             memory=self.memory,
         )
-        count = max(1, math.ceil(horizon / self.epoch * (1.0 - 1e-12)))
-        legs = [Leg(min((k + 1) * self.epoch, horizon)) for k in range(count)]
-        return campaign.run(self, legs, checkpoint, progress)
+        return campaign.run(self, equal_legs(self.epoch, horizon, 0.0, first=0.0), checkpoint, progress)

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
 from freshopt.learning.forgetting import Forgetting
@@ -114,9 +114,10 @@ class LawOfLargeNumbers(KnownCrawlRate):
 
 
 def _require_positive(value: float, what: str) -> float:
+    value = as_number(value, what, "Pass a number such as 1.0, or a function such as math.log1p.")
     if not SMALLEST <= value <= LARGEST:
         raise SourceDataError(
             f"{what} is {value}. It must be a positive number, or a source that had always changed would get "
             "an infinite rate. Pass a number such as 1.0, or a function such as math.log1p."
         )
-    return float(value)
+    return value

@@ -10,11 +10,13 @@ Cost: the log is read once; then one exponential per changed crawl and Newton st
 
 from __future__ import annotations
 
+from types import NoneType
+
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, as_number
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.forgetting import Forgetting
@@ -100,6 +102,7 @@ class MaximumLikelihood(KeptLog):
         smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
         if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
             raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
+        expect(prior, (GammaPrior, HostPriors, NoneType), "prior", "Pass a GammaPrior, HostPriors or None")
         self.smoothing = smoothing
         self.prior = prior
         self.half_life = half_life

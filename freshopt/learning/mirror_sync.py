@@ -14,10 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect_settings
 from freshopt.learning.history import History
-from freshopt.learning.playing import State, play, settings_of
-from freshopt.learning.synchronization import SLACK, Synchronization, journal_of, seen_cost
+from freshopt.learning.playing import State, check_horizon, play, settings_of
+from freshopt.learning.synchronization import (
+    SLACK,
+    Synchronization,
+    check_rate,
+    check_rounds,
+    journal_of,
+    seen_cost,
+)
 from freshopt.learning.truth import Truth
 from freshopt.model import Problem
 from freshopt.simulation import Crawler, World
@@ -65,6 +72,11 @@ class MirrorSync:
     exploration: float = 0.05
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse settings that are no numbers."""
+        expect_settings(self)
+        check_rate(self.learning_rate)
+
     def run(
         self,
         world: World | Crawler,
@@ -87,6 +99,8 @@ class MirrorSync:
         """
         terms = Synchronization.of(problem, "MirrorSync", self.exploration, self.seed)
         length = 1.0 / float(np.min(problem.lower))
+        horizon = check_horizon(horizon)
+        check_rounds(horizon / length, horizon, problem.bandwidth * length)
         rounds = int(horizon / length + SLACK)
         if rounds < 1:
             raise SourceDataError(f"horizon is {horizon:g}, shorter than a round. Pass at least {length:g}.")

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from freshopt.arrays import total
-from freshopt.errors import SourceDataError
+from freshopt.arrays import as_number, total
+from freshopt.errors import SourceDataError, expect
 from freshopt.model import Problem
 
 
@@ -60,6 +60,9 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
     >>> round(mirror_sync_regret_bound(problem, rounds=240, largest_cost=1.0), 1)
     217.0
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    largest_cost = as_number(largest_cost, "largest_cost", "Pass a positive number.")
+    many = as_number(rounds, "rounds", "Pass a number of rounds.")
     sources = problem.sources
     lowest, count = float(np.min(problem.lower)), len(sources)
     if lowest <= 0.0:
@@ -77,9 +80,9 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
             "bandwidth or lower min_rate."
         )
     spread = math.log(mean / lowest)
-    if not rounds > 8.0 * spread:
+    if not 8.0 * spread < many < math.inf:
         raise SourceDataError(
             f"rounds is {rounds}. The bound holds for more than {8.0 * spread:g} rounds. Pass more."
         )
     scale = count * float(np.max(sources.importance)) * largest_cost
-    return 4.0 * scale * math.cbrt(float(rounds) ** 2 * spread)
+    return 4.0 * scale * math.cbrt(many) ** 2 * math.cbrt(spread)

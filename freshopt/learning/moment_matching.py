@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.learning.crawl_likelihood import segment_sums
 from freshopt.learning.crawl_log import CrawlLog
@@ -177,8 +177,8 @@ class MomentMatching(KeptLog):
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     """Return bounds of change rates as two floats, or refuse them."""
     try:
-        lowest, highest = map(float, bounds)
-    except (TypeError, ValueError, OverflowError):
+        lowest, highest = (as_number(bound, "a bound", "Pass a number.") for bound in bounds)
+    except (TypeError, ValueError):
         lowest = highest = np.nan
     if not 0 <= lowest < highest:
         raise SourceDataError(

@@ -13,11 +13,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
 from freshopt.learning.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.learning.recursion import advance
+from freshopt.sources import LARGEST, SMALLEST
 
 
 class MomentumStochasticApproximation(KnownCrawlRate):
@@ -82,12 +83,16 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     def __init__(
         self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float = FLOOR
     ) -> None:
+        step, beta = (
+            as_number(given, what, "Pass a number.") for given, what in ((step, "step"), (beta, "beta"))
+        )
+        omega = as_number(omega, "omega", "Pass a positive number, such as 1.0.")
         if not (0 < beta <= 1 and beta <= step <= 2 * beta):
             raise SourceDataError(
                 f"step is {step} and beta is {beta}. The steps lead to the change rate if 0 < beta <= 1 and "
                 "beta <= step <= 2*beta. Pass step=1.3, beta=0.75, say."
             )
-        if not 0 < omega < np.inf:
+        if not SMALLEST <= omega <= LARGEST:
             raise SourceDataError(f"omega is {omega}. Pass a positive number, such as 1.0.")
         self.step: Final = step
         self.beta: Final = beta

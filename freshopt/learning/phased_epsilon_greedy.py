@@ -15,15 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect_settings
 from freshopt.learning.campaign import Campaign, Leg
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.history import History
 from freshopt.learning.moment_matching import MomentMatching
+from freshopt.learning.playing import check_horizon
 from freshopt.model import Problem
 from freshopt.simulation import Crawler, World
 from freshopt.verdict import Solver
 
+MOST_LEGS = 1_000_000  # each is a fit and a solve: a quarter of an hour at the very least
 SETTLED = 0.01  # share of Σw to which freshness has settled at the end of a phase of default length
 
 
@@ -70,6 +72,7 @@ class PhasedEpsilonGreedy:
 
     def __post_init__(self) -> None:
         """Refuse a share outside 0..1 and a length that is not positive."""
+        expect_settings(self)
         if not 0.0 <= self.epsilon <= 1.0:
             raise SourceDataError(f"epsilon is {self.epsilon}. Pass a share in 0..1.")
         if self.phase is not None and not 0.0 < self.phase < math.inf:
@@ -98,10 +101,14 @@ class PhasedEpsilonGreedy:
         return campaign.run(self, legs, checkpoint, progress)
 
 
-def equal_legs(length: float, horizon: float, explore: float) -> list[Leg]:
-    """Return legs of one length until the horizon; the first has equal rates."""
-    if not 0.0 < horizon < math.inf:
-        raise SourceDataError(f"horizon is {horizon}. Pass a finite time > 0.")
-    count = max(1, math.ceil(horizon / length * (1.0 - 1e-12)))
-    ends = [min((k + 1) * length, horizon) for k in range(count)]
-    return [Leg(end, explore if k else 1.0) for k, end in enumerate(ends)]
+def equal_legs(length: float, horizon: float, explore: float, first: float = 1.0) -> list[Leg]:
+    """Return legs of one length until the horizon; the first may have another share of equal rates."""
+    horizon = check_horizon(horizon)
+    count = horizon / length * (1.0 - 1e-12)
+    if count > MOST_LEGS:
+        raise SourceDataError(
+            f"horizon {horizon:g} takes {count:.3g} rounds of {length:g} each, and at most {MOST_LEGS} are "
+            f"played. Pass a horizon of at most {MOST_LEGS * length:.3g}, or longer rounds."
+        )
+    ends = [min((k + 1) * length, horizon) for k in range(max(1, math.ceil(count)))]
+    return [Leg(end, explore if k else first) for k, end in enumerate(ends)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import time
 import zipfile
@@ -22,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
+from freshopt.arrays import Array, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.history import History, Sense
 from freshopt.model import Problem
@@ -211,6 +212,21 @@ def play(
     if done < rounds:
         save(rounds)
     return state
+
+
+def check_horizon(horizon: float) -> float:
+    """Return the horizon; refuse what is no time > 0.
+
+    Examples
+    --------
+    >>> check_horizon(float("inf"))
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: horizon is inf. Pass a finite time > 0.
+    """
+    number = as_number(horizon, "horizon", "Pass a finite time > 0.")
+    if not 0.0 < number < math.inf:
+        raise SourceDataError(f"horizon is {number}. Pass a finite time > 0.")
+    return number
 
 
 def settings_of(learner: object, problem: Problem, world: World | Crawler) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.errors import check_seed
 from freshopt.learning.change_history import ChangeHistory
 from freshopt.learning.crawl_log import CrawlLog
 from freshopt.learning.interval_method import check_share
@@ -233,7 +234,7 @@ def poisson_check(
     if not isinstance(data, CrawlLog | ChangeHistory):
         columns = getattr(data, "column_names", getattr(data, "columns", ()))
         data = CrawlLog.from_frame(data) if "changed" in list(columns) else ChangeHistory.from_frame(data)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(check_seed(seed))
     reading = read_crawls(data, random) if isinstance(data, CrawlLog) else read_changes(data, random)
     weekday = 0 if data.origin is None else data.origin.weekday()
     effect, p_value, pooled = _ask(reading)

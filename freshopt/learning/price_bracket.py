@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.arrays import total
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.model import Problem
 
 
@@ -55,6 +55,7 @@ def price_bracket(problem: Problem) -> tuple[float, float]:
     >>> low, round(fo.solve(problem).price, 6), high
     (0.5, 0.631476, 0.75)
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     if problem.numerics is None:
         raise ObjectiveError(problem.unknown_atom)
     bounded = bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray
+from freshopt.arrays import Array, BoolArray, as_whole
+from freshopt.errors import check_seed
 
+MOST_NUMBERS = 500_000_000  # drawn at once: 4 GB, and as many again on the way
 EDGE = 1e-9  # a level of 0 has no quantile; what is cut off is no draw that anybody sees
 
 
@@ -86,7 +88,8 @@ class RateDistribution:
 
     def draws(self, count: int, seed: int) -> Array:
         """Return independent draws of all rates, shape (count, n); NaN where nothing is known."""
-        uniform = np.random.default_rng(seed).random((count, len(self.lowest)))
+        count = as_whole(count, "draws", 1, MOST_NUMBERS // max(1, len(self.lowest)))
+        uniform = np.random.default_rng(check_seed(seed)).random((count, len(self.lowest)))
         return self.quantiles(np.clip(uniform, EDGE, 1.0 - EDGE))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, as_vector
-from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 from freshopt.problems.accumulated_delay import AccumulatedDelay
@@ -102,6 +102,7 @@ def sensitivity_bound(
     >>> round(lost, 4), round(sensitivity_bound(*given, plan.rates), 4), round(sensitivity_bound(*given), 4)
     (0.0089, 0.0834, 0.1333)
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     if bool(np.any(problem.sources.signalled)):
         raise ObjectiveError(
             "the sensitivity bound is for sources that do not announce their changes. Pass signalled=False, "
@@ -130,7 +131,7 @@ def sensitivity_bound(
     if len(wrong):
         where = list_offenders(f"{problem.sources.label(k)}: {planned[k]:g}" for k in wrong)
         raise SourceDataError(f"rates out of range for {where}. They are finite and 0 or more. Correct them.")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # a rate of 1e300 leaves nothing to lose
         unit = _WITH_RATES[kind](guess[matters], truth[matters], planned[matters])
     whole = float(np.sum(problem.sources.importance[matters] * (guess - truth)[matters] ** 2 * unit))
     if kind is HarmonicStaleness and whole < np.inf:  # Lemma 6 is better where bandwidth is very scarce

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.arrays import Array, read_only
+from freshopt.arrays import Array, as_whole, read_only
 from freshopt.certificate import certify
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.estimates import match
 from freshopt.learning.estimator import Estimator
 from freshopt.learning.interval_method import check_confidence
+from freshopt.learning.rate_distribution import MOST_NUMBERS
 from freshopt.model import Problem
 from freshopt.result import Solution
 from freshopt.solving import solve
@@ -166,8 +167,9 @@ def solution_spread(
     >>> bool(spread.regret.min() > -1e-9), 0 < spread.relative_regret < 0.1
     (True, True)
     """
-    if not isinstance(draws, int | np.integer) or draws < 1:
-        raise SourceDataError(f"draws is {draws!r}. Pass a whole number, 1 or more.")
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    seed = check_seed(seed)
+    draws = as_whole(draws, "draws", 1, MOST_NUMBERS // len(problem.sources))
     signalled = np.flatnonzero(problem.sources.signalled)
     if len(signalled):
         raise SourceDataError(

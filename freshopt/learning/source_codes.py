@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import IntArray
+from freshopt.arrays import IntArray, shape_of
 from freshopt.errors import SourceDataError
 
 FEW = 100_000  # labels that NumPy sorts in 0.1 s; beyond, the import of polars pays (10 times as fast)
@@ -60,6 +60,7 @@ def code_sources(source: npt.ArrayLike) -> tuple[npt.NDArray[Any], IntArray]:
 
 def _as_labels(source: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a vector of integers or of strings, or refuse."""
+    shape_of(source, "source")
     rows = np.asarray(source)
     if rows.ndim != 1:
         raise SourceDataError(f"source has shape {rows.shape}. Pass one name or integer per row.")

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number
 from freshopt.errors import SourceDataError
 from freshopt.learning.evidence import FLOOR, Evidence, Observed, at_least, check_floor
 from freshopt.learning.known_crawl_rate import TALLY, KnownCrawlRate
@@ -77,6 +77,7 @@ class StochasticApproximation(KnownCrawlRate):
     _width: ClassVar[int] = 1 + TALLY
 
     def __init__(self, step: float = 0.75, floor: float = FLOOR) -> None:
+        step = as_number(step, "step", "Pass 0.75.")
         if not 0 < step <= 1:
             raise SourceDataError(
                 f"step is {step}. Steps (k+1)^−step lead to the change rate if it is in (0, 1]. Pass 0.75."

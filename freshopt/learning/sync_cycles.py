@@ -17,12 +17,13 @@ import numpy as np
 from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.errors import SourceDataError
 from freshopt.learning.history import History
-from freshopt.learning.playing import State, play, settings_of
+from freshopt.learning.playing import State, check_horizon, play, settings_of
 from freshopt.learning.synchronization import (
     SLACK,
     Descent,
     Polled,
     Synchronization,
+    check_rounds,
     journal_of,
     seen_cost,
 )
@@ -108,6 +109,8 @@ def run_cycles(
     cycle = float(learner.cycle)
     if not 0.0 < cycle < np.inf:
         raise SourceDataError(f"cycle is {learner.cycle}. Pass a time between updates > 0.")
+    horizon = check_horizon(horizon)
+    check_rounds(horizon / cycle, horizon, problem.bandwidth * cycle)
     cycles = int(horizon / cycle + SLACK)
     if cycles < 1:
         raise SourceDataError(f"horizon is {horizon:g}, shorter than a cycle. Pass at least {cycle:g}.")

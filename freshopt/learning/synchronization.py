@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
 from freshopt.learning.playing import Journal, State
 from freshopt.learning.truth import Truth
 from freshopt.model import Problem
@@ -33,8 +33,9 @@ from freshopt.simulation import Crawler
 from freshopt.simulation.crawler import poll
 from freshopt.simulation.draws import uniforms
 from freshopt.solvers.mirror_descent import MirrorDescent
-from freshopt.sources import Sources
+from freshopt.sources import LARGEST, SMALLEST, Sources
 
+MOST_ROUNDS, MOST_POLLS = 1e7, 1e8  # an hour or more of the one; 10 GB of a round's columns of the other
 SLACK = 1e-9  # share of an interval by which rounding may move its end across the end of a round
 _DRAWS = 3  # numbers per interval: whether it is probed, where, and whether an update ends it
 
@@ -96,6 +97,7 @@ class Synchronization:
         SourceDataError
             If it has host limits, unequal costs, signalled sources, a min_rate of 0 or no room to explore.
         """
+        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
         sources = problem.sources
         reasons = {
             "has host limits": len(problem.hosts) > 0,
@@ -215,6 +217,26 @@ def seen_cost(before: Array, source: IntArray, probed: Array) -> Array:
     total = np.bincount(source[hit], weights=probed[hit], minlength=len(before))
     with np.errstate(invalid="ignore"):
         return np.where(count > 0, total / count, before)
+
+
+def check_rounds(rounds: float, horizon: float, polls: float) -> None:
+    """Refuse more rounds than ever end, and rounds with more polls than fit into memory."""
+    if not rounds <= MOST_ROUNDS:
+        raise SourceDataError(
+            f"horizon {horizon:g} takes {rounds:.3g} rounds, and at most {MOST_ROUNDS:g} are played. Pass at "
+            f"most {horizon / rounds * MOST_ROUNDS:.3g}."
+        )
+    if not polls <= MOST_POLLS:
+        raise SourceDataError(
+            f"a round has {polls:.3g} polls, and at most {MOST_POLLS:g} are planned at once. Raise min_rate, "
+            "or pass a shorter cycle."
+        )
+
+
+def check_rate(learning_rate: float) -> None:
+    """Refuse a learning rate with which nothing is learnt."""
+    if not SMALLEST <= learning_rate <= LARGEST:
+        raise SourceDataError(f"learning_rate is {learning_rate}. Pass a number > 0, such as 1.0.")
 
 
 def journal_of(learner: object, problem: Problem, truth: Truth | None) -> Journal:

@@ -24,14 +24,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
+from freshopt.arrays import Array, IntArray, as_number, as_whole
 from freshopt.curve import CurveObjective
-from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError
+from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, expect
 from freshopt.kernel import Numerics
 from freshopt.model import Problem
 from freshopt.objective import Refresh
 
 ULP = 1e-12  # relative; N = ⌊B·T⌋ where B·T is a whole number but for rounding
+MOST = 2**53  # whole numbers beyond are not all floats
 FEW = 4096  # gains, beside one per source, that are sorted rather than bisected
 
 
@@ -75,7 +76,10 @@ def crawl_counts(
     >>> crawl_counts(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.5), horizon=2.0)
     array([1, 2, 0])
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    expect(repeats, (bool, np.bool_), "repeats", "Pass True or False")
     sources = problem.sources
+    horizon = as_number(horizon, "horizon", "Pass a finite number > 0.")
     if not 0.0 < horizon < np.inf:
         raise SourceDataError(f"horizon is {horizon} {sources.time_unit}s. Pass a finite number > 0.")
     if len(problem.hosts) or bool(np.any(sources.cost != sources.cost[0])):
@@ -86,10 +90,15 @@ def crawl_counts(
     signalled = bool(np.any(sources.signalled))
     if refreshes is None and signalled:
         raise SourceDataError("some sources are signalled. Say how many refreshes the others share.")
-    spend = math.floor(problem.bandwidth / float(sources.cost[0]) * horizon * (1.0 + ULP))
-    spend = spend if refreshes is None else int(refreshes)
-    if spend < 0:
-        raise SourceDataError(f"refreshes is {refreshes}. Pass a number >= 0.")
+    if refreshes is None:
+        crawls = problem.bandwidth / float(sources.cost[0]) * horizon * (1.0 + ULP)
+        if not crawls <= MOST:
+            raise SourceDataError(
+                f"horizon {horizon:g} holds {crawls:.3g} refreshes, too many to count. Shorten it."
+            )
+        spend = math.floor(crawls)
+    else:
+        spend = as_whole(refreshes, "refreshes", 0, MOST)
     silent = np.flatnonzero(~sources.signalled) if signalled else np.arange(len(sources))
     counts = np.zeros(len(sources), dtype=np.int64)
     if len(silent):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array, IntArray, total
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.model import Problem
 from freshopt.scheduling.crawl_counts import ULP, crawl_counts
 from freshopt.scheduling.dealing import deal
@@ -44,6 +44,11 @@ class DiscreteCounts:
 
     problem: Problem
     repeats: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is no problem."""
+        expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
+        expect_settings(self)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon); see `Method.times`."""

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray, total, wide
 from freshopt.curve import Curve, CurveObjective
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.model import Problem
 from freshopt.scheduling import greedy_steps
 from freshopt.scheduling.ages import check_ages
@@ -79,6 +79,7 @@ class Greedy:
 
     def __post_init__(self) -> None:
         """Refuse what greedy picks would not keep to."""
+        expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         problem, sources = self.problem, self.problem.sources
         if not isinstance(problem.objective, CurveObjective):
             raise ObjectiveError(

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_vector, total
+from freshopt.arrays import Array, as_numbers, as_vector, total
 from freshopt.errors import ObjectiveError
 from freshopt.kernel import Index, Kernel
 from freshopt.objective import Objective, Refresh
@@ -75,7 +75,9 @@ class NoisySignalFreshness(Objective):
     def __post_init__(self) -> None:
         """Refuse what is no share."""
         for key, lowest in (("recall", "0 or more"), ("precision", "> 0")):
-            value = np.asarray(getattr(self, key), dtype=np.float64)
+            value = as_numbers(getattr(self, key), key)
+            if value.ndim > 1 or not value.size:
+                raise ObjectiveError(f"{key} has shape {value.shape}. Pass one number, or one per source.")
             good = (value <= 1.0) & ((value >= 0.0) if key == "recall" else (value > 0.0))
             if not bool(np.all(good)):
                 bad = value[~good].ravel()[0] if value.ndim else float(value)

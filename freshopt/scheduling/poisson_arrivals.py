@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.arrays import Array, IntArray
-from freshopt.errors import SourceDataError
+from freshopt.errors import expect_settings
 from freshopt.scheduling.dealing import deal
 
 
@@ -40,8 +40,7 @@ class PoissonArrivals:
 
     def __post_init__(self) -> None:
         """Refuse a seed that no generator takes."""
-        if self.seed < 0:
-            raise SourceDataError(f"seed is {self.seed}. Pass an integer >= 0.")
+        expect_settings(self)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon); see `Method.times`."""

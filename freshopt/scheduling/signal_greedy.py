@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.arrays import Array, IntArray, as_number, as_vector
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.model import Problem
 from freshopt.scheduling.dealing import slots
 from freshopt.scheduling.noisy_signal_freshness import NoisySignalFreshness
+from freshopt.scheduling.signal_thresholds import MOST_CRAWLS
 from freshopt.signal_cycle import index
 
 
@@ -57,6 +58,7 @@ class SignalGreedy:
 
     def __post_init__(self) -> None:
         """Refuse what greedy picks would not keep to."""
+        expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         problem, sources = self.problem, self.problem.sources
         if not isinstance(problem.objective, NoisySignalFreshness):
             raise ObjectiveError(
@@ -96,8 +98,15 @@ class SignalGreedy:
         sources, times = np.asarray(source, dtype=np.int64), as_vector(time, np.size(time), "time")
         if not bool(np.all(times[1:] >= times[:-1])):
             raise SourceDataError("the signals are not sorted by time. Sort them.")
+        load = self.problem.bandwidth / float(self.problem.sources.cost[0])
+        horizon = as_number(horizon, "horizon", "Pass a finite time > 0.")
+        if not 0.0 < horizon < math.inf or load * horizon > MOST_CRAWLS:
+            raise SourceDataError(
+                f"horizon is {horizon:g}. Pass a time > 0 with at most {MOST_CRAWLS:g} crawls, which is "
+                f"{MOST_CRAWLS / load:.3g}."
+            )
         crawler = SignalCrawler(self)
-        moments = slots(self.problem.bandwidth / float(self.problem.sources.cost[0]), horizon)
+        moments = slots(load, horizon)
         n, many = len(self.problem.sources), max(1, math.isqrt(len(self.problem.sources)))
         until = np.searchsorted(times, moments, side="right")
         picked, heard = np.zeros(len(moments), dtype=np.int64), 0
@@ -139,6 +148,7 @@ class SignalCrawler:
     """
 
     def __init__(self, greedy: SignalGreedy, last: npt.ArrayLike = 0.0) -> None:
+        expect(greedy, SignalGreedy, "greedy", "Pass a SignalGreedy")
         problem = greedy.problem
         n, objective = len(problem.sources), problem.objective
         self._rate = np.ascontiguousarray(problem.sources.change_rate)

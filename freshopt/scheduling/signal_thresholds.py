@@ -8,6 +8,7 @@ the threshold nb + x, and still says it where the bonus is inf or so large that 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt import signal_rules
-from freshopt.arrays import Array, IntArray, as_vector, read_only
+from freshopt.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
 from freshopt.errors import SourceDataError
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
+
+MOST_CRAWLS = 1e9  # 16 GB of them
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
@@ -66,7 +69,7 @@ class SignalThresholds:
         names: npt.ArrayLike | None = None,
         time_unit: str = "day",
     ) -> None:
-        n = int(np.size(wait))
+        n = math.prod(shape_of(wait, "wait"))
         columns = {
             "signals": signals,
             "wait": wait,
@@ -83,6 +86,8 @@ class SignalThresholds:
                     f"{', probabilities at most 1' if most == 1.0 else ''}. Correct it."
                 )
             object.__setattr__(self, key, column)
+        if names is not None:
+            shape_of(names, "names")
         labels = None if names is None else read_only(np.asarray(names))
         if labels is not None and labels.shape != (n,):
             raise SourceDataError(
@@ -163,6 +168,7 @@ class SignalThresholds:
         """
         sources = np.asarray(source, dtype=np.int64)
         times = as_vector(time, len(sources), "time")
+        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
         if not 0.0 < horizon < np.inf:
             raise SourceDataError(f"horizon is {horizon} {self.time_unit}s. Pass a finite number > 0.")
         coin = as_vector(0.0 if draws is None else draws, len(sources), "draws")
@@ -170,6 +176,14 @@ class SignalThresholds:
             raise SourceDataError(
                 "some crawls on signal are to be left out at random, but there are no draws. "
                 "Pass one number uniform in (0, 1) per signal."
+            )
+        whole = self.threshold  # where it is 0, crawls follow signals alone
+        with np.errstate(over="ignore"):
+            many = total(np.divide(horizon, whole, out=np.zeros(len(self)), where=whole > 0.0))
+        if not many <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"up to {horizon:g} {self.time_unit}s there may be {many:.3g} crawls, and at most "
+                f"{MOST_CRAWLS:g} are followed. Pass a shorter horizon, or longer waits."
             )
         order = np.argsort(sources, kind="stable")
         offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray
+from freshopt.arrays import Array, BoolArray, IntArray, as_number, as_whole, shape_of
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.running import compiled
@@ -31,6 +31,7 @@ from freshopt.scheduling.slot_demand import Placed, SlotDemand
 from freshopt.scheduling.slot_flow import linear, network
 from freshopt.scheduling.slot_prices import fits, priced
 
+MOST_AT_ONCE = 10**15  # crawls of a slot, or a pause in time units: counts beyond 2^53 are not exact
 MOST = 20_000_000  # host slots; the tables of so many take about 10 GiB
 NETWORK = 3000  # host slots that NetworkX is given; more take it longer than HiGHS
 SMALL = 20_000  # host slots whose linear program is solved as a whole
@@ -118,16 +119,16 @@ class SlotAssignment:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if not 0.0 < self.slot < math.inf:
+        if not 0.0 < as_number(self.slot, "slot", "Pass a length > 0 in time units.") < math.inf:
             raise SourceDataError(f"slot is {self.slot}. Pass a length > 0 in time units.")
-        if self.capacity < 1 or self.capacity != int(self.capacity):
-            raise SourceDataError(f"capacity is {self.capacity}. Pass a whole number of crawls >= 1.")
+        as_whole(self.capacity, "capacity", 1, MOST_AT_ONCE)
         for key, least in (("host_capacity", 1), ("min_gap", 0)):
             given = getattr(self, key)
             values = list(given.values()) if isinstance(given, Mapping) else [] if given is None else [given]
-            bad = [value for value in values if not least <= value < math.inf]
+            numbers = [as_number(value, key, f"Pass {least} or more.") for value in values]
+            bad = [value for value in numbers if not least <= value <= MOST_AT_ONCE]
             if bad:
-                raise SourceDataError(f"{key} is {bad[0]}. Pass {least} or more.")
+                raise SourceDataError(f"{key} is {bad[0]:g}. Pass {least} or more, up to {MOST_AT_ONCE:.0e}.")
         for window in self.blackouts:
             if len(window) not in (2, 3) or not window[0] < window[1]:
                 raise SourceDataError(
@@ -203,6 +204,7 @@ class SlotAssignment:
         """Return the hosts and each source's position among them."""
         if self.host is None:
             return ["all sources"], np.zeros(n, dtype=np.int64)
+        shape_of(self.host, "host")
         host = np.asarray(self.host)
         if host.shape != (n,):
             raise SourceDataError(f"host has shape {host.shape} but there are {n} sources. Give one each.")

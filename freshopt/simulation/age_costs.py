@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
-from freshopt.errors import SourceDataError
+from freshopt.arrays import Array, IntArray, as_number, as_whole
+from freshopt.errors import SourceDataError, check_seed
 from freshopt.simulation.changes import State
-from freshopt.simulation.draws import check_seed, uniforms
+from freshopt.simulation.draws import uniforms
 
 if TYPE_CHECKING:
     from freshopt.curve import Curve
+
+MOST = 10**9  # sources: two columns of them take 16 GB
 
 
 class AgeCosts:
@@ -52,9 +54,11 @@ class AgeCosts:
     """
 
     def __init__(self, curve: Curve, n: int, *, noise: float = 0.1, seed: int = 0) -> None:
+        noise = as_number(noise, "noise", "Pass a share from 0 to 1.")
+        n = as_whole(n, "n", 1, MOST)
         if not 0.0 <= noise <= 1.0:
             raise SourceDataError(f"noise is {noise}. Pass a share from 0 to 1, so that no cost is negative.")
-        self._curve, self._noise, self._seed = curve, float(noise), check_seed(seed)
+        self._curve, self._noise, self._seed = curve, noise, check_seed(seed)
         self._refreshed = np.zeros(n)
         self._copies = np.zeros(n, dtype=np.int64)
 

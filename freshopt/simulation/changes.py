@@ -24,9 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray
+from freshopt.errors import SourceDataError
 from freshopt.simulation.draws import exponentials
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
+MOST_CHANGES = 1e9  # drawn at once: 8 GB of times, or 10 s between two polls of a source
 
 
 class Changes(Protocol):
@@ -98,6 +100,8 @@ class PoissonChanges:
 
     def poll(self, state: State, source: IntArray, time: Array, keep: BoolArray) -> IntArray:
         """See `Changes.poll`."""
+        if len(time):
+            self._require_few(state["due"][source], source, time[-1], np.max)
         out = np.empty(len(source), dtype=np.int64)
         if compiled():
             loops()["poll_poisson"](source, time, keep, *self._tables(), *state.values(), out)
@@ -120,6 +124,7 @@ class PoissonChanges:
 
     def collect(self, state: State, index: IntArray, end: float) -> tuple[IntArray, Array]:
         """See `Changes.collect`."""
+        self._require_few(state["due"], index, end, np.sum)
         moving = tuple(state[key] for key in ("seen", "hazard", "due", "epoch"))
         offsets = np.zeros(len(index) + 1, dtype=np.int64)
         if compiled():
@@ -145,6 +150,21 @@ class PoissonChanges:
         source, times = np.concatenate(sources), np.concatenate(found)
         np.cumsum(np.bincount(source, minlength=len(index)), out=offsets[1:])
         return offsets, times[np.argsort(source, kind="stable")]
+
+    def _require_few(
+        self, due: Array, source: IntArray, end: float, together: Callable[[Array], np.float64]
+    ) -> None:
+        """Refuse to follow sources so far that drawing their changes would never end."""
+        with np.errstate(over="ignore"):
+            ahead = np.maximum(end - np.minimum(due, end), 0.0) * np.max(
+                self.rates[source], axis=1, initial=0.0
+            )
+            many = float(together(ahead)) if len(ahead) else 0.0
+        if not many <= MOST_CHANGES:
+            raise SourceDataError(
+                f"up to time {end:g} there are about {many:.3g} changes to draw, and at most "
+                f"{MOST_CHANGES:g} are. Choose an earlier end or horizon."
+            )
 
     def _tables(self) -> tuple[np.uint64, Array, Array, Array]:
         return np.uint64(self.seed), self.edges, self.rates, self.before

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
 from freshopt.simulation.changes import Changes, State
 from freshopt.simulation.world import World
 
@@ -84,6 +84,7 @@ class SimulatedCrawler:
     """
 
     def __init__(self, world: World) -> None:
+        expect(world, World, "world", "Pass a freshopt.World")
         self.world = world
         self.clock = float(np.min(world.start))
         self.refreshes = 0

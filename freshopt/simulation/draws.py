@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, IntArray
-from freshopt.errors import SourceDataError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Data: TypeAlias = Any  # an array here, a number in compiled loops
@@ -80,13 +79,6 @@ def minus_log(mantissa: Data, exponent: Data) -> Data:
     r = z * (_L1 + w * (_L3 + w * (_L5 + w * _L7))) + w * (_L2 + w * (_L4 + w * _L6))
     half = 0.5 * f * f
     return -(power * _LN2_HIGH - ((half - (s * (half + r) + power * _LN2_LOW)) - f))
-
-
-def check_seed(seed: int) -> int:
-    """Return the seed; refuse what is not an integer in 0..2⁶⁴−1."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise SourceDataError(f"seed is {seed!r}. Pass an integer from 0 to 2**64 - 1.")
-    return int(seed)
 
 
 def exponentials(seed: int, source: IntArray, number: IntArray) -> Array:

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import as_number, as_vector
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.objective import Objective
 from freshopt.simulation.changes import PoissonChanges
-from freshopt.simulation.draws import check_seed, uniforms
+from freshopt.simulation.draws import uniforms
 from freshopt.simulation.measured import Measured, Replay
 from freshopt.simulation.requests import Requests, fresh_requests
 from freshopt.simulation.window import Refreshes, Sums, Window, integrals

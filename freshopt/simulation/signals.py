@@ -13,16 +13,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector
-from freshopt.errors import SourceDataError
+from freshopt.arrays import Array, IntArray, as_number, as_vector, as_whole
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.simulation.changes import PoissonChanges
-from freshopt.simulation.draws import check_seed, uniforms
+from freshopt.simulation.draws import uniforms
 from freshopt.simulation.measured import Measured, Replay
 from freshopt.simulation.window import Sums, Window, integrals
 from freshopt.simulation.world import World
 
 FALSE, COINS = 0x5DEECE66D, 0x2545F4914F6CDD1D  # what sets their seeds apart from the changes'
-RUNS = 4
+RUNS, MOST_RUNS = 4, 1_000_000
 
 
 class SignalRule(Protocol):
@@ -76,6 +76,8 @@ def noisy_signals(
     >>> noisy_signals(world, recall=[1.0, 0.0], precision=1.0, end=4.0)
     (array([0, 0]), array([1., 3.]))
     """
+    expect(world, World, "world", "Pass a freshopt.World")
+    end = as_number(end, "end", "Pass a finite time.")
     n, seed = len(world), check_seed(seed)
     told, true = as_vector(recall, n, "recall"), as_vector(precision, n, "precision")
     for key, share, good in (
@@ -161,9 +163,16 @@ def replay_signals(
     >>> abs(found.costs["binary"].z(solution.value)) < 4
     True
     """
+    expect(world, World, "world", "Pass a freshopt.World")
+    if isinstance(rule, type) or not hasattr(rule, "crawls"):
+        raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
     n, drawn = len(world), isinstance(world.changes, PoissonChanges)
-    many = (RUNS if drawn else 1) if runs is None else int(runs)
-    if many < 1 or (many > 1 and not drawn):
+    many = (RUNS if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
+    skip, horizon = (
+        as_number(skip, "skip", "Pass a time."),
+        as_number(horizon, "horizon", "Pass a finite time."),
+    )
+    if many > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
     if not 0.0 <= skip < horizon <= world.horizon or not np.isfinite(horizon):
         raise SourceDataError(

@@ -25,8 +25,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_vector
-from freshopt.errors import SourceDataError
+from freshopt.arrays import Array, IntArray, as_number, as_numbers, as_vector
+from freshopt.errors import SourceDataError, expect
 from freshopt.simulation.changes import PoissonChanges, compiled, loops
 from freshopt.simulation.world import World
 
@@ -109,8 +109,14 @@ def missed_costs(
     >>> costs.stale, costs.harmonic, costs.count, costs.age
     (array([3.]), array([4.]), array([5.]), array([4.5]))
     """
+    expect(world, World, "world", "Pass a freshopt.World")
     n = len(world)
-    sources, times = np.asarray(source, dtype=np.int64), np.asarray(time, dtype=np.float64)
+    given, times = as_numbers(source, "source"), as_numbers(time, "time")
+    with np.errstate(invalid="ignore"):
+        sources = given.astype(np.int64)
+    if not np.array_equal(sources, given):
+        raise SourceDataError("source has entries that are no positions. Pass whole numbers.")
+    begin = as_number(begin, "begin", "Pass a time.")
     until = as_vector(end, n, "end")
     latest = float(np.max(until))
     if not (np.isfinite(until).all() and latest <= world.horizon and begin <= latest):

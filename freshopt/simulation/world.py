@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.arrays import Array, BoolArray, IntArray, as_vector, read_only
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.simulation.changes import Changes, PoissonChanges, RecordedChanges
-from freshopt.simulation.draws import check_seed
 from freshopt.sources import Sources
 from freshopt.units import check_time_unit
 

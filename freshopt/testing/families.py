@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, total
-from freshopt.errors import SourceDataError
+from freshopt.arrays import Array, BoolArray, as_whole, total
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.model import Problem
 from freshopt.objective import Objective, Refresh
 from freshopt.problems import (
@@ -34,6 +34,7 @@ from freshopt.testing.recipe import Recipe
 
 Scale = Literal["benign", "ill"]
 SCALES: tuple[Scale, ...] = ("benign", "ill")
+MOST = 100_000_000  # sources: the columns of a problem take 8 GB
 BUDGETS = (1e-3, 0.5, 20.0)  # of the sum of the change rates
 ROUNDING = 1e-9  # room left below a budget that min_rate is to use up, so that rounding is not infeasible
 
@@ -81,11 +82,10 @@ def instances(
     >>> len(found), found[0].name
     (54, 'plain, bandwidth 0.001·ΣΔ')
     """
-    if n < 1 or seed < 0 or scale not in SCALES:
-        raise SourceDataError(
-            f"n={n}, seed={seed}, scale={scale!r}: there is no such family. Pass n >= 1, seed >= 0 and "
-            f"'benign' or 'ill'."
-        )
+    expect(objective, Objective, "objective", "Pass one of freshopt.problems, or one of your own")
+    n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise SourceDataError(f"scale is {scale!r}: there is no such family. Pass 'benign' or 'ill'.")
     for position, (kind, change) in enumerate(KINDS.items()):
         if "signal" in kind and objective.refuses_signals() is not None:
             continue

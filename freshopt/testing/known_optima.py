@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.arrays import Array
+from freshopt.errors import check_seed
 from freshopt.model import Problem
 from freshopt.objective import Objective, Refresh
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, PollingKnapsack
@@ -55,6 +56,7 @@ def known_optima(seed: int = 0) -> list[KnownOptimum]:
         *_starved(),
         _unimportant(),
     ]
+    seed = check_seed(seed)
     planted = [plant(cell, seed, constrained=which) for cell in CELLS for which in (False, True)]
     return textbook + planted
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, total
+from freshopt.arrays import Array, as_number, as_vector, total
 from freshopt.certificate import Certificate, certify
-from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.gap import Gap
 from freshopt.model import FEW_ULP, Problem
 
@@ -78,7 +78,7 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     try:
         judgement = judge(problem, rates, tolerance)
     except SourceDataError as error:
-        raise AssertionError(f"these are no rates: {error}") from error
+        raise AssertionError(f"this cannot be judged: {error}") from error
     if judgement.sentence:
         raise AssertionError(judgement.sentence)
 
@@ -93,6 +93,9 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
     ObjectiveError
         If nothing can be proved.
     """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    tolerance = as_number(tolerance, "tolerance", "Pass a relative gap >= 0, such as 1e-6.")
+    rates = as_vector(rates, len(problem.sources), "rates")
     if problem.numerics is None:
         raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.unknown_atom}")
     if not tolerance >= 0.0:
@@ -114,7 +117,7 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
     )
     parts = [f"{what} to {tolerance:g}: {numbers}."]
     if not feasible:
-        parts.append(f"Violated: {violations(problem, np.asarray(rates, dtype=np.float64), tolerance)}.")
+        parts.append(f"Violated: {violations(problem, rates, tolerance)}.")
     if not optimal:
         parts.append(losses(problem, proof))
     return Judgement(proof, feasible, optimal, " ".join(part for part in parts if part))

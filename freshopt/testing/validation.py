@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from freshopt.arrays import as_number
+from freshopt.errors import expect
 from freshopt.model import Problem
 from freshopt.objective import Objective
 from freshopt.testing.families import SCALES, Instance, Scale, instances, standard_objectives
@@ -102,8 +104,14 @@ def validate_on(
     >>> print(validate_on(fo.solvers.WaterFilling(), [("mine", problem)]).sentence)
     No shortfall: 1 answers are proved optimal.
     """
+    tolerance = as_number(tolerance, "tolerance", "Pass a relative gap >= 0, such as 1e-6.")
+    expect(smallest, bool, "smallest", "Pass True or False")
     solve, runs = as_function(solver), []
-    for name, problem in problems:
+    for pair in problems:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise TypeError(f"problems holds {type(pair).__name__}. Pass pairs of a name and a problem.")
+        name, problem = pair
+        expect(problem, Problem, f"the problem {name!r}", "Pass a freshopt.Problem")
         announce(name)
         runs.append(_run(solve, "given", Instance(name, problem), tolerance))
     return _report(solver, solve, runs, tolerance, announce, smallest=smallest)

@@ -1,0 +1,72 @@
+"""Public names that have no call in `tests.api_calls`, each with the reason.
+
+They are a record of results, an exception, a protocol or a choice, or other tests cover them with files and
+workers: a reason that begins with "test_" is the name of that test file.
+"""
+
+from __future__ import annotations
+
+ELSEWHERE: dict[str, frozenset[str]] = {
+    "a record of results": frozenset(
+        [
+            "freshopt.Agreement",
+            "freshopt.Certificate",
+            "freshopt.Frontier",
+            "freshopt.Replay",
+            "freshopt.Solution",
+            "learning.History",
+            "learning.PoissonCheck",
+            "learning.SolutionSpread",
+            "simulation.Measured",
+            "simulation.MissedCosts",
+            "simulation.Replay",
+            "exporting.Exported",
+            "io.BingData",
+            "testing.Instance",
+            "testing.KnownOptimum",
+            "testing.Recipe",
+            "testing.Report",
+            "distributed.DistributedPlan",
+            "distributed.DistributedSolution",
+            "distributed.PartitionedSources",
+        ]
+    ),
+    "an exception": frozenset(
+        [
+            "freshopt.CertificateError",
+            "freshopt.FreshoptError",
+            "freshopt.InfeasibleProblemError",
+            "freshopt.ObjectiveError",
+            "freshopt.SolverRefusedError",
+            "freshopt.SourceDataError",
+        ]
+    ),
+    "a choice": frozenset(
+        ["freshopt.Refresh", "freshopt.Status", "automata.Feedback", "automata.Polling", "automata.Update"]
+    ),
+    "a base class or a protocol": frozenset(
+        ["freshopt.Objective", "learning.Learner", "simulation.Crawler", "simulation.SignallingCrawler"]
+    ),
+    "no callable": frozenset(["freshopt.__version__"]),
+    "the same as another": frozenset(
+        ["scheduling.Schedule", "simulation.World", "simulation.replay", "io.read_log"]
+    ),
+    "test_noisy_signals": frozenset(["learning.NoisySignals"]),
+    "test_exporting": frozenset(
+        [
+            "exporting.ChangeDetection",
+            "exporting.Crontab",
+            "exporting.ExternalSecrets",
+            "exporting.Nutch",
+            "exporting.StormCrawler",
+            "exporting.write_icalendar",
+        ]
+    ),
+    "test_read_log": frozenset(["freshopt.read_log", "io.read_history"]),
+    "test_read_bing": frozenset(["io.read_bing"]),
+    "test_read_crawlers": frozenset(["io.read_changedetection", "io.read_nutch"]),
+    "test_read_dbt": frozenset(["io.read_dbt"]),
+    "test_read_git": frozenset(["io.read_git"]),
+    "test_testing_validation": frozenset(["testing.validate"]),
+    "test_distributed": frozenset(["distributed.plan", "distributed.solve"]),
+}
