@@ -132,7 +132,7 @@ def conclude(solver: Solver, problem: Problem, terms: Terms, method: Method) -> 
 
 def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float) -> tuple[Status, str]:
     """Return the status that the certificate supports, and a sentence."""
-    if answer.status is not None:
+    if answer.status not in (None, Status.OPTIMAL):  # that something is optimal is for the proof to say
         return answer.status, answer.note
     if proof.confirms(tolerance):
         return Status.OPTIMAL, answer.note

@@ -12,6 +12,9 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import Expression, cp
+from freshopt.distributed.finish import Decision, Finished
+from freshopt.distributed.judging import Needed, judge
+from freshopt.distributed.piece import Terms
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,
@@ -200,3 +203,18 @@ def test_problems_in_memory_and_in_files_agree_on_infeasibility(tmp_path: Path) 
         problem.with_bandwidth(0.5 * need)
     with pytest.raises(fo.InfeasibleProblemError, match=f"lower bounds need {need:.6g}"):
         fo.distributed.solve(problem.objective, files, 0.5 * need)
+
+
+def test_least_rates_hide_no_gap_beside_a_huge_price() -> None:
+    """Rates [1 − 1e-30, 1e-30] of two sources, of which min_rate leaves 1e-7 of a bandwidth of 1."""
+    objective, price = fo.problems.HarmonicStaleness(), 1e30
+    terms = Terms(objective, 1.0, (), ("change_rate",), "day")
+    cost, best = math.log(2.0) + math.log(1e30), math.log(2.0) + math.log(1e7)
+    part = Finished(2, cost, cost, 1e23, np.array([1.0]), 2.0, math.inf, 0, 1, 0)
+    none = np.zeros(0)
+    decision = Decision(price, price, 0.0, price, none, none, none, none, none)
+    assert 1e23 / (cost + price) < 1e-6  # small beside λB, though the cost is four times the best
+    assert cost > 4.0 * best
+    judged = judge([part], decision, terms, none, np.array([1.0]), Needed(1.0 - 1e-7, none), 0.0, 1e-6)
+    assert judged.status is fo.Status.INACCURATE
+    assert judged.relative_gap > 0.5

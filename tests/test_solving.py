@@ -66,6 +66,11 @@ def test_infeasible_rates_are_repaired_before_they_leave() -> None:
     assert abs(solution.certificate.infeasibility - 14.0) <= EXACT * 14.0
 
 
+def test_a_claim_of_optimality_is_no_proof() -> None:
+    boast = Pretender(Answer(np.full(3, 0.1), status=fo.Status.OPTIMAL))
+    assert fo.solve(PROBLEM, boast, throw=False).status is fo.Status.INACCURATE
+
+
 @pytest.mark.parametrize("status", [fo.Status.FAILED, fo.Status.ITERATION_LIMIT])
 def test_failures_are_a_status_or_an_error(status: fo.Status) -> None:
     broken = Pretender(Answer(None, status=status, note="It gave up.", iterations=7))

@@ -14,7 +14,15 @@ from freshopt.model import FEW_ULP
 from freshopt.result import Status
 from freshopt.vanishing import VANISHING
 
+MOST = 0.5  # of the cost and of what bandwidth beyond least rates is worth
 NEAR = 1e-9  # relative use of bandwidth by which rates may fall short of those that cost nothing
+
+
+class Needed(NamedTuple):
+    """What the least rates use: of the bandwidth, and of each host's limit, shape (H,)."""
+
+    bandwidth: float
+    hosts: Array
 
 
 class Judged(NamedTuple):
@@ -35,6 +43,7 @@ def judge(
     terms: Terms,
     limits: Array,
     use: Array,
+    needed: Needed,
     infeasibility: float,
     tolerance: float,
 ) -> Judged:
@@ -49,6 +58,7 @@ def judge(
     limits : ndarray, shape (H,)
     use : ndarray, shape (1+H,)
         Σ cost·ρ of the sources without a limit, then of each limited host.
+    needed : Needed
     infeasibility : float
         The largest relative violation of a limit, 0 for a few ulp.
     tolerance : float
@@ -69,6 +79,11 @@ def judge(
     # Rates that cost nothing must be feasible; what hosts allow of them is told by the rates found.
     room = used * (1.0 + NEAR) if len(limits) else terms.bandwidth * (1.0 + FEW_ULP)
     vanishing = vanishing and (gap == 0.0 or exact_sum(one.free for one in found) <= room)
+    if proved and gap > 0.0 and not vanishing and (needed.bandwidth > 0.0):
+        free = decision.price * max(0.0, terms.bandwidth - needed.bandwidth)
+        free += float(np.dot(decision.multipliers, np.maximum(0.0, limits - needed.hosts)))
+        share = gap / (abs(cost) + free)  # as in `fo.certify`: most of what is to be decided is not small
+        relative = max(relative, share) if share > MOST else relative
     good = (relative <= tolerance or vanishing) and infeasibility <= tolerance
     note = "" if good else f"The certified gap {relative:.2g} exceeds the tolerance {tolerance:g}."
     if infeasibility > tolerance:

@@ -14,7 +14,7 @@ import numpy as np
 from freshopt.arrays import Array, BoolArray, IntArray, exact_sum
 from freshopt.distributed.engine import pack, run_behind, run_pass
 from freshopt.distributed.finish import Decision, Finished, finish
-from freshopt.distributed.judging import judge
+from freshopt.distributed.judging import Needed, judge
 from freshopt.distributed.market import Market, end_search, trials_of_sample
 from freshopt.distributed.partitions import PartitionedSources
 from freshopt.distributed.piece import Sums, Terms
@@ -138,7 +138,8 @@ class Work:
             trim += 2.0 * max(0.0, excess)
             host_trims = host_trims + 2.0 * np.maximum(0.0, host_excess)
         infeasibility = over if over > FEW_ULP else 0.0
-        judged = judge(found, decision, terms, limits, use, infeasibility, tolerance)
+        needed = Needed(self.lower, self.host_lower)
+        judged = judge(found, decision, terms, limits, use, needed, infeasibility, tolerance)
         return DistributedSolution(
             objective=terms.objective,
             sources=self.partitions,
