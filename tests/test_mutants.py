@@ -6,6 +6,7 @@ Accumulated delay, Σ w·Δ/ρ, has its numerics written out here in one line ea
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from scipy.optimize import brentq
 
 import freshopt as fo
 from freshopt.certificate import repair
+from freshopt.cvx import cp
+from freshopt.errors import SourceDataError
+from freshopt.gap import _crossing
 from freshopt.learning import crawl_likelihood
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
 from freshopt.problems import AccumulatedDelay
@@ -25,23 +29,29 @@ HOSTS = ("a", "b", "c", "free")
 
 
 def market(
-    seed: int, n: int = 9, limits: tuple[float, ...] = (0.3, 0.5, 9.0), budget: float = 0.8
+    seed: int,
+    n: int = 9,
+    limits: tuple[float, ...] = (0.3, 0.5, 9.0),
+    budget: float = 0.8,
+    unit: float = 1.0,
+    weight: float = 1.0,
 ) -> fo.Problem:
-    """Draw sources of three hosts with limits and one without, bounds and costs."""
+    """Draw sources of three hosts with limits and one without, bounds and costs; every rate in a unit."""
     rng = np.random.default_rng(seed)
     cost, lower = rng.uniform(0.2, 3.0, n), rng.uniform(0.05, 0.2, n)
     host = [HOSTS[k % 4] for k in range(n)]
     sources = fo.Sources(
-        rng.uniform(0.1, 5.0, n),
-        rng.uniform(0.5, 2.0, n),
+        unit * rng.uniform(0.1, 5.0, n),
+        weight * rng.uniform(0.5, 2.0, n),
         host=host,
-        min_rate=lower,
-        max_rate=rng.uniform(0.4, 2.0, n),
+        min_rate=unit * lower,
+        max_rate=unit * rng.uniform(0.4, 2.0, n),
         cost=cost,
     )
     least = [float(np.sum((cost * lower)[np.array(host) == name])) for name in HOSTS[:3]]
-    named = {name: low + room for name, low, room in zip(HOSTS, least, limits, strict=False)}
-    return fo.Problem(AccumulatedDelay(), sources, float(np.sum(cost * lower)) + budget, named)
+    named = {name: unit * (low + room) for name, low, room in zip(HOSTS, least, limits, strict=False)}
+    bandwidth = unit * (float(np.sum(cost * lower)) + budget)
+    return fo.Problem(AccumulatedDelay(), sources, bandwidth, named)
 
 
 def members(problem: fo.Problem, name: str) -> list[int]:
@@ -107,26 +117,28 @@ def cleared_by_hand(problem: fo.Problem) -> tuple[Floats, float, dict[str, float
         def over(x: float, group: list[int] = group, limit: float = limit) -> float:
             return float(np.sum((cost * demand(problem, np.full(len(cost), math.exp(x))))[group])) - limit
 
-        own[name] = math.exp(brentq(over, -40.0, 40.0, xtol=1e-15)) if over(-40.0) > 0.0 else 0.0
+        own[name] = math.exp(brentq(over, -70.0, 70.0, xtol=1e-15)) if over(-70.0) > 0.0 else 0.0
         each[group] = own[name]
 
     def spent(x: float) -> float:
         return float(np.sum(cost * demand(problem, np.maximum(each, math.exp(x))))) - problem.bandwidth
 
-    price = math.exp(brentq(spent, -40.0, 40.0, xtol=1e-15)) if spent(-40.0) > 0.0 else 0.0
+    price = math.exp(brentq(spent, -70.0, 70.0, xtol=1e-15)) if spent(-70.0) > 0.0 else 0.0
     rates = demand(problem, np.maximum(each, price))
     return rates, price, {name: max(0.0, mine - price) for name, mine in own.items()}
 
 
 @pytest.mark.parametrize("budget", [0.3, 0.8, 1.5, 50.0])
-@pytest.mark.parametrize("seed", [4, 5, 6])
-def test_rates_and_all_prices_are_those_of_bisection(seed: int, budget: float) -> None:
-    problem = market(seed, budget=budget)
+@pytest.mark.parametrize(("seed", "unit"), [(4, 1.0), (5, 1.0), (6, 1e-12), (6, 1e12)])
+def test_rates_and_all_prices_are_those_of_bisection(seed: int, unit: float, budget: float) -> None:
+    problem = market(seed, budget=budget, unit=unit)
     rates, price, host_prices = cleared_by_hand(problem)
     found = fo.solve(problem, WaterFilling())
     np.testing.assert_allclose(found.rates, rates, rtol=SCALAR)
     assert found.price == pytest.approx(price, rel=SCALAR, abs=0.0)
-    assert dict(found.host_prices) == pytest.approx(host_prices, rel=SCALAR, abs=SCALAR * (1.0 + price))
+    assert dict(found.host_prices) == pytest.approx(
+        host_prices, rel=SCALAR, abs=SCALAR * (1.0 / unit + price)
+    )
     assert found.certificate is not None
     assert found.certificate.relative_gap <= EXACT
 
@@ -161,14 +173,14 @@ def bound_by_hand(problem: fo.Problem, rates: Floats, price: float, on_top: dict
 
 
 @pytest.mark.parametrize("reach", [0.4, 0.05])
-@pytest.mark.parametrize("seed", [8, 9, 10, 11])
-def test_bound_and_scale_are_the_printed_ones(seed: int, reach: float) -> None:
-    problem, rng = market(seed), np.random.default_rng(seed)
+@pytest.mark.parametrize(("seed", "weight"), [(8, 1.0), (9, 1.0), (10, 1e-4), (11, 1.0)])
+def test_bound_and_scale_are_the_printed_ones(seed: int, weight: float, reach: float) -> None:
+    problem, rng = market(seed, weight=weight), np.random.default_rng(seed)
     low, high = problem.sources.min_rate, problem.sources.max_rate
     rates, _ = repair(problem, low + rng.uniform(0.0, reach, len(low)) * (high - low))
     cost = float(np.sum(problem.sources.importance * problem.sources.change_rate / rates))
-    for price in (0.0, 0.5, 8.0):
-        on_top = {name: float(rng.exponential(3.0)) for name in problem.host_limits}
+    for price in (0.0, 0.5 * weight, 8.0 * weight):
+        on_top = {name: weight * float(rng.exponential(3.0)) for name in problem.host_limits}
         proof = fo.certify(problem, rates, price, on_top)
         assert proof.gap == pytest.approx(bound_by_hand(problem, rates, price, on_top), rel=1e-9)
         scale = cost + price * problem.bandwidth
@@ -189,9 +201,84 @@ def test_bound_and_scale_are_the_printed_ones(seed: int, reach: float) -> None:
     for name in problem.host_limits:
         tried = [
             bound_by_hand(problem, rates, 0.0, dict(alone.host_prices) | {name: float(price)})
-            for price in np.concatenate([[0.0], np.logspace(-2.0, 4.0, 121)])
+            for price in np.concatenate([[0.0], weight * np.logspace(-2.0, 4.0, 121)])
         ]
         assert alone.gap <= 1.001 * min(tried)
+
+
+def test_no_cost_and_no_price_leave_no_gap() -> None:
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 2.0], 0.0), 1.0)
+    proof = fo.certify(problem, [0.2, 0.3], 0.0)
+    assert (proof.gap, proof.relative_gap) == (0.0, 0.0)
+
+
+def test_there_is_one_price_of_bandwidth() -> None:
+    with pytest.raises(SourceDataError, match="price"):
+        fo.certify(market(1), np.ones(9), [1.0, 2.0])  # type: ignore[arg-type]
+
+
+def test_rates_that_are_fixed_have_no_price() -> None:
+    sources = fo.Sources([1.0, 2.0], min_rate=[0.5, 0.25], max_rate=[0.5, 0.25])
+    assert fo.solve(fo.Problem(AccumulatedDelay(), sources, 0.75), WaterFilling()).price == 0.0
+
+
+class Inaccurate:
+    """The marginal 1/ρ² with an inverse that returns what it is told."""
+
+    def __init__(self, wish: Floats) -> None:
+        self.wish = wish
+
+    def marginal(self, rate: Floats) -> Floats:
+        return rate**-2.0
+
+    def inverse_marginal(self, price: Floats) -> Floats:
+        return self.wish + 0.0 * price
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("off", [1e-12, 1e-8, 1e-3])
+def test_an_inverse_on_the_wrong_side_is_pushed_across_and_not_far(off: float, size: float) -> None:
+    rates = size * np.array([1.0, 1.0])
+    crossing, rising = rates * np.array([1.0 + off, 1.0 - off]), np.array([True, False])
+    room = np.array([np.inf, size])
+    step = _crossing(Inaccurate(rates), rates, crossing**-2.0, rising, room, rates)  # type: ignore[arg-type]
+    assert bool(np.all(step >= off * size * (1.0 - 1e-3)))
+    assert bool(np.all(step <= 8.01 * off * size))
+
+
+class Worth(fo.Objective):
+    """Every refresh of a source is worth the same."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return cp.multiply(sources.importance, -rate)
+
+
+class Root(fo.Objective):
+    """A first refresh is worth any price."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return cp.multiply(sources.importance, -cp.sqrt(rate))
+
+
+@pytest.mark.parametrize("bandwidth", [1.3, 2.2, 2.9])
+def test_constant_worths_are_bought_greedily_within_hosts(bandwidth: float) -> None:
+    worth, most = np.array([5.0, 4.0, 3.5, 3.0, 2.0, 1.0]), np.array([0.5, 0.4, 0.6, 0.3, 0.9, 0.7])
+    cost, host = np.array([1.0, 2.0, 0.5, 1.0, 1.5, 1.0]), ["a", "b", "a", "b", "a", "b"]
+    room, left, expected = {"a": 0.7, "b": 1.6}, bandwidth, np.zeros(6)
+    limits = dict(room)
+    for k in np.argsort(-worth / cost):
+        expected[k] = min(most[k], room[host[k]] / cost[k], left / cost[k])
+        room[host[k]] -= cost[k] * expected[k]
+        left -= cost[k] * expected[k]
+    sources = fo.Sources(np.ones(6), worth, host=host, max_rate=most, cost=cost)
+    found = fo.solve(fo.Problem(Worth(), sources, bandwidth, limits), WaterFilling())
+    np.testing.assert_allclose(found.rates, expected, atol=EXACT)
+
+
+def test_a_host_that_min_rate_uses_up_gives_nothing_to_who_would_pay_any_price() -> None:
+    sources = fo.Sources(np.ones(3), host=["a", "a", "b"], min_rate=[0.5, 0.0, 0.0])
+    found = fo.solve(fo.Problem(Root(), sources, 2.0, {"a": 0.5}), WaterFilling(), throw=False)
+    np.testing.assert_allclose(found.rates, [0.5, 0.0, 1.5], rtol=EXACT)  # no finite price proves it
 
 
 def test_prices_are_bracketed_in_about_ten_evaluations() -> None:
@@ -280,7 +367,8 @@ def test_likelihood_maximum_and_ends_in_a_few_steps(
         assert lower[k] < best < upper[k]
 
 
-def test_ends_where_every_gap_changed_or_none_did() -> None:
+def test_ends_where_every_gap_changed_or_none_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crawl_likelihood, "STEPS", 7)
     made = CrawlLikelihood(
         gaps=np.array([0.5, 2.0, 1.0]),
         offsets=np.array([0, 3, 3, 3]),
@@ -297,3 +385,13 @@ def test_ends_where_every_gap_changed_or_none_did() -> None:
     assert upper[0] == math.inf
     assert (lower[1], upper[1]) == (0.0, pytest.approx(1.5 / 4.0, rel=EXACT))
     assert (lower[2], upper[2]) == (0.0, math.inf)
+
+
+def test_counted_changes_alone_are_divided_by_the_time() -> None:
+    made = CrawlLikelihood(
+        gaps=np.zeros(0),
+        offsets=np.zeros(3, int),
+        counted=np.array([1.0, 5.0]),
+        exposure=np.array([1e3, 2.0]),
+    )
+    np.testing.assert_allclose(made.maximum(), [1e-3, 2.5], rtol=EXACT)
