@@ -275,6 +275,41 @@ def test_constant_worths_are_bought_greedily_within_hosts(bandwidth: float) -> N
     np.testing.assert_allclose(found.rates, expected, atol=EXACT)
 
 
+def test_one_source_without_an_end_takes_all() -> None:
+    sources = fo.Sources(np.ones(2), [3.0, 1.0], cost=[0.5, 1.0])
+    found = fo.solve(fo.Problem(Worth(), sources, 1.3), WaterFilling())
+    np.testing.assert_allclose(found.rates, [2.6, 0.0], rtol=EXACT)
+    assert found.price == pytest.approx(6.0, rel=EXACT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_price_at_a_kink_of_the_bound_is_found(seed: int) -> None:
+    """Between the worths of two sources the bound is linear in λ: its minimum is one of them, or 0."""
+    rng = np.random.default_rng(seed)
+    worth, cost, most = rng.uniform(1.0, 9.0, (3, 7))
+    rates = most * rng.uniform(0.0, 1.0, 7)
+    bandwidth = float(np.sum(cost * rates)) * (1.0 if seed % 2 else 1.3)
+    sources = fo.Sources(np.ones(7), worth, max_rate=most, cost=cost)
+
+    def bound(price: float) -> float:
+        margin = worth - price * cost
+        gains = np.where(margin > 0.0, most - rates, -rates) * margin
+        return price * (bandwidth - float(np.sum(cost * rates))) + float(np.sum(gains))
+
+    proof = fo.certify(fo.Problem(Worth(), sources, bandwidth), rates)
+    assert proof.gap == pytest.approx(min(map(bound, [0.0, *(worth / cost)])), rel=SCALAR)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("seed", [13, 14, 15])
+def test_no_other_price_makes_the_bound_of_unused_bandwidth_smaller(seed: int, unit: float) -> None:
+    problem = market(seed, limits=(50.0, 50.0, 50.0), unit=unit)
+    rates, _ = repair(problem, problem.sources.min_rate * np.random.default_rng(seed).uniform(1.0, 1.5, 9))
+    free = fo.Problem(problem.objective, problem.sources, problem.bandwidth)
+    tried = [bound_by_hand(free, rates, float(x) / unit, {}) for x in np.logspace(-3.0, 4.0, 281)]
+    assert fo.certify(free, rates).gap <= 1.001 * min(tried)
+
+
 def test_a_host_that_min_rate_uses_up_gives_nothing_to_who_would_pay_any_price() -> None:
     sources = fo.Sources(np.ones(3), host=["a", "a", "b"], min_rate=[0.5, 0.0, 0.0])
     found = fo.solve(fo.Problem(Root(), sources, 2.0, {"a": 0.5}), WaterFilling(), throw=False)
