@@ -19,7 +19,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CORE = re.compile(r"(freshopt|problems|solvers)/\w+\.py")
 COMPILED = {
-    *(f"freshopt/{name}.py" for name in ("loops", "loop_columns", "demands", "compiled", "powers", "columns")),
+    *(
+        f"freshopt/{name}.py"
+        for name in ("columns", "compiled", "demands", "loop_columns", "loops", "powers")
+    ),
     *(f"solvers/{name}.py" for name in ("compiled_filling", "sampled_search")),
 }
 ELSEWHERE = re.compile(r"freshopt/(__main__|held_out|plan_folder|planning|signal_\w+|wording)\.py")
