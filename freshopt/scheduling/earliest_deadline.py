@@ -56,4 +56,7 @@ class EarliestDeadline:
         SourceDataError
             If an age is negative or not a number, or there is not one per source.
         """
-        return in_slots(rates, np.maximum(1.0 - rates * check_ages(self.age, len(rates)), 0.0), horizon)
+        ages = check_ages(self.age, len(rates))
+        with np.errstate(over="ignore"):  # long overdue
+            phase = np.maximum(1.0 - rates * ages, 0.0)
+        return in_slots(rates, phase, horizon)

@@ -110,7 +110,7 @@ class SignalThresholds:
     @property
     def threshold(self) -> Array:
         """The threshold i = n·b + x in effective time, shape (n,); inf for never or not before a signal."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             whole: Array = np.where(self.signals > 0.0, self.signals * self.bonus, 0.0) + self.wait
         return whole
 

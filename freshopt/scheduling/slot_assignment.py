@@ -160,7 +160,7 @@ class SlotAssignment:
         """
         source, wish = self.wishes.times(rates, horizon)
         names, codes = self._hosts(len(rates))
-        slots = max(1, math.ceil(horizon / self.slot - 1e-9))
+        slots = max(1, math.ceil(min(horizon / self.slot, 1e18) - 1e-9))
         if len(names) * slots > MOST:
             raise SourceDataError(
                 f"{len(names)} hosts with {slots} slots each are too many. Take slots of at least "
@@ -234,7 +234,7 @@ class SlotAssignment:
             return np.full(len(names), otherwise if given is None else float(given))
 
         gap = of(self.min_gap, 0.0)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             within = np.where(gap > 0.0, np.floor(self.slot / np.where(gap > 0.0, gap, 1.0) + 1e-9), np.inf)
         room = np.minimum(np.minimum(of(self.host_capacity, np.inf), np.maximum(within, 1.0)), self.capacity)
         pause = np.maximum(1, np.ceil(gap / self.slot - 1e-9)).astype(np.int64)

@@ -96,7 +96,8 @@ def noisy_signals(
     source = np.repeat(np.arange(n), np.diff(offsets))
     number = np.arange(len(time)) - offsets[source]
     heard = uniforms(seed ^ COINS, source, number) < told[source]
-    ratio = told * (1.0 - true) / true
+    with np.errstate(over="ignore"):  # more false signals than can be drawn: refused below
+        ratio = told * (1.0 - true) / true
     changes = world.changes
     if isinstance(changes, PoissonChanges):
         edges, rates = changes.edges, changes.rates * ratio[:, None]
@@ -166,6 +167,7 @@ def replay_signals(
     expect(world, World, "world", "Pass a freshopt.World")
     if isinstance(rule, type) or not hasattr(rule, "crawls"):
         raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
+    seed = check_seed(seed)
     n, drawn = len(world), isinstance(world.changes, PoissonChanges)
     many = (RUNS if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
     skip, horizon = (
@@ -189,7 +191,7 @@ def replay_signals(
         each = world
         if run and isinstance(world.changes, PoissonChanges):
             each = replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
-        source, time = noisy_signals(each, recall, precision, horizon, (check_seed(seed) + run) % 2**64)
+        source, time = noisy_signals(each, recall, precision, horizon, (seed + run) % 2**64)
         draws = uniforms((seed + run) % 2**64, source, np.arange(len(source)))
         who, when = rule.crawls(source, time, horizon, draws)
         order = np.argsort(who, kind="stable")

@@ -175,9 +175,10 @@ def _parts(world: World, end: float) -> Iterator[slice]:
     if isinstance(world.changes, PoissonChanges):
         moves = world.changes
         epoch = max(int(np.searchsorted(moves.edges, end, side="right")) - 1, 0)
-        expected = moves.before[:, epoch] + moves.rates[:, epoch] * max(end - moves.edges[epoch], 0.0)
-        turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
-        edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), n]
+        with np.errstate(over="ignore", invalid="ignore"):  # too many to draw: refused when they are
+            expected = moves.before[:, epoch] + moves.rates[:, epoch] * max(end - moves.edges[epoch], 0.0)
+            turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
+            edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), n]
     else:
         edges = [0, n]
     for a, b in pairwise(edges):
