@@ -19,6 +19,7 @@ from freshopt.errors import SourceDataError
 from freshopt.gap import _crossing
 from freshopt.learning import crawl_likelihood
 from freshopt.learning.crawl_likelihood import CrawlLikelihood
+from freshopt.pricing import _minimise
 from freshopt.problems import AccumulatedDelay
 from freshopt.solvers import WaterFilling
 from freshopt.solvers.price_search import search_prices
@@ -218,8 +219,9 @@ def test_there_is_one_price_of_bandwidth() -> None:
 
 
 def test_rates_that_are_fixed_have_no_price() -> None:
-    sources = fo.Sources([1.0, 2.0], min_rate=[0.5, 0.25], max_rate=[0.5, 0.25])
-    assert fo.solve(fo.Problem(AccumulatedDelay(), sources, 0.75), WaterFilling()).price == 0.0
+    sources = fo.Sources([1.0, 2.0], [1.0, 1e-3], min_rate=[0.5, 0.25], max_rate=[0.5, 1.0])
+    found = fo.solve(fo.Problem(AccumulatedDelay(), sources, 0.75), WaterFilling())
+    assert found.price == pytest.approx(2e-3 / 0.25**2, rel=EXACT)
 
 
 class Inaccurate:
@@ -282,6 +284,26 @@ def test_one_source_without_an_end_takes_all() -> None:
     assert found.price == pytest.approx(6.0, rel=EXACT)
 
 
+def test_both_valleys_of_one_group_are_searched_though_the_other_has_one() -> None:
+    """The valley that is deeper between the points of the grid looks the shallower one on it."""
+
+    def bound(x: Floats) -> Floats:
+        wide, narrow = 1.0 + 0.05 * (x[0] - 2.0) ** 2, 0.2 + 3.6 * (x[0] - 7.5) ** 2
+        return np.array([min(wide, narrow), 1.0 + (x[1] - 5.5) ** 2])
+
+    best, smallest = _minimise(bound, np.tile(np.linspace(0.0, 10.0, 11), (2, 1)))
+    np.testing.assert_allclose(best, [7.5, 5.5], rtol=1e-6)
+    np.testing.assert_allclose(smallest, [0.2, 1.0], rtol=EXACT)
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_cost_vanishes_only_if_every_source_can_be_followed(reachable: bool) -> None:
+    """One source that cannot, however little it matters, makes the optimum positive."""
+    sources = fo.Sources(np.ones(3), [1.0, 1e-14, 1.0], signalled=[True, reachable, True], max_rate=1.0)
+    problem = fo.Problem(AccumulatedDelay(), sources, 4.0)
+    assert fo.certify(problem, [1.0, 0.5, 1.0], 1e-13).vanishing == reachable
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_price_at_a_kink_of_the_bound_is_found(seed: int) -> None:
     """Between the worths of two sources the bound is linear in λ: its minimum is one of them, or 0."""
@@ -301,19 +323,22 @@ def test_a_price_at_a_kink_of_the_bound_is_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("seed", [13, 14, 15])
-def test_no_other_price_makes_the_bound_of_unused_bandwidth_smaller(seed: int, unit: float) -> None:
-    problem = market(seed, limits=(50.0, 50.0, 50.0), unit=unit)
+@pytest.mark.parametrize(("seed", "budget"), [(13, 0.8), (14, 4.0), (15, 9.0)])
+def test_no_other_price_makes_the_bound_of_unused_bandwidth_smaller(
+    seed: int, budget: float, unit: float
+) -> None:
+    problem = market(seed, limits=(50.0, 50.0, 50.0), budget=budget, unit=unit)
     rates, _ = repair(problem, problem.sources.min_rate * np.random.default_rng(seed).uniform(1.0, 1.5, 9))
     free = fo.Problem(problem.objective, problem.sources, problem.bandwidth)
     tried = [bound_by_hand(free, rates, float(x) / unit, {}) for x in np.logspace(-3.0, 4.0, 281)]
     assert fo.certify(free, rates).gap <= 1.001 * min(tried)
 
 
-def test_a_host_that_min_rate_uses_up_gives_nothing_to_who_would_pay_any_price() -> None:
+@pytest.mark.parametrize("left", [0.2, 1.5])
+def test_a_host_that_min_rate_uses_up_gives_nothing_to_who_would_pay_any_price(left: float) -> None:
     sources = fo.Sources(np.ones(3), host=["a", "a", "b"], min_rate=[0.5, 0.0, 0.0])
-    found = fo.solve(fo.Problem(Root(), sources, 2.0, {"a": 0.5}), WaterFilling(), throw=False)
-    np.testing.assert_allclose(found.rates, [0.5, 0.0, 1.5], rtol=EXACT)  # no finite price proves it
+    found = fo.solve(fo.Problem(Root(), sources, 0.5 + left, {"a": 0.5}), WaterFilling(), throw=False)
+    np.testing.assert_allclose(found.rates, [0.5, 0.0, left], rtol=EXACT)  # no finite price proves it
 
 
 def test_prices_are_bracketed_in_about_ten_evaluations() -> None:
