@@ -1,10 +1,13 @@
 """Mutation testing: do tests notice a wrong line of the certificate, the water-filling or the estimators.
 
-Each mutant differs from the sources by one operator, comparison, constant or branch. It is put in its module
-when a forked process imports it, nothing is written to disk, and the tests of its group run until one
-fails. What survives is equivalent, or tells of a test that is missing. NumPy path.
+Each mutant differs from the sources by one operator, comparison, constant or branch. Tests are collected;
+a forked process takes over the mutant's code in place (nothing is written to disk) and runs the tests of its
+file until one fails, those first that found most mutants per second, as many as fit into `--seconds` of
+processor time. `--again` judges survivors once more, by more tests. What survives that is equivalent, with
+the reason in ``mutation_equivalent.json``, or tells of a test that is missing. NumPy path.
 
     python benchmarks/mutation.py --sample 320 --minutes 60
+    python benchmarks/mutation.py --sample 320 --again --seconds 100
 
 It goes on where an earlier run with the same sample stopped.
 """
@@ -14,35 +17,45 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import importlib.abc
-import importlib.util
 import json
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+import pytest
+from _pytest.runner import runtestprotocol
+
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT = 60  # seconds that a mutant may take: the tests of a group take some 20 on a quiet core
-QUICK = "not (never_below and (periodic or hosts or all)) and not (no_price_is_better and hosts)"
-GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "certificate": (
-        ("freshopt/certificate.py", "freshopt/gap.py", "freshopt/pricing.py", "freshopt/vanishing.py"),
-        ("test_extremes", "test_flat_demand", "test_edges", "test_certificate", "test_mutants"),
-    ),
-    "water-filling": (
-        ("solvers/water_filling.py", "solvers/price_search.py"),
-        ("test_extremes", "test_edges", "test_certificate", "test_mutants", "test_flat_demand"),
-    ),
-    "estimators": (
-        ("freshopt/learning/maximum_likelihood.py", "freshopt/learning/crawl_likelihood.py"),
-        ("test_maximum_likelihood", "test_forgetting"),
-    ),
+RESULT = ROOT / "benchmarks" / "results" / "mutation.json"
+REASONS = ROOT / "benchmarks" / "mutation_equivalent.json"
+GUESS = 0.1  # seconds of a test that was not run yet
+BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"  # of the table in CONTRIBUTING.md
+STUCK = 240  # seconds on the clock after which a mutant is given up
+PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "kinks", "mathematics_market")
+FILLING = (*PROOF, "exact_budgets", "closed_form", "solving", "bounds")
+LEARNING = (
+    "maximum_likelihood",
+    "forgetting",
+    "mathematics_learning",
+    "estimators",
+    "gamma_prior",
+    "mutants",
+)
+TESTS = {
+    "freshopt/certificate.py": PROOF,
+    "freshopt/gap.py": PROOF,
+    "freshopt/pricing.py": PROOF,
+    "freshopt/vanishing.py": PROOF,
+    "solvers/water_filling.py": FILLING,
+    "solvers/price_search.py": FILLING,
+    "freshopt/learning/maximum_likelihood.py": LEARNING,
+    "freshopt/learning/crawl_likelihood.py": LEARNING,
 }
 COMPARED = {
     ast.Lt: ast.LtE,
@@ -82,6 +95,8 @@ class Mutant(NamedTuple):
 
     file: str
     line: int
+    column: int
+    text: str
     before: str
     after: str
     source: str
@@ -89,7 +104,12 @@ class Mutant(NamedTuple):
     @property
     def name(self) -> str:
         """What identifies it among all."""
-        return f"{self.file}:{self.line}: {self.before} -> {self.after}"
+        return f"{self.file}:{self.line}:{self.column}: {self.before} -> {self.after}"
+
+    @property
+    def lasting(self) -> str:
+        """What identifies it when lines have moved."""
+        return f"{self.file} | {self.text} | {self.before} -> {self.after}"
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -132,7 +152,8 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
 
 def mutants(file: str) -> list[Mutant]:
     """Return all mutants of a file, in order."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    text = (ROOT / file).read_text(encoding="utf-8")
+    tree, lines = ast.parse(text), [line.strip() for line in text.splitlines()]
     found: list[Mutant] = []
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
@@ -148,8 +169,9 @@ def mutants(file: str) -> list[Mutant]:
                     source = ast.unparse(ast.fix_missing_locations(tree))
                     _put(holder, key, node)
                     shown = [ast.unparse(ast.fix_missing_locations(x)).splitlines()[0] for x in (node, new)]
-                    found.append(Mutant(file, getattr(node, "lineno", 0), *shown, source))
-    return sorted(found, key=lambda mutant: (mutant.line, mutant.before, mutant.after))
+                    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+                    found.append(Mutant(file, line, column, lines[line - 1], *shown, source))
+    return sorted(found, key=lambda mutant: mutant[:6])
 
 
 def _put(holder: Any, key: Any, node: ast.AST) -> None:  # noqa: ANN401 - a list or a node
@@ -166,102 +188,207 @@ def _within_message(node: ast.AST, parent: ast.AST) -> bool:
     )
 
 
-class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from given source."""
+def take_over(mutant: Mutant) -> None:
+    """Put a mutant's code and constants into the module as it is imported, wherever they are referred to."""
+    parts = mutant.file.removesuffix(".py").split("/")
+    name = ".".join(parts if parts[0] == "freshopt" else ["freshopt", *parts])
+    module, changed = sys.modules[name], ModuleType(name)
+    exec(compile(mutant.source, mutant.file, "exec"), changed.__dict__)
+    everybody = [m.__dict__ for key, m in sys.modules.items() if key.startswith(("freshopt", "tests"))]
+    for key, new in vars(changed).items():
+        old = module.__dict__.get(key)
+        if key.startswith("__") or getattr(new, "__module__", name) != name:
+            continue
+        if isinstance(new, FunctionType):
+            _take_code(old, new)
+        elif isinstance(new, type):
+            for attribute, inner in vars(new).items():
+                _take_code(vars(old).get(attribute), inner)
+        else:
+            for space in everybody:
+                if space.get(key) is old:
+                    space[key] = new
 
-    def __init__(self, file: str, source: str) -> None:
-        parts = file.removesuffix(".py").split("/")
-        self.name = ".".join(parts if parts[0] == "freshopt" else ["freshopt", *parts])
-        self.file, self.source = file, source
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:  # noqa: ANN401, ARG002
-        """Return this loader for its module, None for others."""
-        return importlib.util.spec_from_loader(name, self) if name == self.name else None
+def _take_code(old: Any, new: Any) -> None:  # noqa: ANN401 - a function or what wraps one
+    if isinstance(new, property):
+        old, new = old.fget, new.fget
+    old, new = (getattr(x, "__wrapped__", getattr(x, "__func__", getattr(x, "func", x))) for x in (old, new))
+    if isinstance(new, FunctionType) and isinstance(old, FunctionType):
+        old.__code__, old.__defaults__, old.__kwdefaults__ = (
+            new.__code__,
+            new.__defaults__,
+            new.__kwdefaults__,
+        )
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the source."""
-        exec(compile(self.source, self.file, "exec"), module.__dict__)
 
-
-def judge(mutant: Mutant | None, tests: tuple[str, ...]) -> str:
-    """Run tests in a forked process; return "killed", "survived" or "timeout"."""
+def judge(mutant: Mutant | None, items: Sequence[pytest.Item], limit: float) -> tuple[str, dict[str, float]]:
+    """Run tests in a forked process; return the verdict and the seconds of each test, the last one failed."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(LIMIT)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        signal.alarm(STUCK)
         if mutant is not None:
-            sys.meta_path.insert(0, Replaced(mutant.file, mutant.source))
-        import pytest  # noqa: PLC0415
-
-        files = [f"tests/{test}.py" for test in tests if (ROOT / f"tests/{test}.py").exists()]
-        plain = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-W", "ignore", "-k", QUICK]
-        os._exit(int(pytest.main([*plain, *files])))
+            take_over(mutant)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            begun = time.process_time()
+            failed = any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
+            os.write(writer, f"{item.nodeid}\t{time.process_time() - begun}\n".encode())
+            if failed:
+                os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as pipe:
+        rows = [line.rstrip("\n").split("\t") for line in pipe]
     _, status = os.waitpid(child, 0)
+    seconds = {name: float(taken) for name, taken in rows}
     if os.WIFSIGNALED(status):
-        return "timeout" if os.WTERMSIG(status) == signal.SIGALRM else "killed"
-    return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
+        return ("timeout" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF) else "killed"), seconds
+    return ("survived" if os.WEXITSTATUS(status) == 0 else "killed"), seconds
+
+
+class Judge:
+    """A plugin that runs the collected tests against mutants instead of running them once."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Judge a seeded sample of each file's mutants, in turns, and save after each."""
+        options, begun = self.options, time.monotonic()
+        seconds = dict.fromkeys((item.nodeid for item in session.items), GUESS)
+        sound: set[str] = set()
+        every = {file: mutants(file) for file in TESTS}
+        reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+        total = sum(map(len, every.values()))
+        turns: list[tuple[float, Mutant]] = []
+        for file, found in every.items():
+            size = min(len(found), max(1, round(options.sample * len(found) / total)))
+            chosen = random.Random(f"{options.seed} {file}").sample(found, size)
+            turns += [((k + 0.5) / size, mutant) for k, mutant in enumerate(chosen)]
+        turns.sort(key=lambda turn: turn[0])
+        saved = (
+            json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"mutants": {}}
+        )
+        names = {mutant.name for _, mutant in turns}
+        judged = {name: known for name, known in saved["mutants"].items() if name in names}
+        for _, mutant in turns:
+            known = judged.get(mutant.name)
+            again = options.again and known == "survived" and mutant.lasting not in reasons
+            if (options.file not in mutant.file) or (known and not again):
+                continue
+            if time.monotonic() - begun > 60.0 * options.minutes:
+                break
+            mine = [
+                item for item in session.items if item.path.stem.removeprefix("test_") in TESTS[mutant.file]
+            ]
+            kills = list(judged.values())
+            mine.sort(key=lambda item: (kills.count(item.nodeid) + 0.5) / (seconds[item.nodeid] + 0.02))
+            mine.reverse()
+            few, room = [], options.seconds
+            for item in mine:
+                if seconds[item.nodeid] <= room:
+                    few.append(item)
+                    room -= seconds[item.nodeid]
+            verdict, took = judge(mutant, few, 30.0 + 3.0 * sum(seconds[item.nodeid] for item in few))
+            seconds |= took if verdict == "survived" else dict(list(took.items())[:-1])
+            if verdict == "killed" and took:
+                verdict = list(took)[-1]
+                if verdict not in sound:
+                    alone = [item for item in few if item.nodeid == verdict]
+                    if judge(None, alone, STUCK)[0] != "survived":
+                        raise SystemExit(f"it fails without a mutant: {verdict}")
+                    sound.add(verdict)
+            judged[mutant.name] = verdict
+            print(f"{time.monotonic() - begun:5.0f} {verdict[-50:]:50} {mutant.name}", flush=True)
+            save(options, every, [mutant for _, mutant in turns], judged)
+        save(options, every, [mutant for _, mutant in turns], judged)
+        if options.out == RESULT:
+            page, record = ROOT / "CONTRIBUTING.md", json.loads(RESULT.read_text(encoding="utf-8"))
+            page.write_text(filled(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+        return True
+
+
+def save(
+    options: argparse.Namespace,
+    every: dict[str, list[Mutant]],
+    chosen: list[Mutant],
+    judged: dict[str, str],
+) -> None:
+    """Write what became of each mutant, counts of each file, and the survivors with their reasons."""
+    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+    counts, survivors = {}, []
+    for file, found in every.items():
+        verdicts = [judged[mutant.name] for mutant in found if mutant.name in judged]
+        left = [m for m in chosen if m.file == file and judged.get(m.name) == "survived"]
+        equivalent = sum(mutant.lasting in reasons for mutant in left)
+        counts[file] = {
+            "mutants": len(found),
+            "judged": len(verdicts),
+            "killed": sum(verdict not in ("survived", "timeout") for verdict in verdicts),
+            "timeout": verdicts.count("timeout"),
+            "equivalent": equivalent,
+            "survived": len(left) - equivalent,
+        }
+        survivors += [
+            {
+                "file": file,
+                "line": mutant.line,
+                "text": mutant.text,
+                "before": mutant.before,
+                "after": mutant.after,
+                "reason": reasons.get(mutant.lasting, ""),
+            }
+            for mutant in sorted(left, key=lambda mutant: mutant[:6])
+        ]
+    result = {
+        "seed": options.seed,
+        "sample": len(chosen),
+        "files": counts,
+        "survivors": survivors,
+        "mutants": dict(sorted(judged.items())),
+    }
+    options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def filled(page: str, record: dict[str, Any]) -> str:
+    """Return a page with the table of a saved run between its marks."""
+    columns = ("mutants", "judged", "killed", "timeout", "equivalent", "survived")
+    rows = [("file", *columns), ("---", *["---:"] * len(columns))]
+    rows += [
+        (f"`{file}`", *(str(counts[name]) for name in columns)) for file, counts in record["files"].items()
+    ]
+    sums = (str(sum(counts[name] for counts in record["files"].values())) for name in columns)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [*rows, ("together", *sums)])
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}" if rest else page
 
 
 def main() -> None:
-    """Judge a seeded sample of all mutants and save what became of them."""
+    """Collect the tests once and judge mutants with them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sample", type=int, default=320, help="mutants in all, shared out by size of group")
+    parser.add_argument("--sample", type=int, default=320, help="mutants in all, shared out by size of file")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of processor time that tests may take")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this long; run again to go on")
-    parser.add_argument("--again", action="store_true", help="judge the survivors of the saved run once more")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mutation.json")
+    parser.add_argument("--again", action="store_true", help="judge survivors without a reason once more")
+    parser.add_argument("--tests", default="", help="only these, as mutants,extremes; default: all of a file")
+    parser.add_argument("--file", default="", help="only files with this in their path")
+    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
+    options.out = options.out.resolve()
     os.environ["FRESHOPT_COMPILED"] = "0"
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    for module in (
-        "numpy",
-        "scipy.special",
-        "scipy.optimize",
-        "cvxpy",
-        "hypothesis",
-        "mpmath",
-        "polars",
-        "pytest",
-    ):
-        importlib.import_module(module)
-    begun = time.monotonic()
-    saved = json.loads(options.out.read_text()) if options.out.exists() else {"mutants": {}}
-    judged: dict[str, dict[str, str]] = saved["mutants"]
-    every = {group: [m for file in files for m in mutants(file)] for group, (files, _) in GROUPS.items()}
-    total = sum(map(len, every.values()))
-    chosen: list[tuple[str, Mutant]] = []
-    for group, all_of_it in every.items():
-        size = min(len(all_of_it), round(options.sample * len(all_of_it) / total))
-        chosen += [(group, m) for m in random.Random(options.seed).sample(all_of_it, size)]
-    random.Random(options.seed).shuffle(chosen)
-    names = {mutant.name for _, mutant in chosen}
-    judged = {name: found for name, found in judged.items() if name in names}
-    for group, mutant in chosen:
-        known = judged.get(mutant.name)
-        if known and not (options.again and known["verdict"] == "survived"):
-            continue
-        if time.monotonic() - begun > 60.0 * options.minutes:
-            break
-        verdict = judge(mutant, GROUPS[group][1])
-        judged[mutant.name] = {"group": group, "verdict": verdict}
-        print(f"{verdict:9} {mutant.name}", flush=True)
-        counts = {
-            group: {
-                "mutants": len(all_of_it),
-                **{v: sum(j == {"group": group, "verdict": v} for j in judged.values()) for v in VERDICTS},
-            }
-            for group, all_of_it in every.items()
-        }
-        result = {"seed": options.seed, "sample": len(chosen), "groups": counts, "mutants": judged}
-        options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    listed = {test for tests in TESTS.values() for test in tests}
+    wanted = sorted(listed & set(options.tests.split(",")) if options.tests else listed)
+    files = [f"tests/test_{test}.py" for test in wanted if (ROOT / f"tests/test_{test}.py").exists()]
+    plain = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    raise SystemExit(int(pytest.main([*plain, *files], plugins=[Judge(options)])))
 
-
-VERDICTS = ("killed", "timeout", "survived")
 
 if __name__ == "__main__":
     main()
