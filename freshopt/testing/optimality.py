@@ -71,9 +71,9 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     >>> assert_optimal(problem, [1.5, 1.5], tolerance=1e-3)  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
-    AssertionError: not proved optimal to 0.001: the certified gap is 0.63 (relative 0.093), the
-    infeasibility 0. Most is lost at 'a' (rate 1.5 is too high, 64 % of the gap), 'b' (rate 1.5 is too low,
-    36 % of the gap).
+    AssertionError: not proved optimal to 0.001: the certified gap is 0.63 (relative 0.092), the
+    infeasibility 0. Most is lost at 'a' (rate 1.5 is too high, 65 % of the gap), 'b' (rate 1.5 is too low,
+    35 % of the gap).
     """
     try:
         judgement = judge(problem, rates, tolerance)
