@@ -146,3 +146,9 @@ def test_pauses_hold_where_the_horizon_cuts_the_last_slot_short(horizon: float) 
     assert np.min(np.diff(paused)) >= 0.25 - EXACT
     free = np.sort(found.time[host[found.source] == 1])
     assert np.min(np.diff(free)) > 0.0
+
+
+@pytest.mark.parametrize("given", [1.5, {"a": 2.0, "b": 2.5}])
+def test_a_part_of_a_crawl_fits_into_no_slot(given: Any) -> None:  # noqa: ANN401 - a number or a mapping
+    with pytest.raises(fo.SourceDataError, match=r"host_capacity is .*5\. A slot holds whole crawls"):
+        SlotAssignment(slot=0.25, capacity=3, host_capacity=given)
