@@ -131,9 +131,7 @@ class SlotAssignment:
                 raise SourceDataError(f"{key} is {bad[0]:g}. Pass {least} or more, up to {MOST_AT_ONCE:.0e}.")
             parts = [value for value in numbers if key == "host_capacity" and value % 1.0]
             if parts:
-                raise SourceDataError(
-                    f"{key} is {parts[0]:g}. A slot holds whole crawls. Round it."
-                )
+                raise SourceDataError(f"{key} is {parts[0]:g}. A slot holds whole crawls. Round it.")
         for window in self.blackouts:
             if len(window) not in (2, 3) or not window[0] < window[1]:
                 raise SourceDataError(
