@@ -11,8 +11,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from freshopt.certificate import Certificate as Certificate
-    from freshopt.certificate import certify as certify
+    from freshopt.certificates.certificate import Certificate as Certificate
+    from freshopt.certificates.certificate import certify as certify
+    from freshopt.certificates.solution import Solution as Solution
+    from freshopt.certificates.solution import Status as Status
     from freshopt.crosscheck import Agreement as Agreement
     from freshopt.crosscheck import cross_check as cross_check
     from freshopt.errors import CertificateError as CertificateError
@@ -22,58 +24,75 @@ if TYPE_CHECKING:
     from freshopt.errors import SolverRefusedError as SolverRefusedError
     from freshopt.errors import SourceDataError as SourceDataError
     from freshopt.io.read_log import read_log as read_log
-    from freshopt.learning.crawl_log import CrawlLog as CrawlLog
-    from freshopt.model import Problem as Problem
-    from freshopt.objective import Objective as Objective
-    from freshopt.objective import Refresh as Refresh
-    from freshopt.result import Solution as Solution
-    from freshopt.result import Status as Status
+    from freshopt.logs.change_history import ChangeHistory as ChangeHistory
+    from freshopt.logs.crawl_log import CrawlLog as CrawlLog
+    from freshopt.modelling.objective import Objective as Objective
+    from freshopt.modelling.objective import Refresh as Refresh
+    from freshopt.modelling.problem import Problem as Problem
+    from freshopt.modelling.sources import Sources as Sources
+    from freshopt.planning.backtest import HeldOut as HeldOut
+    from freshopt.planning.backtest import backtest as backtest
+    from freshopt.planning.plan import Plan as Plan
+    from freshopt.planning.plan import plan as plan
+    from freshopt.planning.uncertainty import PlanUncertainty as PlanUncertainty
+    from freshopt.planning.uncertainty import plan_uncertainty as plan_uncertainty
     from freshopt.scheduling.schedule import Schedule as Schedule
     from freshopt.scheduling.schedule import schedule as schedule
-    from freshopt.simulation.measured import Replay as Replay
+    from freshopt.simulation.replay_result import Replay as Replay
     from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
     from freshopt.solving import Frontier as Frontier
     from freshopt.solving import frontier as frontier
     from freshopt.solving import solve as solve
-    from freshopt.sources import Sources as Sources
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Agreement": "freshopt.crosscheck",
-    "Certificate": "freshopt.certificate",
+    "ChangeHistory": "freshopt.logs.change_history",
+    "Certificate": "freshopt.certificates.certificate",
     "CertificateError": "freshopt.errors",
-    "CrawlLog": "freshopt.learning.crawl_log",
+    "CrawlLog": "freshopt.logs.crawl_log",
     "Frontier": "freshopt.solving",
     "FreshoptError": "freshopt.errors",
+    "HeldOut": "freshopt.planning.backtest",
     "InfeasibleProblemError": "freshopt.errors",
-    "Objective": "freshopt.objective",
+    "Objective": "freshopt.modelling.objective",
     "ObjectiveError": "freshopt.errors",
-    "Problem": "freshopt.model",
-    "Refresh": "freshopt.objective",
-    "Replay": "freshopt.simulation.measured",
+    "Plan": "freshopt.planning.plan",
+    "Problem": "freshopt.modelling.problem",
+    "Refresh": "freshopt.modelling.objective",
+    "Replay": "freshopt.simulation.replay_result",
     "Schedule": "freshopt.scheduling.schedule",
-    "Solution": "freshopt.result",
+    "Solution": "freshopt.certificates.solution",
+    "PlanUncertainty": "freshopt.planning.uncertainty",
     "SolverRefusedError": "freshopt.errors",
     "SourceDataError": "freshopt.errors",
-    "Sources": "freshopt.sources",
-    "Status": "freshopt.result",
+    "Sources": "freshopt.modelling.sources",
+    "Status": "freshopt.certificates.solution",
     "World": "freshopt.simulation.world",
-    "certify": "freshopt.certificate",
+    "backtest": "freshopt.planning.backtest",
+    "certify": "freshopt.certificates.certificate",
     "cross_check": "freshopt.crosscheck",
     "frontier": "freshopt.solving",
+    "plan": "freshopt.planning.plan",
     "read_log": "freshopt.io.read_log",
     "replay": "freshopt.simulation.replaying",
     "schedule": "freshopt.scheduling.schedule",
+    "plan_uncertainty": "freshopt.planning.uncertainty",
     "solve": "freshopt.solving",
 }
 _PACKAGES = (
     "automata",
+    "bounds",
+    "datasets",
     "distributed",
-    "exporting",
+    "estimators",
+    "exporters",
+    "goodness_of_fit",
     "io",
-    "learning",
+    "noisy_signals",
+    "online",
     "problems",
     "report",
     "scheduling",

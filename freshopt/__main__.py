@@ -1,11 +1,17 @@
-"""What the command `freshopt` runs, and `python -m freshopt`: interrupts are quiet from the start."""
+"""Entry point of the command `freshopt`, and of `python -m freshopt`.
+
+Interrupts are quiet from the start.
+"""
 
 import io
 import sys
 
 
 def main() -> None:
-    """Run the command line; what standard output has no letters for is written as an escape."""
+    """Run the command line.
+
+    What standard output has no letters for is written as an escape.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -1,7 +1,7 @@
-"""`cross_check`: several solvers on one problem, side by side, each judged by its own certificate.
+"""`cross_check`: several solvers on one problem, each certified.
 
-A certificate is a bound on what any rates can reach, so the solvers also check each other: a value that is
-better than what somebody's certificate calls possible means that one of the two is wrong.
+A certificate's dual bound holds for all feasible rates, so the solvers also check each other: a primal value
+that is better than another solver's dual bound means that one of the two is wrong (weak duality).
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
-from freshopt.model import FEW_ULP, Problem
-from freshopt.result import Solution, Status
-from freshopt.verdict import Solver, Terms, exemption
+from freshopt.modelling.problem import FEW_ULP, Problem
 
 if TYPE_CHECKING:
     import polars
 
 COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
-RESOLVED = 1e-15  # relative differences below are lost in the rounding of a sum of float64
+# Relative differences below this are lost in the rounding of a sum of float64.
+RESOLVED = 1e-15
 _GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
 _COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Agreement:
-    """A table of solutions of one problem.
+    """Solutions of one problem by several solvers, compared.
 
     Attributes
     ----------
@@ -39,7 +40,7 @@ class Agreement:
     solutions : tuple of Solution
         In the order of the solvers.
     tolerance : float
-        Relative gap up to which a solution counts as optimal.
+        Relative duality gap up to which a solution counts as optimal.
     names : tuple of str
         What the solvers are called in the table.
     """
@@ -51,8 +52,9 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether a solver answered, all that aim at the optimum are proved to have it, and none contradict.
+        """Whether all judged solvers are proved optimal without contradiction.
 
+        There must be one that answered.
         Refusals, baselines and solvers that learn from samples do not count against it; failures do.
         """
         judged = self.judged()
@@ -61,24 +63,28 @@ class Agreement:
 
     @property
     def proved(self) -> bool:
-        """Whether some solver is proved to have the optimum, and none contradict."""
+        """Whether some solver is proved optimal, and none contradict."""
         return any(s.status is Status.OPTIMAL for s in self.solutions) and not self.contradictions()
 
     def judged(self) -> list[int]:
-        """Return the positions of the solvers that aim at the optimum and did not refuse."""
+        """Return the positions of solvers that aim at the optimum.
+
+        Those that do not apply are left out.
+        """
         return [
             k
             for k, s in enumerate(self.solutions)
-            if s.status is not Status.REFUSED and not exemption(s.solver)
+            if s.status is not Status.REFUSED and not gap_is_expected(s.solver)
         ]
 
     def short(self) -> list[int]:
-        """Return the positions of the solvers that aim at the optimum and are not proved to have it."""
+        """Return the positions of judged solvers that are not proved optimal."""
         return [k for k in self.judged() if self.solutions[k].status is not Status.OPTIMAL]
 
     def contradictions(self) -> list[str]:
-        """Return a sentence for each value that is better than another solver's certificate allows.
+        """Return the violations of weak duality between solvers.
 
+        One sentence for each value that is better than another solver's dual bound.
         There are none unless a certificate, or the objective behind it, is wrong.
         """
         sign = 1.0 if self.problem.objective.sense == "minimise" else -1.0
@@ -99,12 +105,15 @@ class Agreement:
 
     @property
     def best(self) -> Solution | None:
-        """The solution with the smallest certified gap, or None if there is no rate at all."""
+        """Solution with the smallest certified duality gap, or None."""
         answered = [s for s in self.solutions if s.certificate is not None]
         return min(answered, key=lambda s: s.certificate.gap if s.certificate else math.inf, default=None)
 
     def rate_differences(self) -> list[float]:
-        """Return for each solution the largest ``|rate − best rate|/max(best rate, B/n)``."""
+        """Return each solution's largest relative difference from the best rates.
+
+        It is the largest ``|rate − best rate|/max(best rate, B/n)``.
+        """
         best = self.best
         if best is None:
             return [math.nan] * len(self.solutions)
@@ -115,7 +124,10 @@ class Agreement:
         ]
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table with the columns of `COLUMNS` and "note"; null where there is no answer."""
+        """Return a polars table of the solutions.
+
+        It has the columns of `COLUMNS` and "note"; null where there is no answer.
+        """
         import polars
 
         rows = [
@@ -153,7 +165,7 @@ class Agreement:
         )
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return the table as text, a row per solver that answered or should have."""
+        """Return the table as text, a row per answer or failure."""
         cells: list[tuple[str, ...]] = []
         for name, solution, difference in zip(
             self.names, self.solutions, self.rate_differences(), strict=True
@@ -184,13 +196,16 @@ class Agreement:
         return [(name, s.note) for name, s in pairs if s.status is Status.REFUSED]
 
     def __repr__(self) -> str:
-        """Return the table in aligned columns, then who does not apply, and the outcome."""
+        """Return the aligned table, inapplicable solvers and the outcome."""
         refused = ", ".join(name for name, _ in self.refused())
         lines = [repr(self.problem), *aligned([COLUMNS, *self.cells()], numbers=range(2, 6))]
         return "\n".join([*lines, *([f"not applicable: {refused}"] if refused else []), self.closing()])
 
     def _repr_html_(self) -> str:
-        """Return the table with verdicts in colour; why a solver does not apply shows on hovering."""
+        """Return the table as HTML, with verdicts in colour.
+
+        Why a solver does not apply shows on hovering.
+        """
         head = "".join(_cell("th", name, k) for k, name in enumerate(COLUMNS))
         body = "".join(
             "<tr>" + "".join(_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
@@ -208,14 +223,14 @@ class Agreement:
 def cross_check(
     problem: Problem, solvers: Iterable[Solver] | Mapping[str, Solver], *, tolerance: float = 1e-6
 ) -> Agreement:
-    """Solve a problem with each solver and compare what is proved.
+    """Solve a problem with each solver and compare the certificates.
 
     Parameters
     ----------
     problem : Problem
     solvers : iterable of Solver, or mapping of names to solvers
     tolerance : float
-        Relative gap up to which an answer counts as optimal.
+        Relative duality gap up to which an answer counts as optimal.
 
     Returns
     -------
@@ -230,22 +245,25 @@ def cross_check(
     True
     """
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
-    terms = Terms(tolerance=tolerance)
+    options = SolveOptions(tolerance=tolerance)
     pairs = list(solvers.items()) if isinstance(solvers, Mapping) else [(str(s), s) for s in solvers]
     for name, solver in pairs:
         if isinstance(solver, type) or not isinstance(solver, Solver):
             raise SolverRefusedError(
                 f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
             )
-    solutions = tuple(_solve(solver, problem, terms) for _, solver in pairs)
+    solutions = tuple(_solve(solver, problem, options) for _, solver in pairs)
     return Agreement(problem, solutions, tolerance, tuple(name for name, _ in pairs))
 
 
-def _solve(solver: Solver, problem: Problem, terms: Terms) -> Solution:
-    """Return the solver's solution; one that ends in an error of freshopt has failed, and the rest go on."""
+def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
+    """Return the solver's solution; an error of freshopt becomes FAILED.
+
+    The other solvers go on.
+    """
     begun = time.perf_counter()
     try:
-        return solver.solve(problem, terms)
+        return solver.solve(problem, options)
     except FreshoptError as error:
         return Solution(
             problem=problem,
@@ -263,24 +281,24 @@ def _solve(solver: Solver, problem: Problem, terms: Terms) -> Solution:
 
 
 def _vanishes(solution: Solution) -> bool:
-    """Tell whether the gap is large beside a cost of 0, and absolutely nothing."""
+    """Return whether the gap is absolutely negligible at zero cost."""
     proof = solution.certificate
     return proof is not None and proof.vanishing and proof.relative_gap > RESOLVED
 
 
 def verdict(solution: Solution) -> str:
-    """Return one or two words on a solution."""
+    """Return a verdict of one or two words on a solution."""
     if solution.status is Status.OPTIMAL:
         return "proved optimal"
     if solution.status is Status.REFUSED:
         return "does not apply"
-    if solution.certificate and exemption(solution.solver):
-        return exemption(solution.solver)
+    if solution.certificate and gap_is_expected(solution.solver):
+        return gap_is_expected(solution.solver)
     return "NOT optimal" if solution.certificate else "NO ANSWER"
 
 
 def gap_text(relative: float) -> str:
-    """Return a relative gap or difference as people read it, down to what rounding leaves of one.
+    """Format a relative gap or difference, down to rounding.
 
     Examples
     --------
@@ -293,7 +311,9 @@ def gap_text(relative: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
-    """Return rows as lines of aligned columns, those at the positions `numbers` to the right.
+    """Return rows as lines of aligned columns.
+
+    Columns at the positions `numbers` are aligned to the right.
 
     Examples
     --------
@@ -312,7 +332,10 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[
 
 
 def _cell(tag: str, text: str, column: int) -> str:
-    """Return a cell of the HTML table, numbers to the right and verdicts in colour."""
+    """Return a cell of the HTML table.
+
+    Numbers are aligned to the right, verdicts in colour.
+    """
     style = f"text-align:{'right' if 2 <= column < 6 else 'left'}"
     if tag == "td" and column == len(COLUMNS) - 1:
         style += f";color:{_COLOURS.get(text, _GREY)}"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 
 class _LazyCvxpy:
-    """Stand-in for the ``cvxpy`` module: the first attribute asked for imports it."""
+    """Stand-in for the ``cvxpy`` module, imported on first attribute access."""
 
     __slots__ = ()
 
@@ -20,9 +20,10 @@ class _LazyCvxpy:
         return getattr(importlib.import_module("cvxpy"), name)
 
     def __repr__(self) -> str:
-        """Say what this is without importing it."""
+        """Return a description without importing CVXPY."""
         return "<cvxpy, imported on first use>"
 
 
 cp: Any = _LazyCvxpy()
-Expression: TypeAlias = Any  # CVXPY has no types; the name says what is meant
+# CVXPY has no types; the name says what is meant.
+Expression: TypeAlias = Any

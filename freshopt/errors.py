@@ -1,4 +1,4 @@
-"""The family of errors, and the one way in which offenders are named.
+"""Exceptions, and how messages name the offending inputs.
 
 Every message reads ``<what: name, index, value>. <why refused>. <what to do>.``, so that the last line of a
 traceback, or the only line of the command line, is enough to mend the input.
@@ -12,14 +12,21 @@ from dataclasses import fields
 from numbers import Real
 from typing import Any
 
-SHOWN = 5  # offenders listed by name; a longer list hides the remedy
-NUMBERS = frozenset(["float", "int", "bool"])  # settings declared so take one number, or None if declared too
-BITS = 1000  # of whole numbers; from 1024 on they are beyond all floats
-LONGEST = 320  # characters of one: a URL with its place fits, a field of ten megabytes does not
+# Offenders listed by name; a longer list hides the remedy.
+SHOWN = 5
+# Settings that are declared so take one number, or None if that is declared too.
+NUMBERS = frozenset(["float", "int", "bool"])
+# Bits of a whole number; from 1024 on numbers are beyond all floats.
+BITS = 1000
+# Characters of an offender: a URL with its place fits, a field of ten megabytes does not.
+LONGEST = 320
 
 
 class FreshoptError(Exception):
-    """Base of everything that freshopt raises on purpose; always one line, whatever value it quotes."""
+    """Base class of the errors that freshopt raises on purpose.
+
+    The message is always one line, whatever value it quotes.
+    """
 
     def __str__(self) -> str:
         """Return the message on one line."""
@@ -27,23 +34,29 @@ class FreshoptError(Exception):
 
 
 class SourceDataError(FreshoptError, ValueError):
-    """Data about sources (a rate, an importance, a crawl log, a file) that cannot be used."""
+    """Unusable data about sources.
+
+    A rate, an importance, a crawl log, a file.
+    """
 
 
 class ObjectiveError(FreshoptError, ValueError):
-    """A declared objective that is not convex, not separable, of the wrong shape, or unusable here."""
+    """Unusable declared objective.
+
+    It is not convex, not separable, of the wrong shape, or unusable here.
+    """
 
 
 class InfeasibleProblemError(FreshoptError, ValueError):
-    """Constraints that no rates can meet, shown by arithmetic before any solver runs."""
+    """Infeasible constraints, shown by arithmetic before any solver runs."""
 
 
 class SolverRefusedError(FreshoptError):
-    """A solver that does not apply to this problem, with its reason."""
+    """Solver that does not apply to a problem, with its reason."""
 
 
 class CertificateError(FreshoptError):
-    """A solver's answer that its certificate does not confirm.
+    """Solver's answer that its certificate does not confirm.
 
     Attributes
     ----------
@@ -57,7 +70,7 @@ class CertificateError(FreshoptError):
 
 
 def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:
-    """Refuse a value of another Python type than a function is for.
+    """Raise TypeError unless a value is of an expected type.
 
     Raises
     ------
@@ -75,7 +88,9 @@ def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str)
 
 
 def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
-    """Refuse anything but a number, true or false for a setting that is declared as one, and a wrong seed.
+    """Raise TypeError unless numeric settings are single numbers.
+
+    A setting that is declared as a number takes a number, true or false. A seed is checked too.
 
     Raises
     ------
@@ -96,12 +111,15 @@ def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
         if NUMBERS.intersection(declared) and NUMBERS.issuperset(set(declared) - {"None"}) and not plain:
             what = f"{each.name} of {type(record).__name__}"
             raise TypeError(f"{what} is of type {type(value).__name__}. Pass one number, True or False.")
+        if declared == ["bool"] and type(value).__name__ not in ("bool", "bool_"):  # NumPy's may be either
+            what = f"{each.name} of {type(record).__name__}"
+            raise TypeError(f"{what} is of type {type(value).__name__}. Pass True or False.")
         if isinstance(value, int) and value.bit_length() > BITS:
             raise SourceDataError(f"{each.name} has {value.bit_length()} bits. Pass a smaller number.")
 
 
 def check_seed(seed: object) -> int:
-    """Return the seed; refuse what is not an integer in 0..2⁶⁴−1.
+    """Return the seed; raise unless it is an integer in 0..2⁶⁴−1.
 
     Examples
     --------
@@ -114,19 +132,8 @@ def check_seed(seed: object) -> int:
     return operator.index(seed)
 
 
-def empty_cells(number: int) -> str:
-    """Return a number of empty cells in words.
-
-    Examples
-    --------
-    >>> empty_cells(1), empty_cells(7)
-    ('1 empty cell', '7 empty cells')
-    """
-    return f"{number} empty cell{'' if number == 1 else 's'}"
-
-
 def shortened(text: str) -> str:
-    """Return a text without its middle, if it is longer than a message can bear.
+    """Return a text without its middle if it is too long.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`solve`: the front door. `frontier`: cost and price along the bandwidth."""
+"""`solve`: solve a problem and certify it. `frontier`: solutions along the bandwidth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.arrays import as_number
+from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
 from freshopt.errors import (
     CertificateError,
     InfeasibleProblemError,
@@ -17,10 +18,8 @@ from freshopt.errors import (
     SourceDataError,
     expect,
 )
-from freshopt.model import Problem
-from freshopt.result import Solution, Status
-from freshopt.sources import LARGEST, SMALLEST
-from freshopt.verdict import Solver, Terms, exemption
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
 
 if TYPE_CHECKING:
     import polars
@@ -33,9 +32,9 @@ def solve(
     tolerance: float = 1e-6,
     throw: bool = True,
     certify: bool = True,
-    start: float | Solution | None = None,
+    warm_start: float | Solution | None = None,
 ) -> Solution:
-    """Solve a problem and certify the answer.
+    """Solve a problem and certify the result.
 
     Parameters
     ----------
@@ -43,15 +42,16 @@ def solve(
     solver : Solver, optional
         An instance such as ``solvers.WaterFilling()``; None means ``solvers.Auto()``.
     tolerance : float
-        Relative gap above which the status is inaccurate.
+        Relative duality gap above which the status is inaccurate.
     throw : bool
         Raise on refusal, failure or inaccuracy; False returns them as a status. Baselines never raise for a
-        gap.
+        duality gap.
     certify : bool
         False skips the certificate, which costs a few passes over the sources.
-    start : float or Solution, optional
-        A price, or an earlier solution, to start from: after a change of the bandwidth
-        (`Problem.with_bandwidth`) or of a few sources, two or three passes over the sources suffice.
+    warm_start : float or Solution, optional
+        A price (dual variable of the bandwidth), or an earlier solution, to start from: after a change of the
+        bandwidth (`Problem.with_bandwidth`) or of a few sources, two or three passes over the sources
+        suffice.
 
     Returns
     -------
@@ -83,22 +83,26 @@ def solve(
             f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
         )
     price: float | None
-    spent: float | None
-    if isinstance(start, Solution):
-        price, spent = start.price, _spent(start, problem)
+    used: float | None
+    if isinstance(warm_start, Solution):
+        price, used = warm_start.price, _bandwidth_used(warm_start, problem)
     else:
         remedy = "Pass a price, an earlier solution, or None."
-        price, spent = None if start is None else as_number(start, "start", remedy), None
+        price, used = None if warm_start is None else as_number(warm_start, "warm_start", remedy), None
     if price is not None and not SMALLEST <= price <= LARGEST:
-        price, spent = None, None  # that of a bandwidth that did not bind, say: it tells nothing
-    solution = chosen.solve(problem, Terms(tolerance, certify, price, spent))
+        # A price of 0, say, of a bandwidth that did not bind (complementary slackness), is no start.
+        price, used = None, None
+    solution = chosen.solve(problem, SolveOptions(tolerance, certify, price, used))
     if throw:
         _raise_unless_good(solution)
     return solution
 
 
-def _spent(earlier: Solution, problem: Problem) -> float | None:
-    """Return what a problem's sources use at the price of an earlier solution, if they were the same."""
+def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
+    """Return the bandwidth used at an earlier solution's price.
+
+    None unless the sources, their numerics and their bounds are the same.
+    """
     before = earlier.problem
     same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
     return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
@@ -111,7 +115,7 @@ def _raise_unless_good(solution: Solution) -> None:
         raise SolverRefusedError(solution.note)
     if solution.status is Status.INFEASIBLE:
         raise InfeasibleProblemError(solution.note)
-    if solution.status is Status.INACCURATE and exemption(solution.solver):
+    if solution.status is Status.INACCURATE and gap_is_expected(solution.solver):
         return
     raise CertificateError(
         f"{solution.solver} ended {solution.status.value}. {solution.note} Solve with another solver, or "
@@ -122,7 +126,7 @@ def _raise_unless_good(solution: Solution) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Frontier:
-    """Solutions along the bandwidth.
+    """Value and shadow price along the bandwidth: a parametric solution.
 
     Attributes
     ----------
@@ -138,7 +142,10 @@ class Frontier:
     reasons: tuple[str, ...]
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table (bandwidth, status, value, price, relative_gap), nulls where infeasible."""
+        """Return a polars table of the solutions, nulls where infeasible.
+
+        Columns are bandwidth, status, value, price and relative_gap.
+        """
         import polars
 
         rows = []
@@ -157,7 +164,7 @@ class Frontier:
         return polars.DataFrame(rows, schema_overrides=numbers)
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return one line: how many bandwidths, and their range."""
         low, high = min(self.bandwidths), max(self.bandwidths)
         return f"Frontier({len(self.bandwidths)} bandwidths, {low:g}..{high:g})"
 
@@ -165,9 +172,9 @@ class Frontier:
 def frontier(
     problem: Problem, bandwidths: Iterable[float], solver: Solver | None = None, *, tolerance: float = 1e-6
 ) -> Frontier:
-    """Solve a problem at several bandwidths, each starting from the last one's price.
+    """Solve a problem at several bandwidths, warm-started one after another.
 
-    An infeasible bandwidth stays as a row with that status.
+    Each solve starts from the last one's price. An infeasible bandwidth stays as a row with that status.
 
     Examples
     --------
@@ -189,7 +196,7 @@ def frontier(
     for bandwidth in given:
         try:
             solution = solve(
-                problem.with_bandwidth(bandwidth), solver, tolerance=tolerance, throw=False, start=start
+                problem.with_bandwidth(bandwidth), solver, tolerance=tolerance, throw=False, warm_start=start
             )
         except InfeasibleProblemError as error:
             solutions.append(None)

@@ -1,4 +1,4 @@
-"""Time units, and how people write durations (``7d``) and rates (``200/day``)."""
+"""Time units, durations (``7d``) and rates (``200/day``)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import math
 import re
 
 from freshopt.errors import SourceDataError
+from freshopt.formatting import count
+from freshopt.numerics.arrays import as_number
 
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+_STEPS = (("second", 1.0), ("minute", 60.0), ("hour", 3600.0), ("day", 86400.0))  # as people measure gaps
+_YEAR = 365.25 * 86400.0
 _SHORT = {"s": "second", "min": "minute", "h": "hour", "d": "day", "w": "week"}
 _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(/?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def check_time_unit(unit: str) -> str:
-    """Return the unit if it is one of `SECONDS`, else raise SourceDataError."""
+    """Return the unit if it is one of `SECONDS`; raise otherwise."""
     if not isinstance(unit, str) or unit not in SECONDS:
         raise SourceDataError(f"time_unit {unit!r} is not known. Use one of {', '.join(SECONDS)}.")
     return unit
@@ -30,8 +34,26 @@ def convert_time(value: float, unit: str, into: str) -> float:
     return value * (SECONDS[unit] / SECONDS[into])
 
 
+def duration(value: float, time_unit: str) -> str:
+    """Return a time in the unit in which people would say it.
+
+    Examples
+    --------
+    >>> duration(92.57, "day"), duration(0.25, "day"), duration(0.01, "hour"), duration(3000.0, "day")
+    ('92.6 days', '6 hours', '36 seconds', '8.21 years')
+    """
+    seconds = value * SECONDS[time_unit]
+    unit, size = next(((name, size) for name, size in reversed(_STEPS) if seconds >= size), ("second", 1.0))
+    if seconds >= 2.0 * _YEAR:
+        unit, size = "year", _YEAR
+    amount = float(f"{seconds / size:.3g}")
+    return count(int(amount) if amount.is_integer() and amount < 1e9 else amount, unit)
+
+
 def parse_duration(text: str, time_unit: str) -> float:
-    """Read ``90d``, ``12 h``, ``2 weeks`` or a bare number (in `time_unit`) as a duration in `time_unit`.
+    """Parse a duration such as ``90d``, in `time_unit`.
+
+    ``12 h``, ``2 weeks`` and a bare number (in `time_unit`) are durations too.
 
     Raises
     ------
@@ -53,7 +75,9 @@ def parse_duration(text: str, time_unit: str) -> float:
 
 
 def parse_rate(text: str, time_unit: str) -> float:
-    """Read ``200/day``, ``4/h`` or a bare number (per `time_unit`) as a non-negative rate per `time_unit`.
+    """Parse a non-negative rate such as ``200/day``, per `time_unit`.
+
+    ``4/h`` and a bare number (per `time_unit`) are rates too.
 
     Raises
     ------
@@ -72,7 +96,7 @@ def parse_rate(text: str, time_unit: str) -> float:
 
 
 def _split(text: str, expected: str) -> tuple[float, str, str]:
-    """Split a quantity into its number, its slash and the full name of its unit."""
+    """Split a quantity into its number, slash and full unit name."""
     match = _QUANTITY.fullmatch(text)
     unit = match[3].lower() if match else ""
     unit = _SHORT.get(unit, unit if unit in SECONDS else unit.removesuffix("s"))
@@ -90,3 +114,18 @@ def _split(text: str, expected: str) -> tuple[float, str, str]:
     if math.copysign(1.0, value) < 0.0:
         raise SourceDataError(f"{text!r} is negative. Write {expected}.")
     return value, match[2], unit
+
+
+def check_horizon(horizon: float) -> float:
+    """Return the horizon; raise unless it is a finite time > 0.
+
+    Examples
+    --------
+    >>> check_horizon(float("inf"))
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: horizon is inf. Pass a finite time > 0.
+    """
+    number = as_number(horizon, "horizon", "Pass a finite time > 0.")
+    if not 0.0 < number < math.inf:
+        raise SourceDataError(f"horizon is {number}. Pass a finite time > 0.")
+    return number

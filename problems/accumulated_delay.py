@@ -1,7 +1,7 @@
-"""Accumulated delay: a copy costs as much as the number of changes that it missed.
+"""Accumulated delay: expected number of missed changes of each copy.
 
 The fluid limit of "how far behind are we"; the optimum has a closed form, the square-root rule ρ ∝ √(wΔ). Per
-source of change rate Δ at refresh rate ρ:
+source of change rate Δ at refresh rate ρ, cost and marginal value:
 
 ===========  ==================  ==========
 discipline   J(ρ)                −dJ/dρ
@@ -15,15 +15,16 @@ on signal    Δ/ρ − 1, ρ ≤ Δ      Δ/ρ²
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from freshopt import demands
-from freshopt.arrays import Array
-from freshopt.curve import Cell, Curve, CurveObjective
+from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
-from freshopt.objective import ConeForm, Refresh
-from freshopt.sources import Sources
+from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class AccumulatedDelay(CurveObjective):
     """
 
     refresh: Refresh = Refresh.POISSON
+    signals_worse_below: ClassVar[float] = 0.5
+    commands: ClassVar[tuple[Command, ...]] = (Command("delay", "number of missed changes"),)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·Δ/ρ, halved under periodic refreshes."""
@@ -64,21 +67,18 @@ class AccumulatedDelay(CurveObjective):
         return cp.multiply(sources.importance, cp.inv_pos(cp.multiply(1.0 / sources.change_rate, rate)) - 1.0)
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return Σ (cost at the typical rate)/y."""
+        """Return the cone form Σ (cost at the typical rate)/y."""
         return (self._factor() * sources.importance * sources.change_rate / typical) @ cp.inv_pos(y), []
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return Σ (cost at the typical rate)/y, up to a constant."""
+        """Return the cone form Σ (cost at the typical rate)/y.
+
+        It is equal up to a constant.
+        """
         return (sources.importance * sources.change_rate / typical) @ cp.inv_pos(y), []
 
-    def refuses_signals(self) -> str | None:
-        """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.5."""
-        if self.refresh is Refresh.PERIODIC:
-            return "crawling on a signal is worse than periodic refreshes for p < 0.5 under this objective"
-        return None
-
     def curve(self, sources: Sources) -> Curve:
-        """Return c(s) = Δs."""
+        """Return the cost curve c(s) = Δs."""
         return Curve(
             (sources.column("change_rate"),),
             _at,
@@ -87,7 +87,7 @@ class AccumulatedDelay(CurveObjective):
             _inverse_index,
             POISSON,
             ON_SIGNAL,
-            demands.delay_periodic,
+            demand_functions.delay_periodic,
         )
 
     def _factor(self) -> float:
@@ -126,5 +126,5 @@ def _inverse(price: Array, d: Array) -> Array:
     return np.sqrt(d / price)
 
 
-POISSON = Cell(_poisson_cost, _marginal, _inverse, demands.delay)
-ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse, demands.delay)
+POISSON = Cell(_poisson_cost, _marginal, _inverse, demand_functions.delay)
+ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse, demand_functions.delay)

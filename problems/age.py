@@ -1,7 +1,8 @@
-"""Age of the oldest missed change: for how long a copy has been wrong.
+"""Age of the oldest missed change of each copy.
 
-Unlike the number of missed changes it grows at the pace of the clock, so fast sources do not dominate. A copy
-refreshed s ago has E = s − (1 − e^{−Δs})/Δ. Per source of change rate Δ at refresh rate ρ, with u = Δ/ρ:
+It says for how long a copy has been wrong. Unlike the number of missed changes it grows at the pace of the
+clock, so fast sources do not dominate. A copy refreshed s ago has E = s − (1 − e^{−Δs})/Δ. Per source of
+change rate Δ at refresh rate ρ, with u = Δ/ρ, cost and marginal value:
 
 ===========  ==================================  ===================================
 discipline   J(ρ)                                −dJ/dρ
@@ -15,25 +16,30 @@ on signal    1/ρ − 1/Δ, ρ ≤ Δ                    1/ρ²
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from freshopt import demands
-from freshopt.arrays import Array, IntArray
-from freshopt.cones import by_size, falling_total
-from freshopt.curve import Cell, Curve, CurveObjective
+from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
-from freshopt.objective import ConeForm, Refresh
-from freshopt.quadrature import gauss_rows
-from freshopt.sources import Sources
-from freshopt.special import age_index, harmonic_index, inverse_age_index, mean_age
+from freshopt.modelling.cone_forms import by_size, falling_total
+from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.gauss_quadrature import gauss_rows
+from freshopt.numerics.special_functions import age_index, harmonic_index, inverse_age_index, mean_age
 
-SMALL, LARGE = 0.05, 40.0  # u where the periodic cell has simpler forms
-FEW_CHANGES, MANY_CHANGES = 0.02, 30.0  # u where the Poisson cell has simpler forms, off by 1e-4 and 2/u³
-FEW = 5  # nodes of the conditioned periodic cell, for rates within a factor of 2
-_POINTS, _REACH = 48, 7.0  # of √t, e^{−49} = 5e-22; J₂ has 14 periods there for u = 40
-_NEWTON = 8  # steps of the Poisson inverse; 5 reach the last ulp from its starting value
+# Below the one u and above the other the periodic cell has simpler forms.
+SMALL, LARGE = 0.05, 40.0
+# Below the one u and above the other the Poisson cell has simpler forms, off by 1e-4 and 2/u³.
+FEW_CHANGES, MANY_CHANGES = 0.02, 30.0
+# Nodes of the conditioned periodic cell, for rates within a factor of 2.
+FEW = 5
+# Points of √t up to 7, where e^{−49} = 5e-22; J₂ has 14 periods there for u = 40.
+_POINTS, _REACH = 48, 7.0
+# Newton steps of the Poisson inverse; 5 reach the last ulp from its starting value.
+_NEWTON = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +69,20 @@ class Age(CurveObjective):
     """
 
     refresh: Refresh = Refresh.POISSON
+    signals_worse_below: ClassVar[float] = 0.85
     nodes: int = 2
+    commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)
+
+    def __post_init__(self) -> None:
+        """Raise ObjectiveError unless discipline and `nodes` are supported."""
+        require_discipline(self)
+        require_nodes(self)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
-        """Declare w·J(ρ); the periodic cell with a second-order cone per source and node."""
+        """Declare w·J(ρ).
+
+        The periodic cell has a second-order cone per source and node.
+        """
         w, d = sources.importance, sources.change_rate
         if self.refresh is Refresh.PERIODIC:
             x = cp.multiply(1.0 / d, rate)
@@ -84,24 +100,21 @@ class Age(CurveObjective):
         return cp.multiply(sources.importance, cp.inv_pos(rate) - 1.0 / sources.change_rate)
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the total with every logarithm near 0; the periodic cell by the size of u = Δ/ρ."""
+        """Return a cone form with every logarithm near 0.
+
+        The form of the periodic cell depends on the size of u = Δ/ρ.
+        """
         u = sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             return _periodic_total(sources.importance / sources.change_rate, u, y)
         return _poisson_total(sources.importance / typical, u, y), []
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return Σ w/ρ, up to a constant."""
+        """Return the cone form Σ w/ρ, up to a constant."""
         return (sources.importance / typical) @ cp.inv_pos(y), []
 
-    def refuses_signals(self) -> str | None:
-        """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.85."""
-        if self.refresh is Refresh.PERIODIC:
-            return "crawling on a signal is worse than periodic refreshes for p < 0.85 under this objective"
-        return None
-
     def curve(self, sources: Sources) -> Curve:
-        """Return c(s) = s − (1 − e^{−Δs})/Δ."""
+        """Return the cost curve c(s) = s − (1 − e^{−Δs})/Δ."""
         return Curve(
             (sources.column("change_rate"),),
             _at,
@@ -110,7 +123,7 @@ class Age(CurveObjective):
             _inverse_index,
             POISSON,
             ON_SIGNAL,
-            demands.age_periodic,
+            demand_functions.age_periodic,
         )
 
 
@@ -134,7 +147,9 @@ def _poisson_total(w: Array, u: Array, y: Expression) -> Expression:
 
 
 def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
-    """Return Σ w·(u/(2y) − 1 + (1−e^{−u/y})·y/u) up to a constant, and its cones, for y near 1.
+    """Return the cone form of the total periodic age.
+
+    It is Σ w·(u/(2y) − 1 + (1−e^{−u/y})·y/u) up to a constant, and its cones, for y near 1.
 
     For small u it is u²/(6y(y+u/4)), off by u²/80 of it; for large u the exponential vanishes. Between, the
     curvature (u/y³)(1 − e^{−u/y}) is u∫₀^∞ D(t)e^{−yt} dt with D(t) = t²/2 − (t/u)·J₂(2√(ut)) ≥ 0, by Laplace
@@ -165,7 +180,9 @@ def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
 
 
 def _slope_nodes(u: Array) -> tuple[Array, Array]:
-    """Return nodes t and shares of the measure e^{−t}D(t)/t dt of each u, both of shape (n, FEW).
+    """Return quadrature nodes and shares of the slope's measure.
+
+    The measure is e^{−t}D(t)/t dt of each u; nodes t and shares are both of shape (n, FEW).
 
     D(t) = t²/2·(1 − ₀F₁(3; −ut)); summed in v = √t, in which the Bessel function swings evenly.
     """
@@ -180,7 +197,10 @@ def _slope_nodes(u: Array) -> tuple[Array, Array]:
 
 
 def squared_hinge(x: Expression, z: Array) -> tuple[Expression, list[Any]]:
-    """Return t ≥ max(0, 1 − z·x)²/x elementwise, tight where t is minimised, and its cones."""
+    """Return t ≥ max(0, 1 − z·x)²/x elementwise, and its cones.
+
+    It is tight where t is minimised.
+    """
     n = x.shape[0]
     t, v = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
     # v² ≤ t·x as a cone of (t + x, 2v, t − x).
@@ -188,7 +208,10 @@ def squared_hinge(x: Expression, z: Array) -> tuple[Expression, list[Any]]:
 
 
 def _mixture(nodes: int) -> tuple[Array, Array]:
-    """Return z and weights of ∫₀^∞ e^{−z} f(z) dz, on panels that halve from 32 down to 2^{-12}."""
+    """Return quadrature nodes and weights of ∫₀^∞ e^{−z} f(z) dz.
+
+    The panels halve from 32 down to 2^{-12}.
+    """
     points, weights = np.polynomial.legendre.leggauss(nodes)
     edges = np.concatenate(([0.0], 2.0 ** np.arange(-12, 6)))
     half, middle = np.diff(edges) / 2.0, (edges[1:] + edges[:-1]) / 2.0
@@ -241,5 +264,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / np.sqrt(price), d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.age_poisson)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.reciprocal_root_below)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.age_poisson)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.reciprocal_root_below)

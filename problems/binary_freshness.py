@@ -1,8 +1,9 @@
-"""Binary freshness: a copy is fresh until the first change after its refresh, then stale. Maximised.
+"""Binary freshness: share of time that a copy is fresh, maximised.
 
-The objective of a crawler whose users either see the current version or do not. Sources that change much
-faster than they can be refreshed are not worth any bandwidth: at price λ a source with w ≤ λΔ is starved. Per
-source of change rate Δ at refresh rate ρ, with u = Δ/ρ, the stale share and its decrease per unit of rate:
+A copy is fresh until the first change after its refresh, then stale: the objective of a crawler whose users
+either see the current version or do not. Sources that change much faster than they can be refreshed get no
+bandwidth: at price λ, its dual variable, the best response of a source with w ≤ λΔ is 0. Per source of change
+rate Δ at refresh rate ρ, with u = Δ/ρ, the stale share and its marginal value:
 
 ===========  ==========================  ==============================
 discipline   J(ρ) = 1 − freshness        −dJ/dρ
@@ -20,14 +21,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from freshopt import demands
-from freshopt.arrays import Array, total
-from freshopt.cones import by_size, decayed_time, squared_over, stale_total
-from freshopt.curve import Cell, Curve, CurveObjective
+from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
-from freshopt.objective import ConeForm, Refresh
-from freshopt.sources import Sources
-from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
+from freshopt.modelling.cone_forms import by_size, decayed_time, squared_over, stale_total
+from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class BinaryFreshness(CurveObjective):
     Notes
     -----
     Poisson: F(ρ) = ρ/(Δ+ρ) [1]_ Eq 5. Periodic: F(ρ) = (1−e^{−u})/u with u = Δ/ρ [2]_ section 4.
-    On signal: F(ρ) = ρ/Δ, a linear cell. The certificate's gap is computed on the stale part Σ w·(1−F), so
-    that it means something when nearly everything is fresh.
+    On signal: F(ρ) = ρ/Δ, a linear cell. The certificate's duality gap is computed on the stale part Σ
+    w·(1−F), so that it means something when nearly everything is fresh.
 
     References
     ----------
@@ -61,9 +62,13 @@ class BinaryFreshness(CurveObjective):
 
     refresh: Refresh = Refresh.POISSON
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+    commands: ClassVar[tuple[Command, ...]] = (Command("binary", "share of time that copies are fresh"),)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
-        """Declare w·F(ρ); the periodic cell with one exponential cone per source."""
+        """Declare w·F(ρ).
+
+        The periodic cell has one exponential cone per source.
+        """
         share = cp.multiply(1.0 / sources.change_rate, rate)
         if self.refresh is Refresh.PERIODIC:
             lost, cone = decayed_time(share)
@@ -71,7 +76,10 @@ class BinaryFreshness(CurveObjective):
         return cp.multiply(sources.importance, 1.0 - cp.inv_pos(1.0 + share))
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the freshness, in the form that suits each source's typical u = Δ/ρ, up to a constant."""
+        """Return the cone form of the freshness, up to a constant.
+
+        Its form suits each source's typical u = Δ/ρ.
+        """
         w, u = sources.importance, sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             stale, cones = stale_total(w, u, y)
@@ -93,18 +101,25 @@ class BinaryFreshness(CurveObjective):
         return cp.multiply(sources.importance / sources.change_rate, rate)
 
     def curve(self, sources: Sources) -> Curve:
-        """Return c(s) = 1 − e^{−Δs}, the stale part."""
+        """Return the cost curve c(s) = 1 − e^{−Δs}, the stale part."""
         return binary_curve(sources.column("change_rate"))
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
-        """Return Σw − (stale part)."""
+        """Return the freshness Σw − (stale part)."""
         return total(sources.column("importance")) - cost
 
 
 def binary_curve(change_rate: Array) -> Curve:
-    """Return the curve of a copy that costs 1 while it is stale."""
+    """Return the cost curve of a copy that costs 1 while stale."""
     return Curve(
-        (change_rate,), _at, _mean, _index, _inverse_index, POISSON, ON_SIGNAL, demands.binary_periodic
+        (change_rate,),
+        _at,
+        _mean,
+        _index,
+        _inverse_index,
+        POISSON,
+        ON_SIGNAL,
+        demand_functions.binary_periodic,
     )
 
 
@@ -133,8 +148,9 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
-    worth = price * d  # 1/q of the price at which the source starves
-    return np.where(worth >= 1.0, 0.0, d * (1.0 - worth) / (worth + np.sqrt(worth)))
+    # The price relative to 1/Δ, the marginal at rate 0, at which the source starves.
+    relative = price * d
+    return np.where(relative >= 1.0, 0.0, d * (1.0 - relative) / (relative + np.sqrt(relative)))
 
 
 def _signal_cost(rate: Array, d: Array) -> Array:
@@ -149,5 +165,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.where(price * d <= 1.0, d, 0.0)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.binary_poisson)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.all_or_nothing)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.binary_poisson)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.all_or_nothing)

@@ -1,7 +1,8 @@
-"""Expected penalty: a copy that missed m changes costs C(m), for any non-decreasing C with C(0) = 0.
+"""Expected penalty C(m) of m missed changes.
 
-Binary freshness, harmonic staleness and accumulated delay are C(m) = [m ≥ 1], H(m) and m. With the increments
-d_m = C(m) − C(m−1) ≥ 0, at refresh rate ρ of a source of change rate Δ:
+C is any non-decreasing function with C(0) = 0. Binary freshness, harmonic staleness and accumulated delay are
+C(m) = [m ≥ 1], H(m) and m. With the increments d_m = C(m) − C(m−1) ≥ 0, at refresh rate ρ of a source of
+change rate Δ:
 
 ===========  ==========================================  ====================================
 discipline   J(ρ)                                        −dJ/dρ
@@ -10,9 +11,9 @@ Poisson      Σ_{m≥1} d_m (1 + x)^{−m}, x = ρ/Δ           Σ_{m≥1} m d_m
 on signal    Σ_{m≥1} d_m (1 − p)^m, p = ρ/Δ ≤ 1          Σ_{m≥1} m d_m (1 − p)^{m−1}/Δ
 ===========  ==========================================  ====================================
 
-A source with x = 1e-6 needs forty million terms. `freshopt.increments` compresses them to a few hundred
-positive weights at nodes m_j that serve all sources, so that the sum stays convex, decreasing and DCP; an
-evaluation costs about a hundred exponentials per source, for any x.
+A source with x = 1e-6 needs forty million terms. `freshopt.numerics.exponential_sums` compresses them to a
+few hundred positive weights at nodes m_j that serve all sources, so that the sum stays convex, decreasing and
+DCP; an evaluation costs about a hundred exponentials per source, for any x.
 """
 
 from __future__ import annotations
@@ -20,22 +21,27 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
-from freshopt.cones import RARE, SLOW, bent_square, falling_total
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
-from freshopt.increments import LARGEST, Increments, Penalty, Sums
-from freshopt.kernel import Kernel
-from freshopt.objective import ConeForm, Objective, Refresh
-from freshopt.sources import Sources
+from freshopt.modelling.cone_forms import RARE, SLOW, bent_square, falling_total
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_discipline
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
 
-FEW = 5  # nodes of the conditioned forms, for rates within a factor of 2
-STRAIGHT = 1e-3  # refreshes per change below which missed changes decay with the rate itself, off by so much
-BENT = 0.1  # below, log(1+x) and such are taken as rational, off by x²/4 of the slope at twice the rate
-FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6  # largest share of signals followed that is a scale for the powers
+# Nodes of the conditioned forms, for rates within a factor of 2.
+FEW = 5
+# Below so many refreshes per change missed changes decay with the rate itself, off by so much.
+STRAIGHT = 1e-3
+# Below this x, log(1+x) and such are taken as rational, off by x²/4 of the slope at twice the rate.
+BENT = 0.1
+# Largest shares of signals followed that are a scale for the powers.
+FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,7 +63,7 @@ class ExpectedPenalty(Objective):
     Raises
     ------
     ObjectiveError
-        If C(0) ≠ 0, C decreases or is not a number; from `Problem`, for another discipline; in a solve, if C
+        For another discipline, or if C(0) ≠ 0, C decreases or is not a number; in a solve, if C
         grows too fast for a source's rate, or has too many irregular steps to be summed at that rate.
 
     Notes
@@ -87,10 +93,17 @@ class ExpectedPenalty(Objective):
     refresh: Refresh = Refresh.POISSON
     nodes: int = 5
     smallest_ratio: float = 1e-2
-    _increments: Increments = field(init=False)
+    disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.POISSON,)
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command("penalty-sqrt", "square root of the number of missed changes", {"penalty": np.sqrt}),
+        Command("penalty-log", "its logarithm, log(1+m)", {"penalty": np.log1p}),
+        Command("penalty-square", "its square", {"penalty": np.square}),
+    )
+    _increments: PenaltyIncrements = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look at C over its range."""
+        """Raise ObjectiveError unless C is a penalty over its range."""
+        require_discipline(self)
         expect_settings(self)
         if not callable(self.penalty):
             raise ObjectiveError(
@@ -100,7 +113,7 @@ class ExpectedPenalty(Objective):
             raise ObjectiveError(
                 f"nodes={self.nodes!r} and smallest_ratio={self.smallest_ratio!r} must be > 0. Correct them."
             )
-        object.__setattr__(self, "_increments", Increments(self.penalty))
+        object.__setattr__(self, "_increments", PenaltyIncrements(self.penalty))
 
     def __repr__(self) -> str:
         """Return one line, with the penalty's name."""
@@ -108,15 +121,19 @@ class ExpectedPenalty(Objective):
         return f"ExpectedPenalty({name}, refresh={self.refresh!r})"
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
-        """Declare w·Σ_j W_j (1+x)^{−m_j}, for x from `smallest_ratio` or the sources' own least on."""
+        """Declare w·Σ_j W_j (1+x)^{−m_j}.
+
+        It is accurate for x from `smallest_ratio` or the sources' own least on.
+        """
         least = max(float(np.min(sources.min_rate / sources.change_rate)), self.smallest_ratio)
         logarithm = cp.log(1.0 + cp.multiply(1.0 / sources.change_rate, rate))
         terms = [weight * cp.exp(-m * logarithm) for m, weight in self._declared(math.log1p(least))]
         return cp.multiply(sources.importance, sum(terms[1:], terms[0]))
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
-        """Declare w·Σ_j W_j (1−p)^{m_j}, with an exponential cone per source and node.
+        """Declare w·Σ_j W_j (1−p)^{m_j}.
 
+        There is an exponential cone per source and node.
         t ≥ v^m for v = 1−p is v·log(t/v) ≥ (m−1)·e for some e ≥ v·log v.
         """
         n = len(sources)
@@ -131,8 +148,9 @@ class ExpectedPenalty(Objective):
         return cp.multiply(sources.importance, cost), cones
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the total by five exponentials per source, chosen for its typical x; see `falling_total`.
+        """Return a cone form with five exponentials per source.
 
+        They are chosen for its typical x; see `falling_total`.
         They decay with ℓ = log((1+xy)/(1+x))·(1+x)/x, near y − 1 where x is small.
         """
         x = typical / sources.change_rate
@@ -144,12 +162,15 @@ class ExpectedPenalty(Objective):
         def path(k: IntArray) -> Expression:
             order = np.argsort(x[k], kind="stable")
             straight, bent, far = (k[order[part]] for part in _split(x[k][order], STRAIGHT, BENT))
-            s = y[bent] - 1.0
-            square, cone = bent_square(s, elasticity[bent] / 2.0)
-            cones.append(cone)
-            log = cp.log(1.0 + cp.multiply(elasticity[far], y[far] - 1.0))
-            pieces = [y[straight] - 1.0, s - cp.multiply(elasticity[bent] / 2.0, square)]
-            pieces.append(cp.multiply(1.0 / elasticity[far], log))
+            pieces = [y[straight] - 1.0] if len(straight) else []  # CVXPY 1.7 has no empty expressions
+            if len(bent):
+                s = y[bent] - 1.0
+                square, cone = bent_square(s, elasticity[bent] / 2.0)
+                cones.append(cone)
+                pieces.append(s - cp.multiply(elasticity[bent] / 2.0, square))
+            if len(far):
+                log = cp.log(1.0 + cp.multiply(elasticity[far], y[far] - 1.0))
+                pieces.append(cp.multiply(1.0 / elasticity[far], log))
             return cp.hstack(pieces)[np.argsort(order, kind="stable")]
 
         decay = m * elasticity[:, None]
@@ -157,7 +178,10 @@ class ExpectedPenalty(Objective):
         return cost, [*own, *cones]
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the total by five powers of 1−p per source, exponentials where p is small."""
+        """Return a cone form with five powers of 1−p per source.
+
+        They are exponentials where p is small.
+        """
         # Where one missed change costs something, the cost is nearly straight beyond FULL; where it is free,
         # 1−p is small at the optimum and its own scale.
         most = FULL if self._increments.shift == 0.0 else ALL_BUT_FULL
@@ -180,12 +204,7 @@ class ExpectedPenalty(Objective):
         return cost, cones
 
     def kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics; refuse a discipline that has no such cell."""
-        if self.refresh is not Refresh.POISSON:
-            raise ObjectiveError(
-                f"ExpectedPenalty has no {self.refresh.value} cell of its own. Use refresh=Refresh.POISSON; "
-                f"for announced changes pass Sources(signalled=True)."
-            )
+        """Return the exact numerics."""
         return self._kernel(sources, signalled=False)
 
     def signalled_kernel(self, sources: Sources) -> Kernel:
@@ -199,21 +218,28 @@ class ExpectedPenalty(Objective):
         return Kernel(sources.importance, parameters, cell.cost, cell.marginal, cell.inverse)
 
     def _declared(self, theta: float) -> list[tuple[float, float]]:
-        """Return nodes m_j and weights that serve exponents e^{−mθ} with at least this θ."""
+        """Return nodes m_j and weights of the declared form.
+
+        They serve exponents e^{−mθ} with at least this θ.
+        """
         increments = self._increments
         nodes, weights = increments.quadrature(increments.octave(theta), number=self.nodes)
         return list(zip((increments.shift + nodes).tolist(), weights.tolist(), strict=True))
 
 
 def _split(values: Array, *bounds: float) -> list[slice]:
-    """Return the slices of ascending values below, between and above ascending bounds."""
+    """Return the slices of ascending values between ascending bounds.
+
+    The first is below, the last above all bounds.
+    """
     edges = [0, *np.searchsorted(values, bounds).tolist(), len(values)]
     return [slice(low, high) for low, high in itertools.pairwise(edges)]
 
 
 def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expression, list[Expression]]:
-    """Return t ≥ max(v, 0)^m for v = (1 − fall·s)[place] and m ≥ 1, and its cones.
+    """Return t ≥ max(v, 0)^m and its cones.
 
+    With v = (1 − fall·s)[place] and m ≥ 1.
     t ≥ v^m is v·log(t/v) ≥ −(m−1)·fall·f for some f ≤ −v·log(v)/fall, which is s − fall/2·s²/(1 − fall·s/3)
     up to fall³s⁴/36 where the fall is small.
     """
@@ -231,20 +257,26 @@ def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cell:
-    """Cost, marginal and inverse of one discipline, in θ with e^{−θ} = 1/(1+x), or 1−p."""
+    """Cost, marginal and inverse marginal of one discipline.
 
-    increments: Increments
+    The variable is θ with e^{−θ} = 1/(1+x), or 1−p.
+    """
+
+    increments: PenaltyIncrements
     signalled: bool
     sources: Sources
 
     def cost(self, rate: Array, d: Array, position: Array) -> Array:
-        """Return Σ d_m e^{−mθ}."""
+        """Return the cost Σ d_m e^{−mθ}."""
         theta, sums = self._sums(rate, d, position)
         value = np.exp(-(self.increments.shift + 1.0) * theta) * sums.zeroth
         return np.where((rate == 0.0) & ~self.increments.bounded, np.inf, value)
 
     def marginal(self, rate: Array, d: Array, position: Array) -> Array:
-        """Return Σ m d_m e^{−(m+1)θ}/Δ, on signal e^{−(m−1)θ}."""
+        """Return the marginal Σ m d_m e^{−(m+1)θ}/Δ.
+
+        On signals the exponent is −(m−1)θ.
+        """
         theta, sums = self._sums(rate, d, position)
         value = np.exp(-(self.increments.shift + self._decay()) * theta) * (sums.first / d)
         return np.where((rate == 0.0) & ~self.increments.bounded, np.inf, value)
@@ -254,8 +286,11 @@ class _Cell:
         theta = self.increments.theta_of(np.log(price) + np.log(d), self._decay())
         return d * (-np.expm1(-theta) if self.signalled else np.expm1(theta))
 
-    def _sums(self, rate: Array, d: Array, position: Array) -> tuple[Array, Sums]:
-        """Return θ and the sums, having refused important sources at whose rates they are not known."""
+    def _sums(self, rate: Array, d: Array, position: Array) -> tuple[Array, ExponentialSums]:
+        """Return θ and the sums; raise where they are unknown.
+
+        Only sources of positive importance are checked.
+        """
         ratio = rate / d
         theta = -np.log1p(-np.minimum(ratio, 1.0)) if self.signalled else np.log1p(ratio)
         theta = np.minimum(theta, LARGEST)

@@ -1,7 +1,9 @@
-"""Harmonic staleness: a copy that missed m changes costs H(m) = 1 + 1/2 + ... + 1/m.
+"""Harmonic staleness: a copy that missed m changes costs H(m).
 
-The first missed change hurts most, later ones less and less; every source is worth refreshing sometimes. Per
-source of change rate Δ at refresh rate ρ, with u = Δ/ρ:
+H(m) = 1 + 1/2 + ... + 1/m.
+The first missed change hurts most, later ones less and less; every source of positive importance is refreshed
+sometimes. Per source of change rate Δ at refresh rate ρ, for unit importance, with u = Δ/ρ and the entire
+exponential integral Ein(x) = ∫₀ˣ (1 − e^{−t})/t dt, which is E H(m) of a Poisson number m, cost and marginal:
 
 ===========  ==========================  ==============================
 discipline   J(ρ)                        −dJ/dρ
@@ -15,25 +17,25 @@ on signal    −log(ρ/Δ), ρ ≤ Δ            1/ρ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from freshopt import demands
-from freshopt.arrays import Array, IntArray
-from freshopt.cones import by_size, decayed_time, stale_total
-from freshopt.curve import Cell, Curve, CurveObjective
+from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
-from freshopt.objective import ConeForm, Refresh
-from freshopt.sources import Sources
-from freshopt.special import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
+from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
+from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.special_functions import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
 
-SHORT = (
-    0.5  # nodes with less than this take the common rational form, off by t²/36 < 7e-3 of their small part
-)
-
-
-SETTLED = 25.0  # above, J is log u + γ − 1 + 1/u up to e^{−u}
-FEW, MANY = 0.01, 1e3  # u below the one and above the other have forms off by u²/12 and 1/(2u²) of the cost
+# Nodes with a smaller t take the common rational form, off by t²/36 < 7e-3 of their small part.
+SHORT = 0.5
+# Above this u, J is log u + γ − 1 + 1/u up to e^{−u}.
+SETTLED = 25.0
+# Below the one u and above the other there are forms off by u²/12 and 1/(2u²) of the cost.
+FEW, MANY = 0.01, 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,30 @@ class HarmonicStaleness(CurveObjective):
     """
 
     refresh: Refresh = Refresh.POISSON
+    # Following a smaller share of signals than this costs more than periodic refreshes at the same rate.
+    signals_worse_below: ClassVar[float] = 0.43
     nodes: int = 16
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command("harmonic", "staleness, the m-th missed change counts 1/m"),
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ObjectiveError unless discipline and `nodes` are supported."""
+        require_discipline(self)
+        require_nodes(self)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
-        """Declare w·J(ρ); the periodic cell with `nodes` exponential cones per source."""
+        """Declare w·J(ρ).
+
+        The periodic cell has `nodes` exponential cones per source.
+        """
         if self.refresh is Refresh.PERIODIC:
             return self._quadrature(rate, sources)
         ratio = np.log(sources.change_rate) - cp.log(rate)
         return cp.multiply(sources.importance, cp.logistic(ratio))
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the total in the form that suits each source's typical u = Δ/ρ."""
+        """Return the cone form that suits each source's typical u = Δ/ρ."""
         w, u = sources.importance, sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             cones: list[Expression] = []
@@ -98,21 +113,15 @@ class HarmonicStaleness(CurveObjective):
         ), []
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return −Σ w·log y and the constant."""
+        """Return the cone form −Σ w·log y, with its constant."""
         return sources.importance @ (np.log(sources.change_rate / typical) - cp.log(y)), []
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare −w·log(ρ/Δ)."""
         return -cp.multiply(sources.importance, cp.log(cp.multiply(1.0 / sources.change_rate, rate)))
 
-    def refuses_signals(self) -> str | None:
-        """Refuse signals beside periodic refreshes: following each signal is worse below p = 0.43."""
-        if self.refresh is Refresh.PERIODIC:
-            return "crawling on a signal is worse than periodic refreshes for p < 0.43 under this objective"
-        return None
-
     def curve(self, sources: Sources) -> Curve:
-        """Return c(s) = Ein(Δs)."""
+        """Return the cost curve c(s) = Ein(Δs)."""
         return Curve(
             (sources.column("change_rate"),),
             _at,
@@ -121,7 +130,7 @@ class HarmonicStaleness(CurveObjective):
             _inverse_index,
             POISSON,
             ON_SIGNAL,
-            demands.harmonic_periodic,
+            demand_functions.harmonic_periodic,
         )
 
     def _quadrature(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
@@ -135,8 +144,9 @@ class HarmonicStaleness(CurveObjective):
         return cp.multiply(sources.importance, cost), cones
 
     def _scaled_quadrature(self, y: Expression, w: Array, u: Array) -> ConeForm:
-        """Return the quadrature's total with a well-conditioned form for every pair of source and node.
+        """Return the quadrature's total in well-conditioned cone forms.
 
+        There is one for every pair of source and node.
         With t = us the nodes of small t of a source are taken together as (A/2)/(x + B/3A), A = Σ weight·s
         and B = Σ weight·s², which is right to second order; the others as binary staleness has them.
         """
@@ -158,7 +168,10 @@ class HarmonicStaleness(CurveObjective):
 
 
 def _rule(nodes: int) -> tuple[Array, Array]:
-    """Return s and weights of ∫₀¹ f(s)/s ds by Gauss-Legendre in v, s = v²."""
+    """Return quadrature nodes s and weights of ∫₀¹ f(s)/s ds.
+
+    Gauss-Legendre in v, s = v².
+    """
     points, weights = np.polynomial.legendre.leggauss(nodes)
     v = (points + 1.0) / 2.0
     return v * v, weights / v
@@ -190,7 +203,7 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
     a = 1.0 / price
-    ratio = np.minimum(a / d, 1e300)  # 4a/Δ must not overflow where the price is next to nothing
+    ratio = np.minimum(a / d, 1e300)  # 4a/Δ must not overflow where the price is negligible
     return 2.0 * a / (1.0 + np.sqrt(1.0 + 4.0 * ratio))  # the textbook root of ρ² + Δρ = aΔ cancels
 
 
@@ -206,5 +219,5 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / price, d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demands.harmonic_poisson)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demands.reciprocal_below)
+POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.harmonic_poisson)
+ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.reciprocal_below)

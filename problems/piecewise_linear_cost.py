@@ -1,27 +1,40 @@
-"""Piecewise linear convex C̄(τ) = max_j(α_j·τ + β_j): deadlines and service levels.
+"""Piecewise linear convex cost C̄(τ) = max_j(α_j·τ + β_j): deadlines, service levels.
 
 c = C̄' is a step function of the age, and J(ρ) = ρ·C̄(1/ρ) = max_j(α_j + β_j·ρ) is piecewise linear too, so
 the whole problem is a linear program. With max_j β_j = 0 a refresh by itself costs nothing, with α ≥ 0
-neglect never pays. The marginal −β_j of the active piece falls in steps: optimal rates sit at the kinks, and
-at most one source (or one per binding limit) is between two of them.
+neglect never pays. The marginal value −β_j of the active piece falls in steps: optimal rates sit at the
+kinks, and at most one source (or one per binding limit) is between two of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
-from freshopt.curve import Curve
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.kernel import Index
-from freshopt.objective import ConeForm, Refresh
-from freshopt.sources import Sources
+from freshopt.modelling.cost_curve import Curve
+from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, Index
 
-ROUNDED = 16  # ulp that a kink may be off, by rounding in where two lines cross and in 1/(1/ρ)
+# A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
+ROUNDED = 16
+
+
+def _after(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
+    """Return the deadline cost C̄(τ) = max(0, τ − deadline).
+
+    A copy costs 1 while it is older than the deadline.
+    """
+    late = np.asarray(deadline, dtype=np.float64)
+    if not bool(np.all((late > 0.0) & np.isfinite(late))):
+        raise SourceDataError("a deadline is not a number > 0. Correct the column 'deadline'.")
+    pieces = np.stack([np.zeros_like(late), -late], axis=-1)
+    return PiecewiseLinearCost(np.broadcast_to([0.0, 1.0], pieces.shape), pieces)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,19 +59,39 @@ class PiecewiseLinearCost:
 
     slopes: npt.ArrayLike
     intercepts: npt.ArrayLike
+    disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC,)
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command(
+            "deadline",
+            "share of time that copies are older than a deadline",
+            uses=("deadline",),
+            needs=("deadline",),
+            make=_after,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError unless the lines are a cost function.
+
+        That there is one row per source, `Problem` finds out.
+        """
+        self._lines()
 
     def __repr__(self) -> str:
         """Return one line, never the arrays."""
         return f"PiecewiseLinearCost({np.shape(self.slopes)[-1]} pieces)"
 
     def curve(self, sources: Sources) -> Curve:
-        """Return the curve; its one parameter is the (n, 2, pieces) array of α and β."""
+        """Return the cost curve of the pieces.
+
+        Its one parameter is the (n, 2, pieces) array of α and β.
+        """
         return Curve((self._pieces(len(sources)),), _at, _mean, _index, _inverse_index)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
-        """Return max_j(α_j + β_j·ρ) per source."""
+        """Declare max_j(α_j + β_j·ρ) per source."""
         if refresh is not Refresh.PERIODIC:
             raise ObjectiveError(
                 "a piecewise linear cost is defined for periodic refreshes only. Use PERIODIC."
@@ -71,7 +104,10 @@ class PiecewiseLinearCost:
         return (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
-        """Return the linear program's total, each source's lines in units of its largest."""
+        """Return the linear program's total.
+
+        Each source's lines are in units of its largest.
+        """
         if refresh is not Refresh.PERIODIC:
             return None
         pieces = self._pieces(len(sources))
@@ -91,7 +127,16 @@ class PiecewiseLinearCost:
         return PiecewiseLinearCost(slopes[index], intercepts[index])
 
     def _pieces(self, n: int) -> Array:
-        """Return α and β as one array of shape (n, 2, pieces), validated."""
+        """Return α and β as one array of shape (n, 2, pieces)."""
+        slopes, intercepts = self._lines()
+        if slopes.ndim == 2 and len(slopes) != n:
+            raise SourceDataError(
+                f"PiecewiseLinearCost has {len(slopes)} rows but there are {n} sources. Match them."
+            )
+        return np.broadcast_to(np.stack([slopes, intercepts], axis=-2), (n, 2, slopes.shape[-1]))
+
+    def _lines(self) -> tuple[Array, Array]:
+        """Return α and β, validated."""
         try:
             slopes, intercepts = (np.asarray(x, dtype=np.float64) for x in (self.slopes, self.intercepts))
         except (TypeError, ValueError, OverflowError):
@@ -103,19 +148,15 @@ class PiecewiseLinearCost:
                 f"PiecewiseLinearCost slopes have shape {slopes.shape}, intercepts {intercepts.shape}. Give "
                 f"both the shape (pieces,) or (n, pieces)."
             )
-        if slopes.ndim == 2 and len(slopes) != n:
-            raise SourceDataError(
-                f"PiecewiseLinearCost has {len(slopes)} rows but there are {n} sources. Match them."
-            )
         if not (np.all((slopes >= 0.0) & np.isfinite(slopes)) and np.all(np.isfinite(intercepts))):
             raise SourceDataError("PiecewiseLinearCost slopes must be finite and >= 0. Correct them.")
         if not np.all(np.max(intercepts, axis=-1) == 0.0):
             raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
-        return np.broadcast_to(np.stack([slopes, intercepts], axis=-2), (n, 2, slopes.shape[-1]))
+        return slopes, intercepts
 
 
 def _at(age: Array, pieces: Array) -> Array:
-    """Return the slope of the piece that is active just below the age."""
+    """Return the slope of the piece active just below the age."""
     alpha, beta = pieces[:, 0], pieces[:, 1]
     height = alpha * age[:, None] + beta
     top = np.max(height, axis=1, keepdims=True)
@@ -124,7 +165,10 @@ def _at(age: Array, pieces: Array) -> Array:
 
 
 def _lines(period: Array, pieces: Array) -> Array:
-    """Return α + β/τ of every piece, shape (n, pieces); of period 0 the limit."""
+    """Return α + β/τ of every piece, shape (n, pieces).
+
+    Of period 0 the limit.
+    """
     alpha, beta = pieces[:, 0], pieces[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         line: Array = np.where(beta == 0.0, alpha, alpha + beta / period[:, None])
@@ -137,7 +181,10 @@ def _mean(period: Array, pieces: Array) -> Array:
 
 
 def _index(period: Array, pieces: Array) -> Array:
-    """Return −β of the active piece, on a kink the smaller one (the gain of a little more rate)."""
+    """Return the marginal value −β of the active piece.
+
+    On a kink it is the smaller one (the gain of a little more rate).
+    """
     line = _lines(period, pieces)
     top = np.max(line, axis=1, keepdims=True)
     gain: Array = -np.max(np.where(line >= top, pieces[:, 1], -np.inf), axis=1)
@@ -145,7 +192,10 @@ def _index(period: Array, pieces: Array) -> Array:
 
 
 def _inverse_index(price: Array, pieces: Array) -> Array:
-    """Return 1/ρ of the kink that minimises J(ρ) + price·ρ."""
+    """Return 1/ρ of the best response: the minimiser of J(ρ) + price·ρ.
+
+    It is a kink.
+    """
     alpha, beta = pieces[:, 0], pieces[:, 1]
     # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing.
     steep, flat = -beta > price[:, None], -beta <= price[:, None]

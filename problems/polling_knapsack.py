@@ -1,4 +1,6 @@
-"""The polling knapsack: x_i polls per slot on source i, each finding an update with probability d_i(x_i).
+"""Polling knapsack: maximise the updates that polls find.
+
+There are x_i polls per slot on source i, each of which finds an update with probability d_i(x_i).
 
 If a source has an update in a slot with probability u = 1 − q, a poll that comes 1/x slots after the last one
 finds news with probability d(x) = 1 − q^{1/x} = 1 − e^{−a/x}, a = −log q. Maximising the expected number of
@@ -14,8 +16,7 @@ materials    x(1 − E₂(a/x))          1 − e^{−a/x}
 ===========  ======================  ===========================
 
 .. [1] Granmo & Oommen, "Solving stochastic nonlinear resource allocation problems using a hierarchy of
-twofold resource
-   allocation automata", IEEE Transactions on Computers 59(4), 2010, doi:10.1109/TC.2009.189.
+   twofold resource allocation automata", IEEE Transactions on Computers 59(4), 2010, doi:10.1109/TC.2009.189.
 """
 
 from __future__ import annotations
@@ -25,23 +26,27 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from freshopt import demands
-from freshopt.arrays import Array, IntArray, total
-from freshopt.cones import by_size, decayed_time, stale_total
+from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, expect, expect_settings
-from freshopt.kernel import Kernel
-from freshopt.objective import ConeForm, Objective, Refresh
-from freshopt.sources import Sources
-from freshopt.special import gamma2, inverse_gamma2, mean_stale_share
+from freshopt.errors import ObjectiveError, expect
+from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_nodes
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray, total
+from freshopt.numerics.gauss_quadrature import squared_legendre
+from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
 
 Form = Literal["polls", "materials"]
-OFTEN = 0.05  # a/x below which the materials form has a simpler total
+# Below this a/x the materials form has a simpler total.
+OFTEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class PollingKnapsack(Objective):
-    """Maximise the updates found by polling, Σ w·x·d(x), or the automata's Σ w·∫₀^x d.
+    """Maximise Σ w·x·d(x), the updates found by polling.
+
+    The automata's form is Σ w·∫₀^x d.
 
     Parameters
     ----------
@@ -69,11 +74,16 @@ class PollingKnapsack(Objective):
     form: Form = "polls"
     nodes: int = 16
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+    disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC,)
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command("polls", "updates found by polling once per slot or less", {"form": "polls"}),
+        Command("materials", "the polling automata's variant of it", {"form": "materials"}),
+    )
     refresh: Refresh = field(default=Refresh.PERIODIC, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse another form."""
-        expect_settings(self)
+        """Raise ObjectiveError unless form and nodes are valid."""
+        require_nodes(self)
         expect(self.form, str, "form of PollingKnapsack", "Pass 'polls' or 'materials'")
         if self.form not in ("polls", "materials"):
             raise ObjectiveError(f"form {self.form!r} is unknown. Use 'polls' or 'materials'.")
@@ -86,19 +96,22 @@ class PollingKnapsack(Objective):
             lost, cone = decayed_time(share)
             return cp.multiply(w * a, share - lost), [cone]
         gain, cones = share, []
-        for tau, weight in zip(*_rule(self.nodes), strict=True):
+        for tau, weight in zip(*squared_legendre(self.nodes), strict=True):
             lost, cone = decayed_time(share, 1.0 / tau)
             gain = gain - float(weight) * lost
             cones.append(cone)
         return cp.multiply(w * a, gain), cones
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
-        """Return the gain, up to a constant, in forms that suit each source's typical t = a/x."""
+        """Return the cone form of the gain, up to a constant.
+
+        Its form suits each source's typical t = a/x.
+        """
         w, t = sources.importance * sources.change_rate, sources.change_rate / typical
         if self.form == "polls":
             stale, cone = stale_total(w, t, y)
             return -stale, cone
-        tau, weight = _rule(self.nodes)
+        tau, weight = squared_legendre(self.nodes)
         cones: list[Expression] = []
 
         def quadrature(k: IntArray) -> Expression:
@@ -116,21 +129,19 @@ class PollingKnapsack(Objective):
         """Return the exact numerics of the loss."""
         w, a = sources.column("importance"), sources.column("change_rate")
         if self.form == "polls":
-            return Kernel(w, (a,), _polls_cost, _polls_marginal, _polls_inverse, demands.polls)
-        return Kernel(w, (a,), _materials_cost, _materials_marginal, _materials_inverse, demands.materials)
+            return Kernel(w, (a,), _polls_cost, _polls_marginal, _polls_inverse, demand_functions.polls)
+        return Kernel(
+            w, (a,), _materials_cost, _materials_marginal, _materials_inverse, demand_functions.materials
+        )
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
-        """Return the gain from the loss, which for polls is what finding every update would add."""
+        """Return the gain from the loss.
+
+        For polls the loss is what finding every update would add.
+        """
         if self.form == "polls":
             return total(sources.importance * sources.change_rate) - cost
         return -cost
-
-
-def _rule(nodes: int) -> tuple[Array, Array]:
-    """Return τ and weights of ∫₀¹ f(τ) dτ by Gauss-Legendre in v, τ = v²."""
-    points, weights = np.polynomial.legendre.leggauss(nodes)
-    v = (points + 1.0) / 2.0
-    return v * v, v * weights
 
 
 def _polls_cost(rate: Array, a: Array) -> Array:

@@ -1,8 +1,9 @@
-"""Power cost of age, a·s^e, with or without a cap: the synchronization costs of [1]_.
+"""Power cost of age a·s^e, optionally capped.
 
-With 0 < e < 1 the first moments of staleness hurt most; e = 1 is a linear cost, e > 1 punishes long neglect.
-A cap U says that a copy of age t₀ = (U/a)^{1/e} is as bad as any older one; beyond the period t₀ refreshing a
-little more often then gains a constant sl = U·t₀·e/(e+1) per unit of rate, and at the price sl rates jump.
+These are the synchronization costs of [1]_. With 0 < e < 1 the first moments of staleness hurt most; e = 1 is
+a linear cost, e > 1 punishes long neglect. A cap U says that a copy of age t₀ = (U/a)^{1/e} is as bad as any
+older one; beyond the period t₀ refreshing a little more often then gains a constant sl = U·t₀·e/(e+1) per
+unit of rate, and at the price sl rates jump.
 
 ===========  ===========================================  =====================================
 discipline   J(ρ)                                         −dJ/dρ
@@ -18,7 +19,7 @@ rate. Splitting the weight by 1 = Q(8, cz) + P(8, cz), the regularised gamma fun
 
     J/U = Σ_{k<8} e·Γ(e+k)/k!·c^k·(x+c)^{−e−k} + e∫₀¹ z^{e−1}P(8, cz)e^{−xz} dz  (up to Q(8, c) = 9e-11 of U):
 
-powers that carry large x, where the cap is not felt, and a smooth integral that is next to nothing there. All
+powers that carry large x, where the cap is not felt, and a smooth integral that is negligible there. All
 weights are positive, so the sum is convex by CVXPY's rules, and accurate from x = 0 to infinity.
 
 .. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020, section 6.
@@ -27,27 +28,45 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, as_vector, is_scalar
-from freshopt.cones import by_size, falling_total
-from freshopt.curve import Cell, Curve
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.kernel import Index
-from freshopt.objective import ConeForm, Refresh
-from freshopt.quadrature import gauss_rows
-from freshopt.sources import LARGEST, Sources
+from freshopt.modelling.cone_forms import by_size, falling_total
+from freshopt.modelling.cost_curve import Cell, Curve
+from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import (
+    LARGEST,
+    Array,
+    BoolArray,
+    Index,
+    IntArray,
+    as_numbers,
+    as_vector,
+    is_scalar,
+)
+from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
 
-FAR = 20.0  # a kink this many times away from a typical rate does not matter
-SETTLED = 30.0  # ρt₀ above which the Poisson cost does not feel its cap: e^{−30} = 1e-13
-SHIFT, POWERS, NODES = 40.0, 8, 24  # c, number of powers, nodes of the declared capped Poisson cell: 15 count
-FEW = 5  # nodes of its conditioned form, for rates within a factor of 2
-NEGLIGIBLE = 1e-14  # weight of a node, relative to the cap, that is left out
-_NEWTON, _CLOSE = 100, 1e-14  # steps of the Poisson inverse, about 8 in practice; a step that ends them
-_SHORT = 1e-5  # below, three terms of γ are right to x³/6 < 2e-16, and x^{1+e} may not be a float
+# A kink this many times away from a typical rate does not matter.
+FAR = 20.0
+# Above this ρt₀ the Poisson cost does not feel its cap: e^{−30} = 1e-13.
+SETTLED = 30.0
+# The c, the number of powers and the nodes of the declared capped Poisson cell, of which 15 count.
+SHIFT, POWERS, NODES = 40.0, 8, 24
+# Nodes of its conditioned form, for rates within a factor of 2.
+FEW = 5
+# A node whose weight, relative to the cap, is below this is left out.
+NEGLIGIBLE = 1e-14
+# Exponent of the command line: in the middle of the range 0..1 that the paper studies.
+EXPONENT = 0.5
+# The Poisson inverse takes about 8 Newton steps in practice; one shorter than the second number ends them.
+_NEWTON, _CLOSE = 100, 1e-14
+# Below this x three terms of γ are right to x³/6 < 2e-16, and x^{1+e} may not be a float.
+_SHORT = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +100,27 @@ class PowerCost:
     scale: npt.ArrayLike
     exponent: npt.ArrayLike
     cap: npt.ArrayLike | None = None
+    commands: ClassVar[tuple[Command, ...]] = (
+        Command(
+            "power",
+            "a power of the time since the last refresh",
+            {"scale": 1.0, "exponent": EXPONENT},
+            uses=("scale", "exponent", "cap"),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError unless all numbers are > 0.
+
+        That there is one per source, `Problem` finds out.
+        """
+        for key, value in self._given().items():
+            numbers = as_numbers(value, f"PowerCost {key}")
+            if numbers.ndim > 1:
+                raise SourceDataError(
+                    f"PowerCost {key} has shape {numbers.shape}. Pass a scalar or one per source."
+                )
+            _require_positive(key, numbers)
 
     def __repr__(self) -> str:
         """Return one line, never the arrays."""
@@ -88,13 +128,16 @@ class PowerCost:
         return f"PowerCost(scale={_show(self.scale)}, exponent={_show(self.exponent)}{capped})"
 
     def curve(self, sources: Sources) -> Curve:
-        """Return the curve; parameters are a, e, t₀ and U."""
+        """Return the cost curve; parameters are a, e, t₀ and U."""
         return Curve(self._parameters(len(sources)), _at, _mean, _index, _inverse_index, POISSON)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
-        """Return J(ρ) per source in CVXPY; the capped periodic cell with one auxiliary rate per source."""
+        """Declare J(ρ) per source in CVXPY.
+
+        The capped periodic cell has one auxiliary rate per source.
+        """
         a, e, t0, cap = self._parameters(len(sources))
         free = ~np.isfinite(cap)
         if refresh is Refresh.POISSON:
@@ -118,8 +161,9 @@ class PowerCost:
         return power + cp.multiply(slope, v - rate), bounds
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
-        """Return the total with powers of y; the kink of a cap that is far away is left out.
+        """Return the cone form in powers of y.
 
+        The kink of a cap that is far away is left out.
         Under Poisson refreshes a cap that is felt makes a mixture of exponentials, of five per source.
         """
         a, e, t0, cap = self._parameters(len(sources))
@@ -156,7 +200,10 @@ class PowerCost:
         return cost, bounds
 
     def power_law(self, sources: Sources, refresh: Refresh) -> tuple[Array, Array] | None:
-        """Return log C and 1/(1+e) of w·J(ρ) = (C/e)·ρ^{−e}, for compiled loops; None if there is a cap."""
+        """Return log C and 1/(1+e) of the power law, or None.
+
+        The law is w·J(ρ) = (C/e)·ρ^{−e}, for compiled loops; None if there is a cap.
+        """
         a, e, _, cap = self._parameters(len(sources))
         if bool(np.any(np.isfinite(cap))):
             return None
@@ -175,7 +222,10 @@ class PowerCost:
         return PowerCost(scale, exponent, None if self.cap is None else _taken(self.cap, index))
 
     def _parameters(self, n: int) -> tuple[Array, Array, Array, Array]:
-        """Return a, e, t₀ and U; a cap that is reached after 1e308 time units is none."""
+        """Return a, e, t₀ and U.
+
+        A cap that is reached after 1e308 time units is none.
+        """
         a, e, cap = self._vectors(n)
         with np.errstate(over="ignore"):
             t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
@@ -183,19 +233,32 @@ class PowerCost:
 
     def _vectors(self, n: int) -> tuple[Array, Array, Array]:
         """Return a, e, U as vectors, validated."""
-        given = {
+        vectors = {key: as_vector(value, n, f"PowerCost {key}") for key, value in self._given().items()}
+        for key, vector in vectors.items():
+            _require_positive(key, vector[:1] if is_scalar(vector) else vector)
+        return vectors["scale"], vectors["exponent"], vectors["cap"]
+
+    def _given(self) -> dict[str, npt.ArrayLike]:
+        """Return the settings by their names; no cap is an infinite one."""
+        return {
             "scale": self.scale,
             "exponent": self.exponent,
             "cap": np.inf if self.cap is None else self.cap,
         }
-        vectors = {key: as_vector(value, n, f"PowerCost {key}") for key, value in given.items()}
-        for key, vector in vectors.items():
-            one = vector[:1] if is_scalar(vector) else vector
-            bad = np.flatnonzero(~((one > 0.0) & ((one < np.inf) | (key == "cap"))))
-            if len(bad):
-                where = list_offenders(f"source {k}: {one[k]:g}" for k in bad)
-                raise SourceDataError(f"PowerCost {key} must be > 0, got {where}. Correct these values.")
-        return vectors["scale"], vectors["exponent"], vectors["cap"]
+
+
+def _require_positive(key: str, values: Array) -> None:
+    """Raise SourceDataError unless all values are positive.
+
+    They are > 0, and finite but for a cap.
+    """
+    good = (values > 0.0) & ((values < np.inf) | (key == "cap"))
+    if values.ndim == 0 and not good:
+        raise SourceDataError(f"PowerCost {key} must be > 0, got {values:g}. Correct it.")
+    bad = np.flatnonzero(~good)
+    if len(bad):
+        where = list_offenders(f"source {k}: {values[k]:g}" for k in bad)
+        raise SourceDataError(f"PowerCost {key} must be > 0, got {where}. Correct these values.")
 
 
 def _taken(value: npt.ArrayLike, index: Index) -> npt.ArrayLike:
@@ -209,7 +272,10 @@ def _show(value: npt.ArrayLike) -> str:
 
 
 def _capped_poisson(x: Expression, scale: Array, e: Array, free: BoolArray) -> Expression:
-    """Return the split of the module's docstring at x = ρt₀; without a cap scale·Γ(1+e)x^{−e}."""
+    """Return the capped Poisson cell, split as in the module's docstring.
+
+    It is taken at x = ρt₀; without a cap it is scale·Γ(1+e)x^{−e}.
+    """
     from scipy.special import gammainc, gammaln
 
     shifted = cp.log(x + SHIFT)
@@ -219,7 +285,7 @@ def _capped_poisson(x: Expression, scale: Array, e: Array, free: BoolArray) -> E
     for k in range(1, POWERS):
         size = gammaln(e + k) - gammaln(k + 1.0) + k * np.log(SHIFT)
         cost = cost + cp.multiply(capped, cp.exp(-cp.multiply(e + k, shifted) + size))
-    z, dz = _squared_nodes(NODES)
+    z, dz = squared_legendre(NODES)
     for point, width in zip(z, dz, strict=True):
         weight = e * point ** (e - 1.0) * gammainc(float(POWERS), SHIFT * point) * width
         if float(np.max(weight)) > NEGLIGIBLE:
@@ -228,23 +294,17 @@ def _capped_poisson(x: Expression, scale: Array, e: Array, free: BoolArray) -> E
 
 
 def _felt_cap(y: Expression, value: Array, e: Array, x: Array) -> ConeForm:
-    """Return Σ value·J(xy)/U up to a constant, and its cones: Gauss quadratures of z^e e^{−xz}.
+    """Return the cone form of capped costs under Poisson refreshes.
 
+    It is Σ value·J(xy)/U up to a constant, and its cones: Gauss quadratures of z^e e^{−xz}.
     That is the measure of the slope; five nodes get it right to (½(y−1)/(y+1))^{10} or so.
     """
-    z, dz = _squared_nodes(NODES)
+    z, dz = squared_legendre(NODES)
     point, weight = gauss_rows(z, z ** e[:, None] * np.exp(-x[:, None] * z) * dz, FEW)
     share = weight / np.sum(weight, axis=1, keepdims=True)
     decay = x[:, None] * point
     slope = value * e * x * _lower_gamma(e, x)
     return falling_total(y, slope, (share, decay, decay), lambda k: y[k] - 1.0)
-
-
-def _squared_nodes(number: int) -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes and weights on [0, 1] in v, z = v²."""
-    points, weights = np.polynomial.legendre.leggauss(number)
-    v = (points + 1.0) / 2.0
-    return v * v, v * weights
 
 
 def _at(age: Array, a: Array, e: Array, _t0: Array, cap: Array) -> Array:
@@ -282,7 +342,10 @@ def _poisson_marginal(rate: Array, a: Array, e: Array, t0: Array, cap: Array) ->
 
 
 def _lower_gamma(e: Array, x: Array) -> Array:
-    """Return γ(1+e, x)/x^{1+e} = Σ_k (−x)^k/(k!(1+e+k)), which starts at 1/(1+e)."""
+    """Return the scaled lower incomplete gamma function γ(1+e, x)/x^{1+e}.
+
+    It is Σ_k (−x)^k/(k!(1+e+k)), which starts at 1/(1+e).
+    """
     from scipy.special import gamma, gammainc
 
     series = 1.0 / (1.0 + e) - x / (2.0 + e) + 0.5 * x * x / (3.0 + e)

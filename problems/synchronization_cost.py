@@ -1,30 +1,32 @@
-"""Synchronization cost: J(r) = Σ w·r·C̄(1/r), C̄(τ) what a copy costs between two refreshes τ apart.
+"""Synchronization cost: J(r) = Σ w·r·C̄(1/r) of caches.
 
-The objective of [1]_ for caches whose cost of age is known only from samples; here the cost is given: a power
-of the age (`PowerCost`), the chance of being stale (`BinaryCost`), or a convex piecewise linear C̄
+C̄(τ) is what a copy costs between two refreshes τ apart.
+The objective of [1]_ is for caches whose cost of age is known only from samples; here the cost is given: a
+power of the age (`PowerCost`), the chance of being stale (`BinaryCost`), or a convex piecewise linear C̄
 (`PiecewiseLinearCost`). Each is a cost curve c = C̄', and the periodic cell of it is the paper's objective.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from freshopt.arrays import Array
-from freshopt.cones import decayed_time
-from freshopt.curve import Curve, CurveObjective
+from freshopt.compiled.demand_functions import power_law
 from freshopt.cvx import Expression, cp
-from freshopt.demands import power_law
 from freshopt.errors import ObjectiveError
-from freshopt.kernel import Index, Kernel
-from freshopt.objective import ConeForm, Refresh
+from freshopt.modelling.cone_forms import decayed_time
+from freshopt.modelling.cost_curve import Curve, CurveObjective
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, Index
 from freshopt.problems.binary_freshness import BinaryFreshness, binary_curve
 from freshopt.problems.power_cost import PowerCost
-from freshopt.sources import Sources
 
 
 class AgeCost(Protocol):
-    """What a copy costs at each age."""
+    """Protocol of cost curves of age."""
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve."""
@@ -32,10 +34,13 @@ class AgeCost(Protocol):
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
-        """Return J(ρ) per source in CVXPY and the constraints of its cone form, for unit importance."""
+        """Declare J(ρ) per source in CVXPY, with its constraints.
+
+        They are those of its cone form. Importance is 1.
+        """
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
-        """Return Σ w·J(typical·y) as a cone solver likes it best, or None."""
+        """Return a well-conditioned cone form of Σ w·J(typical·y), or None."""
 
     def take(self, index: Index) -> AgeCost:
         """Return the cost of some of the sources."""
@@ -43,16 +48,18 @@ class AgeCost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BinaryCost:
-    """A copy costs 1 while it is stale; C̄(τ) = τ − (1−e^{−Δτ})/Δ."""
+    """Cost 1 while a copy is stale: C̄(τ) = τ − (1−e^{−Δτ})/Δ."""
+
+    commands: ClassVar[tuple[Command, ...]] = (Command("binary-cost", "share of time that copies are stale"),)
 
     def curve(self, sources: Sources) -> Curve:
-        """Return c(s) = 1 − e^{−Δs}."""
+        """Return the cost curve c(s) = 1 − e^{−Δs}."""
         return binary_curve(sources.column("change_rate"))
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
-        """Return the stale share."""
+        """Declare the stale share."""
         share = cp.multiply(1.0 / sources.change_rate, rate)
         if refresh is Refresh.POISSON:
             return cp.inv_pos(1.0 + share), []
@@ -60,7 +67,7 @@ class BinaryCost:
         return 1.0 - (share - lost), [cone]
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
-        """Return the stale share as binary freshness has it."""
+        """Return the cone form of binary freshness, negated."""
         form = BinaryFreshness(refresh).cone_form(y, sources, typical)
         return -form[0], form[1]
 
@@ -99,10 +106,17 @@ class SynchronizationCost(CurveObjective):
     refresh: Refresh = Refresh.PERIODIC
 
     def __post_init__(self) -> None:
-        """Refuse anything but a cost of age."""
+        """Raise TypeError unless the cost is a cost of age."""
         if isinstance(self.cost, type) or not hasattr(self.cost, "curve"):
             kind = type(self.cost).__name__
             raise TypeError(f"cost is of type {kind}. Pass a PowerCost, BinaryCost or PiecewiseLinearCost.")
+        require_discipline(self)
+        known = getattr(self.cost, "disciplines", self.disciplines)
+        if self.refresh not in known:
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self.cost).__name__).lower()
+            raise ObjectiveError(
+                f"a {words} is defined for {known[0].value} refreshes only. Use {known[0].name}."
+            )
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·ρ·C̄(1/ρ)."""
@@ -111,17 +125,15 @@ class SynchronizationCost(CurveObjective):
         return (weighted, constraints) if constraints else weighted
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
-        """Return the total in the cost's own well-conditioned form, where it has one."""
+        """Return the cost's own well-conditioned cone form, or None."""
         return self.cost.cone_form(y, sources, typical, self.refresh)
 
     def curve(self, sources: Sources) -> Curve:
-        """Return c = C̄'."""
+        """Return the cost curve c = C̄'."""
         return self.cost.curve(sources)
 
     def kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics; refuse a discipline that the curve has no cell for."""
-        if self.refresh is Refresh.ON_SIGNAL:
-            raise ObjectiveError("SynchronizationCost has no on-signal cell. Use refresh=Refresh.PERIODIC.")
+        """Return the exact numerics."""
         kernel = self.curve(sources).kernel(sources.column("importance"), self.refresh)
         if not isinstance(self.cost, PowerCost):
             return kernel

@@ -1,20 +1,22 @@
-"""Auto: pick a solver, and say why."""
+"""Automatic choice of a solver, with its reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from freshopt.kernel import Kernel, MixedNumerics, Numerics
-from freshopt.model import Problem
-from freshopt.result import Solution, Status
+from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
+from freshopt.modelling.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.modelling.problem import Problem
 from freshopt.solvers.separable_newton import SeparableNewton
 from freshopt.solvers.water_filling import WaterFilling
-from freshopt.verdict import DEFAULT, Solver, Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Water-filling with hand-written kernels, Newton's method with derived ones; a conic solver otherwise.
+    """Automatic choice between water-filling, Newton and a cone solver.
+
+    Water-filling with hand-written kernels, Newton's method with derived ones; a cone solver otherwise.
 
     Examples
     --------
@@ -25,16 +27,16 @@ class Auto:
     """
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
-        """Every problem has a solver."""
+        """Return None: every problem has a solver."""
         return None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Hand the problem to the chosen solver."""
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Solve the problem with the chosen solver."""
         solver, why = self.choice(problem)
-        solution = solver.solve(problem, terms)
+        solution = solver.solve(problem, options)
         if isinstance(solver, SeparableNewton) and solution.status is Status.INACCURATE:
             water = WaterFilling()
-            second = water.solve(problem, terms)
+            second = water.solve(problem, options)
             if second.status is Status.OPTIMAL:
                 why = f"what {solver} found was not proved optimal"
                 solver, solution = water, second
@@ -42,7 +44,7 @@ class Auto:
         return replace(solution, note=note)
 
     def choice(self, problem: Problem) -> tuple[Solver, str]:
-        """Return the solver and the reason."""
+        """Return the chosen solver and the reason."""
         newton = SeparableNewton()
         derived = problem.numerics is not None and not _kernels(problem.numerics)
         if derived and newton.supports(problem) is None:
@@ -55,7 +57,10 @@ class Auto:
 
 
 def _kernels(numerics: Numerics) -> bool:
-    """Tell whether numerics are hand-written throughout, so that their inverse marginals cost one look."""
+    """Return whether numerics are hand-written kernels throughout.
+
+    Their inverse marginals then cost one evaluation.
+    """
     if isinstance(numerics, MixedNumerics):
         return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
     return isinstance(numerics, Kernel)

@@ -1,4 +1,4 @@
-"""A tree of learning automata, run against the simulated sources of a known problem.
+"""Learning-automata tree, run against simulated sources of a known problem.
 
 The tree of [1]_ hands out polls one after the other and learns from what each of them finds: it is told
 neither the change rates nor the objective, only whether a poll found news (or, between polls, whether a probe
@@ -27,30 +27,32 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.arrays import Array
-from freshopt.automata import Feedback, Hierarchy, Polling, SimulatedSources, Update
+from freshopt import automata
+from freshopt.automata import Feedback, Polling, SimulatedSources, Update
 from freshopt.automata.twofold import check_resolution
-from freshopt.errors import SourceDataError
-from freshopt.model import Problem
-from freshopt.objective import Refresh
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.errors import SourceDataError, check_seed
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.polling_knapsack import PollingKnapsack
-from freshopt.result import Answer, Solution
-from freshopt.verdict import DEFAULT, Terms, conclude
 
-SAMPLES = 1000  # of the shares, in the second half of a run: their error is that of the run, not of the mean
+# So many samples of the shares in the second half of a run: the mean's error is then that of the run.
+SAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class AutomataTree:
-    """The tree of twofold automata, for the polling knapsack and binary freshness.
+    """Tree of twofold automata for polling knapsack and binary freshness.
 
     Parameters
     ----------
     polls : int
-        How many to simulate. The error falls with their root until the resolution limits it.
+        Number of polls to simulate. The error falls with their root until the resolution limits it.
     seed : int
-        Of the changes and of the automata.
+        Random seed of the changes and of the automata.
     resolution : int
         States of each automaton. More are more accurate in the end and slower to get there.
 
@@ -84,13 +86,17 @@ class AutomataTree:
     sampled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a run without polls, and automata without states."""
+        """Raise SourceDataError unless there are polls and automaton states."""
         if isinstance(self.polls, bool) or not isinstance(self.polls, int) or not 1 <= self.polls < 2**62:
             raise SourceDataError(f"polls is {self.polls!r}. Pass a number of polls >= 1, such as 1_000_000.")
+        check_seed(self.seed)
         check_resolution(self.resolution)
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse objectives without a feedback, and constraints that a tree cannot keep."""
+        """Return why the objective or a constraint is unsupported, or None.
+
+        A tree needs a feedback for the objective, and keeps no constraint but the bandwidth.
+        """
         objective, sources = problem.objective, problem.sources
         if not isinstance(objective, BinaryFreshness | PollingKnapsack):
             return f"no feedback of a poll is the marginal of {type(objective).__name__}"
@@ -100,22 +106,27 @@ class AutomataTree:
             return "a tree of automata keeps no bounds on rates"
         if len(problem.hosts.names):
             return "a tree of automata keeps no host limits"
-        if float(np.ptp(sources.cost)) > 0.0:
+        if float(np.ptp(sources.refresh_cost)) > 0.0:
             return "polls take a slot each, and costs differ"
         if not float(np.max(sources.importance)) > 0.0:
             return "no source is of importance, so that there is nothing to learn"
         return None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Run the tree and certify what it has learnt. A price to start from is of no use and is ignored."""
-        return conclude(self, problem, terms, lambda problem, _: self._run(problem))
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Run the tree and certify its mean shares.
+
+        A price to start from is of no use and is ignored.
+        """
+        return certified_solution(self, problem, options, lambda problem, _: self._run(problem))
 
     def _run(self, problem: Problem) -> Answer:
-        slots_per_time = problem.bandwidth / float(problem.sources.cost[0])
+        slots_per_time = problem.bandwidth / float(problem.sources.refresh_cost[0])
         hazard = problem.sources.change_rate / slots_per_time
         polling, feedback, weight = _experiment(problem, hazard)
         n = len(hazard)
-        tree = Hierarchy(n, self.resolution, polling=polling, update=Update.REWARD_INACTION, seed=self.seed)
+        tree = automata.AutomataTree(
+            n, self.resolution, polling=polling, update=Update.REWARD_INACTION, seed=self.seed
+        )
         sources = SimulatedSources(hazard, weight)
         tree.simulate(sources, self.polls // 2, feedback)
         left, samples, sum_of_shares = self.polls - self.polls // 2, 0, np.zeros(n)
@@ -131,7 +142,7 @@ class AutomataTree:
 
 
 def _experiment(problem: Problem, hazard: Array) -> tuple[Polling, Feedback, Array]:
-    """Return how to poll for a problem, what to learn from, and the weights."""
+    """Return the problem's polling discipline, feedback and weights."""
     objective, w = problem.objective, problem.sources.importance
     if isinstance(objective, BinaryFreshness):
         if objective.refresh is Refresh.PERIODIC:

@@ -1,9 +1,10 @@
-"""BinaryLambdaCrawl: binary freshness under Poisson refreshes, exactly, by one sort.
+"""BinaryLambdaCrawl: exact optimum of binary freshness under Poisson refreshes.
 
-The marginal of a silent source at rate ρ is wΔ/(Δ+ρ)². At price λ = σ² it therefore buys ρ = Δ(s/σ − 1)
-where s = √(w/Δ) exceeds σ, and nothing otherwise. In order of falling s, the bandwidth bought at σ = s_m is
-G_m/s_m with G_m = Σ_{j≤m} Δ_j(s_j − s_m), a sum of terms ≥ 0: the last m with G_m < R·s_m tells who is
-refreshed, and σ = (Σ_{j≤m} s_jΔ_j)/(R + Σ_{j≤m} Δ_j). Cost: a sort and a few passes.
+The marginal value of a silent source at rate ρ is wΔ/(Δ+ρ)². At the dual variable (price) λ = σ² of the
+bandwidth its best response is therefore ρ = Δ(s/σ − 1) where s = √(w/Δ) exceeds σ, and 0 otherwise. In order
+of falling s, the bandwidth used at σ = s_m is G_m/s_m with G_m = Σ_{j≤m} Δ_j(s_j − s_m), a sum of terms ≥ 0:
+the last m with G_m < R·s_m tells who is refreshed, and σ = (Σ_{j≤m} s_jΔ_j)/(R + Σ_{j≤m} Δ_j). Cost: a sort
+and a few passes.
 
 A lower bound lo only shifts the picture: with ρ = lo + x the same formulas hold for x, with Δ+lo in the
 place of Δ, s = √(wΔ)/(Δ+lo), and the bandwidth that the bounds leave.
@@ -15,19 +16,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, total
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SolverRefusedError, expect_settings
-from freshopt.model import FEW_ULP, Problem
-from freshopt.objective import Refresh
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.result import Answer, Solution
-from freshopt.solvers.lambda_crawl import refuse_constraints
-from freshopt.verdict import DEFAULT, Terms, conclude
+from freshopt.solvers.lambda_crawl import unsupported_constraint
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryLambdaCrawl:
-    """The exact O(n log n) optimum of binary freshness under Poisson refreshes, optionally with a floor.
+    """Exact O(n log n) solver of binary freshness under Poisson refreshes.
+
+    Optionally every source gets at least a floor.
 
     Parameters
     ----------
@@ -69,18 +72,21 @@ class BinaryLambdaCrawl:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a floor beyond the mean rate."""
+        """Raise SolverRefusedError unless the floor is a share in 0..1."""
         expect_settings(self)
         if not 0.0 <= self.floor <= 1.0:
             raise SolverRefusedError(f"floor is {self.floor!r}. Pass a share of the mean rate in 0..1.")
 
     @property
     def baseline(self) -> bool:
-        """Whether a floor keeps it from aiming at the problem's optimum."""
+        """Whether a floor makes it a baseline, not an optimum."""
         return self.floor > 0.0
 
     def supports(self, problem: Problem) -> str | None:
-        """Return None for binary freshness, Poisson refreshes, silent sources, and bounds from below only."""
+        """Return why the problem is unsupported, or None.
+
+        Supported are binary freshness, Poisson refreshes, silent sources, and bounds from below only.
+        """
         objective = problem.objective
         if not isinstance(objective, BinaryFreshness):
             return f"it maximises BinaryFreshness, not {type(objective).__name__}"
@@ -88,21 +94,21 @@ class BinaryLambdaCrawl:
             return f"its rates are of {Refresh.POISSON!r}, not {objective.refresh!r}"
         if bool(np.any(problem.sources.signalled)):
             return "it makes no use of signals; pass signalled=False to have them ignored"
-        constraint = refuse_constraints(problem, lower_bounds=True)
+        constraint = unsupported_constraint(problem, lower_bounds=True)
         if constraint is None and self.floor > 0.0:
-            bandwidth = problem.bandwidth / float(problem.sources.cost[0])
+            bandwidth = problem.bandwidth / float(problem.sources.refresh_cost[0])
             needed = total(self._lower(problem, bandwidth))
             if needed > bandwidth * (1.0 + FEW_ULP):
                 return f"min_rate and the floor together need {needed:g} of {bandwidth:g} refreshes"
         return constraint
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Sort, share and certify."""
-        return conclude(self, problem, terms, lambda problem, _: self._crawl(problem))
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Solve by one sort and certify."""
+        return certified_solution(self, problem, options, lambda problem, _: self._crawl(problem))
 
     def _crawl(self, problem: Problem) -> Answer:
         sources = problem.sources
-        unit = float(sources.cost[0])
+        unit = float(sources.refresh_cost[0])
         bandwidth = problem.bandwidth / unit  # in refreshes
         lower = self._lower(problem, bandwidth)
         rates, price = share_above(sources.importance, sources.change_rate, lower, bandwidth)
@@ -114,19 +120,19 @@ class BinaryLambdaCrawl:
 
 
 def share_above(importance: Array, change_rate: Array, lower: Array, bandwidth: float) -> tuple[Array, float]:
-    """Return the rates ≥ lower of greatest freshness that spend a bandwidth, and their price.
+    """Return the optimal rates >= lower and their dual variable.
 
     Parameters
     ----------
     importance, change_rate, lower : ndarray, shape (n,)
     bandwidth : float
-        In refreshes, at least Σ lower but for rounding.
+        Bandwidth to use up, in refreshes; at least Σ lower but for rounding.
 
     Notes
     -----
     With t = s_m − σ ≥ 0 the rates are lo + (Δ+lo)·((s − s_m) + t)/σ: neither t nor σ nor a rate is a
-    difference of large sums, so tiny bandwidths keep their digits. Rates above `lower` are scaled to spend
-    the bandwidth to rounding.
+    difference of large sums, so tiny bandwidths keep their digits. Rates above `lower` are scaled to use
+    up the bandwidth to rounding.
     """
     width = change_rate + lower  # the paper's Δ, moved by the bound
     s = np.sqrt(importance) * (np.sqrt(change_rate) / width)
@@ -136,9 +142,10 @@ def share_above(importance: Array, change_rate: Array, lower: Array, bandwidth: 
         return rates, float(np.max(s) ** 2)
     order = np.argsort(-s, kind="stable")
     sorted_s = s[order]
-    bought = np.zeros(len(s))  # G
-    np.cumsum(np.cumsum(width[order])[:-1] * -np.diff(sorted_s), out=bought[1:])
-    active = order[: int(np.searchsorted(bought - spare * sorted_s, 0.0))]  # rises with m: G does, s falls
+    scaled_demand = np.zeros(len(s))  # G, the demand at s_m times s_m
+    np.cumsum(np.cumsum(width[order])[:-1] * -np.diff(sorted_s), out=scaled_demand[1:])
+    # The difference rises with m: G does, and s falls.
+    active = order[: int(np.searchsorted(scaled_demand - spare * sorted_s, 0.0))]
     if not len(active):  # no source is of any importance
         return rates, 0.0
     least = float(s[active[-1]])

@@ -1,4 +1,6 @@
-"""Closed form: the rules that need no search.
+"""Closed-form optima: rules that need no search.
+
+Each rule solves stationarity, marginal value = cost·λ, with the dual variable (price) λ of the bandwidth:
 
 * Accumulated delay, s·w·Δ/ρ² = cost·λ (s = ½ for periodic refreshes): the square-root rule ρ ∝ √(wΔ/cost).
 * Harmonic staleness of sources that all announce their changes, w/ρ = cost·λ: ρ ∝ w/cost.
@@ -6,7 +8,8 @@
   marginal is (w/Δ)·g(Δ/ρ), so ρ ∝ Δ makes all of them equal.
 * The polling knapsack where w is the same for all, in both forms: x ∝ a.
 
-The bandwidth fixes the factor. Two passes. A rule holds only where no bound and no limit binds.
+Primal feasibility, Σ cost·ρ = B, fixes the factor. Two passes. A rule holds only where no bound and no limit
+binds.
 """
 
 from __future__ import annotations
@@ -16,28 +19,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.arrays import Array, total
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import list_offenders
-from freshopt.model import FEW_ULP, Problem
-from freshopt.objective import Refresh
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, total
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.problems.polling_knapsack import PollingKnapsack
-from freshopt.result import Answer, Solution, Status
-from freshopt.verdict import DEFAULT, Terms, conclude
 
 
 class Rule(NamedTuple):
-    """Rates proportional to `shape`, and the price as a function of the factor where it has a formula."""
+    """Closed-form rule: rates proportional to `shape`, and their price.
+
+    The price is a function of the factor where it has a formula.
+    """
 
     shape: Array
-    price_factor: float | None  # λ = (price_factor / B)², None where the marginal gives the price
+    # λ = (price_factor / B)²; None where the marginal gives the price.
+    price_factor: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """The rules above, where one applies; refuses everything else.
+    """Closed-form solver; supports only problems with a rule.
 
     References
     ----------
@@ -54,22 +61,25 @@ class ClosedForm:
     """
 
     def supports(self, problem: Problem) -> str | None:
-        """Return None where a rule applies; bounds are checked against the answer."""
+        """Return None where a rule applies, else why not.
+
+        Bounds are checked against the answer.
+        """
         return None if _rule(problem) is not None else _why_not(problem)
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Apply the rule and certify."""
-        return conclude(self, problem, terms, _apply)
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Apply the closed-form rule and certify."""
+        return certified_solution(self, problem, options, _apply)
 
 
 def _rule(problem: Problem) -> Rule | None:
-    """Return the rule that applies to the problem, if any."""
+    """Return the closed-form rule of the problem, or None."""
     objective, sources = problem.objective, problem.sources
-    w, cost, signalled = sources.importance, sources.cost, sources.signalled
+    w, cost, signalled = sources.importance, sources.refresh_cost, sources.signalled
     if isinstance(objective, AccumulatedDelay):
         factor = 0.5 if objective.refresh is Refresh.PERIODIC else 1.0
-        worth = factor * w * sources.change_rate
-        return Rule(np.sqrt(worth / cost), total(np.sqrt(worth * cost)))
+        weight = factor * w * sources.change_rate
+        return Rule(np.sqrt(weight / cost), total(np.sqrt(weight * cost)))
     if isinstance(objective, HarmonicStaleness) and bool(np.all(signalled)):
         return Rule(w / cost, None)
     if bool(np.any(signalled)) or not _same(cost):
@@ -91,7 +101,7 @@ def _why_not(problem: Problem) -> str:
 
 
 def _same(values: Array) -> bool:
-    """Tell whether all values are one positive number, to rounding."""
+    """Return whether all values are one positive number, to rounding."""
     low, high = float(np.min(values)), float(np.max(values))
     return bool(0.0 < high <= low * (1.0 + FEW_ULP))
 
@@ -99,7 +109,7 @@ def _same(values: Array) -> bool:
 def _apply(problem: Problem, _: float | None) -> Answer:
     sources, hosts = problem.sources, problem.hosts
     rule = _rule(problem)
-    weight = 0.0 if rule is None else total(sources.cost * rule.shape)
+    weight = 0.0 if rule is None else total(sources.refresh_cost * rule.shape)
     if rule is None or weight == 0.0:
         return Answer(np.array(problem.lower), 0.0, dict.fromkeys(hosts.names, 0.0))
     rates = rule.shape * (problem.bandwidth / weight)
@@ -109,7 +119,7 @@ def _apply(problem: Problem, _: float | None) -> Answer:
         return Answer(
             None, status=Status.REFUSED, note=f"ClosedForm does not apply: bounds bind for {where}."
         )
-    over = np.flatnonzero(hosts.totals(sources.cost * rates) > hosts.limits * (1.0 + FEW_ULP))
+    over = np.flatnonzero(hosts.totals(sources.refresh_cost * rates) > hosts.limits * (1.0 + FEW_ULP))
     if len(over):
         where = list_offenders(repr(hosts.names[k]) for k in over)
         return Answer(
@@ -119,11 +129,14 @@ def _apply(problem: Problem, _: float | None) -> Answer:
 
 
 def _price(problem: Problem, rule: Rule, rates: Array) -> float | None:
-    """Return the price at the rates: by the rule's formula, or the marginal that all sources share."""
+    """Return the dual variable at the rates.
+
+    It is the rule's formula, or the marginal that all sources share.
+    """
     if rule.price_factor is not None:
         return (rule.price_factor / problem.bandwidth) ** 2
     if problem.numerics is None:
         return None
     k = np.array([int(np.argmax(rates))])
-    marginal = problem.numerics.take(k).marginal(rates[k]) / problem.sources.cost[k]
+    marginal = problem.numerics.take(k).marginal(rates[k]) / problem.sources.refresh_cost[k]
     return float(marginal[0])

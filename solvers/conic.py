@@ -1,12 +1,12 @@
-"""Conic: solve the declared CVXPY problem with a general cone solver, after scaling it.
+"""Conic: solve the declared CVXPY problem with a scaled cone solver.
 
 Cone solvers stop at absolute tolerances near 1e-8 in the units they are given, so a declared problem whose
 rates span decades is solved to few digits, whatever their status says. The remedy is to hand them a problem
-whose solution is near one: a crude price λ̂ (one-price dual, to a factor of two) gives crude rates ρ̂; the
-variable is y = ρ/ρ̂, the bandwidth row is divided by B and the objective by λ̂B, sources whose slope at a
-bound is ten times on the wrong side of the price are fixed there, and caps beyond 20 ρ̂ are left out
-(repairing restores them). Sources that pay less than a solver can see stay at their crude rates, and what the
-solver leaves of a limit, or overruns, is settled by the sources inside their bounds.
+whose solution is near one: a crude dual variable λ̂ (the bandwidth's price, to a factor of two) gives crude
+best responses ρ̂; the variable is y = ρ/ρ̂, the bandwidth row is divided by B and the objective by λ̂B,
+sources whose slope at a bound is ten times on the wrong side of the price are fixed there, and caps beyond 20
+ρ̂ are left out (repairing restores them). Sources that pay less than a solver can see stay at their crude
+rates, and what the solver leaves of a limit, or overruns, is settled by the sources inside their bounds.
 
 The answer's own status is not evidence either way: rates are repaired and certified like every other.
 """
@@ -16,46 +16,48 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, IntArray, total
-from freshopt.certificate import certify
+from freshopt.certificates.certificate import certify
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp
-from freshopt.declaration import declare_total
-from freshopt.derived import DerivedNumerics
-from freshopt.errors import expect_settings
-from freshopt.model import Problem
-from freshopt.objective import ConeForm, Objective
-from freshopt.result import Answer, Solution, Status
+from freshopt.errors import SolverRefusedError, expect_settings, shortened
+from freshopt.modelling.declaration import declare_total
+from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.modelling.objective import ConeForm, Objective
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
 from freshopt.solvers.water_filling import fill
-from freshopt.sources import Sources
-from freshopt.verdict import DEFAULT, Terms, conclude
 
 Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
 
-FAR = 20.0  # caps beyond this many ρ̂ do not bind at a price within a factor of 2 of λ̂
-CLOSE, FULL = 1e-4, 0.01  # what a solver may leave of a limit that binds; what rates may rise by to use it
-NEGLIGIBLE = 1e-7  # share of all that is paid, times the width by which rates are off: what that loses
-JUMP = 4.0  # a rate that rises more than this at a price 2.4 times lower jumps; powers rise by 2.4 at most
+# Caps beyond this many ρ̂ do not bind at a price within a factor of 2 of λ̂.
+FAR = 20.0
+# A solver may leave up to CLOSE of a limit that binds; rates may rise by up to FULL to use it up.
+CLOSE, FULL = 1e-4, 0.01
+# Sources stay at crude rates while their share of all that is paid, times the price's width, is below this.
+NEGLIGIBLE = 1e-7
+# A rate that rises more than this at a price 2.4 times lower jumps; powers rise by 2.4 at most.
+JUMP = 4.0
+# SCS at its settings leaves gaps of 2e-8 where 1e-6 in place of 1e-7 leaves 1e-6 (n = 1000).
 SETTINGS: dict[str, dict[str, float]] = {
     "CLARABEL": {},
     "ECOS": {},
     "HIGHS": {},
-    "SCS": {
-        "eps_abs": 1e-7,
-        "eps_rel": 1e-7,
-        "max_iters": 100_000,
-    },  # gaps: 1e-6 at 1e-6, 2e-8 at 1e-7 (n=1000)
+    "SCS": {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iters": 100_000},
 }
 
 
 class Rung(NamedTuple):
-    """One attempt: which solver, and how its problem is scaled.
+    """One attempt of the ladder: backend and scaling.
 
     ``width`` is the relative accuracy of the crude price λ̂ (within a factor of 2 the scaling works);
-    ``sure`` how many times a slope must be on the wrong side of λ̂ for its source to stay at a bound.
+    ``sure`` how many times a slope must be on the wrong side of λ̂ for its source to stay at a bound
+    (complementary slackness with a margin).
     """
 
     backend: str
@@ -65,7 +67,7 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conic:
-    """CVXPY with a cone solver behind it.
+    """Conic solver: CVXPY with a cone solver behind it.
 
     Parameters
     ----------
@@ -87,27 +89,33 @@ class Conic:
 
     backend: Backend = "CLARABEL"
     ladder: bool = True
+    named_by: ClassVar[str] = "backend"
 
     def __post_init__(self) -> None:
-        """Refuse settings of another kind."""
+        """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
+        if not isinstance(self.backend, str) or self.backend not in SETTINGS:
+            raise SolverRefusedError(
+                f"backend {shortened(repr(self.backend))} is unknown, use one of {', '.join(SETTINGS)}."
+            )
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse a backend that is unknown, not installed, or too special for the problem."""
+        """Return why the backend or the problem is unsupported, or None.
+
+        Backends may be unknown, not installed, or too special for the problem.
+        """
         if type(problem.objective).per_source is Objective.per_source:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
-        if self.backend not in SETTINGS:
-            return f"backend {self.backend!r} is unknown, use one of {', '.join(SETTINGS)}"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
         if self.backend == "HIGHS" and not problem.to_cvxpy().is_lp():
             return "HIGHS solves linear programs only, use CLARABEL"
         return None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Scale, solve, repair and certify."""
-        return conclude(
-            self, problem, terms, lambda problem, start: self._climb(problem, start, terms.tolerance)
+        return certified_solution(
+            self, problem, options, lambda problem, start: self._climb(problem, start, options.tolerance)
         )
 
     def rungs(self) -> list[Rung]:
@@ -120,7 +128,7 @@ class Conic:
         return [first, Rung(self.backend, 0.05, 3.0), *others]
 
     def _climb(self, problem: Problem, start: float | None, tolerance: float) -> Answer:
-        """Try the rungs until one is certified; return the best answer seen."""
+        """Return the first certified answer, or the best one seen."""
         best, smallest, steps = Answer(None, status=Status.FAILED), np.inf, 0
         for attempt, rung in enumerate(self.rungs(), start=1):
             answer = _attempt(problem, rung, start)
@@ -138,12 +146,12 @@ class Conic:
 
 
 class _Scaling(NamedTuple):
-    """How the cone program's variable relates to the rates."""
+    """Scaling of the cone program's variable to the rates."""
 
     active: IntArray  # sources that take part
     rates: Array  # ρ̂ of those, > 0
     fixed: Array  # rate of every source that does not take part, 0 for the others
-    unit: float  # λ̂B + Σ μ̂_h L_h, the unit of the objective
+    unit: float  # λ̂B + Σ μ̂_h L_h, the dual value of the limits: the unit of the objective
 
 
 def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
@@ -164,8 +172,11 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
 
 
 def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
-    """Return crude rates, the sources that stay in the program, and the unit of its objective."""
-    n, numerics, cost = len(problem.sources), problem.numerics, problem.sources.cost
+    """Return crude best responses, the active sources and the objective's unit.
+
+    Active are the sources that stay in the program.
+    """
+    n, numerics, cost = len(problem.sources), problem.numerics, problem.sources.refresh_cost
     everyone = np.arange(n)
     if numerics is None:
         equal = np.full(n, problem.bandwidth / total(cost))
@@ -175,7 +186,7 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     unit = price * problem.bandwidth + float(np.dot(extra, problem.hosts.limits))
     if rates is None or not unit > 0.0:
         return _Scaling(everyone[:0], np.empty(0), np.array(problem.lower) if rates is None else rates, 1.0)
-    paid = cost * (price + (problem.hosts.spread(extra) if len(extra) else 0.0))
+    paid = cost * (price + (problem.hosts.broadcast_to_sources(extra) if len(extra) else 0.0))
     stuck_low = numerics.marginal(np.array(problem.lower)) * rung.sure < paid
     stuck_high = numerics.marginal(np.array(problem.upper)) > rung.sure * paid
     if isinstance(numerics, DerivedNumerics):  # a user's objective may hold arrays of length n
@@ -207,11 +218,11 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
     active = scaling.active
     everyone = len(active) == len(problem.sources)
     objective = problem.objective if everyone else problem.objective.take(active)
-    sources, cost = problem.sources.take(active), problem.sources.cost
+    sources, cost = problem.sources.take(active), problem.sources.refresh_cost
     value, constraints = _value(objective, sources, scaling.rates, y)
     sense = cp.Minimize if objective.sense == "minimise" else cp.Maximize
     room = problem.bandwidth - total(cost * scaling.fixed)
-    used = sources.cost * scaling.rates
+    used = sources.refresh_cost * scaling.rates
     constraints.append(used / problem.bandwidth @ y <= room / problem.bandwidth)
     low = np.flatnonzero(problem.lower[active] > 0.0)
     if len(low):
@@ -228,7 +239,10 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
 
 
 def _value(objective: Objective, sources: Sources, typical: Array, y: Expression) -> ConeForm:
-    """Return the objective's total in its well-conditioned forms, or as it is declared."""
+    """Return the objective's total in well-conditioned cone forms.
+
+    Where it has none, it is taken as it is declared.
+    """
     parts: list[Expression] = []
     constraints: list[Expression] = []
     for mask, form in (
@@ -247,7 +261,7 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
 
 
 def _run(program: Expression, backend: str) -> str:
-    """Solve; return the reason if the solver gave up with an exception."""
+    """Solve the program; return the reason of an exception, or ""."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
         try:
@@ -260,7 +274,7 @@ def _run(program: Expression, backend: str) -> str:
 
 
 def _restore(problem: Problem, rates: Array) -> Array:
-    """Meet the limits and use up what the solver left of them, within its accuracy.
+    """Make rates feasible and use up limits within solver accuracy.
 
     Only sources inside their bounds move. Repairing would scale all alike, and a source that its bound holds
     at 1e18 times the price, moved by 1e-16, would cost more than everything that the others gain.
@@ -270,10 +284,10 @@ def _restore(problem: Problem, rates: Array) -> Array:
     inner = (rates > problem.lower) & (rates < problem.upper)
     one = np.array([problem.bandwidth])
     if len(hosts):
-        rates = _fitted(problem, rates, inner, hosts.limits, hosts.totals, hosts.spread)
-        slack = hosts.limits - hosts.totals(problem.sources.cost * rates)
-        full = hosts.spread((slack <= FULL * hosts.limits).astype(float)) > 0.0
-        over = total(problem.sources.cost * rates) > problem.bandwidth
+        rates = _fitted(problem, rates, inner, hosts.limits, hosts.totals, hosts.broadcast_to_sources)
+        slack = hosts.limits - hosts.totals(problem.sources.refresh_cost * rates)
+        full = hosts.broadcast_to_sources((slack <= FULL * hosts.limits).astype(float)) > 0.0
+        over = total(problem.sources.refresh_cost * rates) > problem.bandwidth
         inner = inner if over else inner & ~full
     return _fitted(
         problem, rates, inner, one, lambda a: np.array([total(a)]), lambda v: np.full(len(rates), v[0])
@@ -288,8 +302,11 @@ def _fitted(
     totals: Callable[[Array], Array],
     spread: Callable[[Array], Array],
 ) -> Array:
-    """Return rates whose groups use their limits, moving inner sources; a group far below its limit stays."""
-    cost = problem.sources.cost
+    """Return rates that use up their groups' limits.
+
+    Only sources inside their bounds move, and a group far below its limit stays.
+    """
+    cost = problem.sources.refresh_cost
     missing = limits - totals(cost * rates)
     missing = np.where(missing > CLOSE * limits, 0.0, missing)
     movable = np.where(inner, np.where(spread(missing) < 0.0, rates - problem.lower, rates), 0.0)

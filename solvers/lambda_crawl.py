@@ -1,14 +1,14 @@
-"""LambdaCrawl: harmonic staleness with and without signals, by a search for the split of the bandwidth.
+"""LambdaCrawl: harmonic staleness by bisection and a golden-section split.
 
 Three algorithms, one inside the other. *Silent* sources have the marginal wΔ/(ρ(ρ+Δ)), which inverts in
-closed form, so bisection on the price spends their bandwidth. *Signalled* sources have the marginal w/ρ up
-to ρ = Δ: without the caps rates are proportional to importance; those that would exceed their cap are fixed
-at it and the others share what is left, until no cap is exceeded. Where there are both kinds, golden section
-finds how much of the bandwidth the signalled ones get.
+closed form, so bisection on the price, the dual variable of their bandwidth, uses it up. *Signalled* sources
+have the marginal w/ρ up to ρ = Δ: without the caps rates are proportional to importance; those that would
+exceed their cap are fixed at it and the others share what is left, until no cap is exceeded. Where there are
+both kinds, golden section finds how much of the bandwidth the signalled ones get.
 
 One price for both kinds needs no split at all, which is what `WaterFilling` does; here the published search
-is kept, so that the two can be held against each other. It shares no code with the dual. Cost: about 45
-passes for silent sources alone, two or three for signalled ones, about 70 times their sum for a mixture.
+is kept, so that the two can be held against each other. It shares no code with the dual solver. Cost: about
+45 passes for silent sources alone, two or three for signalled ones, about 70 times their sum for a mixture.
 """
 
 from __future__ import annotations
@@ -20,22 +20,26 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, total
-from freshopt.certificate import certify
+from freshopt.certificates.certificate import certify
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SolverRefusedError, expect_settings, list_offenders
-from freshopt.model import Problem
-from freshopt.objective import Refresh
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, total
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
-from freshopt.result import Answer, Solution
-from freshopt.verdict import DEFAULT, Terms, conclude
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 TINY = float(np.finfo(np.float64).tiny)
-FAR = 690.0  # log of 1e300: ratios beyond are not representable
+# Log of 1e300: ratios beyond are not representable.
+FAR = 690.0
 
 
 class Share(NamedTuple):
-    """Rates of one kind of sources that spend a bandwidth, the price at which they do, passes it took."""
+    """Rates that use up a bandwidth, their price and passes.
+
+    They are those of one kind of sources, silent or signalled.
+    """
 
     rates: Array
     price: float
@@ -81,18 +85,21 @@ class LambdaCrawl:
     tolerance: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Refuse a tolerance that no search can meet."""
+        """Raise SolverRefusedError unless the tolerance is in 1e-14..0.1."""
         expect_settings(self)
         if not 1e-14 <= self.tolerance <= 0.1:
             raise SolverRefusedError(f"tolerance is {self.tolerance!r}. Pass a number in 1e-14..0.1.")
 
     def supports(self, problem: Problem) -> str | None:
-        """Return None for harmonic staleness under Poisson refreshes without bounds and limits."""
-        return refuse_other_than_harmonic(problem) or refuse_constraints(problem)
+        """Return why the problem is unsupported, or None.
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
+        Supported is harmonic staleness under Poisson refreshes without bounds and limits.
+        """
+        return unsupported_objective(problem) or unsupported_constraint(problem)
+
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Search price and split, and certify."""
-        return conclude(self, problem, terms, lambda problem, _: self._crawl(problem))
+        return certified_solution(self, problem, options, lambda problem, _: self._crawl(problem))
 
     def _crawl(self, problem: Problem) -> Answer:
         def silent(w: Array, d: Array, bandwidth: float) -> Share:
@@ -101,8 +108,11 @@ class LambdaCrawl:
         return split_bandwidth(problem, silent, self.tolerance)
 
 
-def refuse_other_than_harmonic(problem: Problem) -> str | None:
-    """Return why the problem is not harmonic staleness under Poisson refreshes, or None if it is."""
+def unsupported_objective(problem: Problem) -> str | None:
+    """Return why the objective is unsupported, or None.
+
+    Supported is harmonic staleness under Poisson refreshes.
+    """
     objective = problem.objective
     if not isinstance(objective, HarmonicStaleness):
         return f"it minimises HarmonicStaleness, not {type(objective).__name__}"
@@ -111,8 +121,8 @@ def refuse_other_than_harmonic(problem: Problem) -> str | None:
     return None
 
 
-def refuse_constraints(problem: Problem, lower_bounds: bool = False) -> str | None:
-    """Return which constraint beside the bandwidth the problem has, or None.
+def unsupported_constraint(problem: Problem, lower_bounds: bool = False) -> str | None:
+    """Return the constraint beside the bandwidth that is unsupported, or None.
 
     Parameters
     ----------
@@ -123,7 +133,7 @@ def refuse_constraints(problem: Problem, lower_bounds: bool = False) -> str | No
     sources = problem.sources
     if len(problem.hosts):
         return f"it knows no host limits, here on {list_offenders(map(repr, problem.hosts.names))}"
-    if bool(np.any(sources.cost != sources.cost[0])):
+    if bool(np.any(sources.refresh_cost != sources.refresh_cost[0])):
         return "it knows only one cost of a refresh, here costs differ"
     bounded = np.flatnonzero(problem.lower > 0.0)
     if len(bounded) and not lower_bounds:
@@ -136,7 +146,9 @@ def refuse_constraints(problem: Problem, lower_bounds: bool = False) -> str | No
 
 
 def split_bandwidth(problem: Problem, share: Sharing, tolerance: float) -> Answer:
-    """Return the rates at the best split of the bandwidth between silent and signalled sources.
+    """Return the rates at the optimal split of the bandwidth.
+
+    It is split between silent and signalled sources.
 
     Parameters
     ----------
@@ -148,7 +160,7 @@ def split_bandwidth(problem: Problem, share: Sharing, tolerance: float) -> Answe
         Relative accuracy of the split.
     """
     sources = problem.sources
-    unit = float(sources.cost[0])
+    unit = float(sources.refresh_cost[0])
     bandwidth = problem.bandwidth / unit  # in refreshes
     matters = sources.importance > 0.0
     silent = np.flatnonzero(matters & ~sources.signalled)
@@ -180,9 +192,10 @@ def split_bandwidth(problem: Problem, share: Sharing, tolerance: float) -> Answe
 
 
 class _Split:
-    """Algorithm 3: the cost as a function of the split, and its golden-section search.
+    """Golden-section search of the split (Algorithm 3).
 
-    The coordinate is z = log(R°/R⁻) with R° + R⁻ = R: both parts keep their digits however small they are.
+    The cost is a function of the split. The coordinate is z = log(R°/R⁻) with R° + R⁻ = R: both parts keep
+    their digits however small they are.
     """
 
     def __init__(
@@ -197,14 +210,17 @@ class _Split:
         self.passes = 0
 
     def best(self, tolerance: float) -> tuple[Share, Share]:
-        """Return both kinds' shares at the split of least cost."""
+        """Return both kinds' shares at the optimal split."""
         low, high = split_bracket(self.w, self.d, self.w_signalled, self.d_signalled, self.bandwidth)
         high = min(high, self.full)
         z = minimise(lambda z: self._cost(*self._shares(z)), min(low, high), high, tolerance)
         return self._shares(z)
 
     def _parts(self, z: float) -> tuple[float, float]:
-        """Return R⁻ and R° at a ratio e^z; what signalled sources cannot use is left for the silent ones."""
+        """Return R⁻ and R° at a ratio e^z.
+
+        What signalled sources cannot use is left for the silent ones.
+        """
         if z >= self.full:
             return self.bandwidth - self.most, self.most
         quiet, loud = self.bandwidth / (1.0 + math.exp(z)), self.bandwidth / (1.0 + math.exp(-z))
@@ -226,7 +242,7 @@ class _Split:
 def split_bracket(
     w: Array, d: Array, w_signalled: Array, d_signalled: Array, bandwidth: float
 ) -> tuple[float, float]:
-    """Return z = log(R°/R⁻) below and above the best split.
+    """Return a bracket of log(R°/R⁻) at the optimal split.
 
     Every marginal times its rate is at most w, so λR ≤ Σw =: W. At such a price a signalled source takes at
     least min(wR/W, Δ), and as ρ ≤ R, a silent one at least wΔ/((R+Δ)λ) ≥ wR/W / (1+R/Δ).
@@ -243,7 +259,9 @@ def split_bracket(
 
 
 def minimise(function: Callable[[float], float], low: float, high: float, width: float) -> float:
-    """Return the best point seen by golden section on low..high, both ends among them.
+    """Return the best point of golden section on low..high.
+
+    Both ends are among the points compared.
 
     It ends when the bracket is narrower than `width`. Differences of the values below rounding decide nothing
     that matters: what is returned is as good as can be told.
@@ -266,7 +284,7 @@ def minimise(function: Callable[[float], float], low: float, high: float, width:
 
 
 def share_silent(w: Array, d: Array, bandwidth: float, tolerance: float) -> Share:
-    """Share a bandwidth among silent sources: bisection on the price.
+    """Share a bandwidth among silent sources by bisection on λ.
 
     Parameters
     ----------
@@ -305,7 +323,9 @@ def share_silent(w: Array, d: Array, bandwidth: float, tolerance: float) -> Shar
 
 
 def price_bracket(w: Array, d: Array, bandwidth: float) -> tuple[float, float]:
-    """Return log λ below and above the price at which silent sources spend a bandwidth.
+    """Return a bracket of log λ for silent sources.
+
+    λ is the price at which they use up the bandwidth.
 
     Some source gets at most the mean rate R/n and another at least that, so λ lies between the marginals
     there, n²wΔ/(nΔR + R²), with the extremes of w and Δ put in: [1]_ Algorithm 1 lines 1-2.
@@ -318,7 +338,9 @@ def price_bracket(w: Array, d: Array, bandwidth: float) -> tuple[float, float]:
 
 
 def share_signalled(w: Array, d: Array, bandwidth: float) -> Share:
-    """Share a bandwidth among signalled sources: proportional to importance, at most the change rate.
+    """Share a bandwidth among signalled sources by importance, below their caps.
+
+    Rates are proportional to importance and at most the change rate.
 
     Parameters
     ----------
@@ -339,10 +361,10 @@ def share_signalled(w: Array, d: Array, bandwidth: float) -> Share:
     while len(remaining):
         rounds += 1
         importance = total(w[remaining])
-        wish = w[remaining] * (left / importance)
-        capped = wish >= d[remaining]
+        uncapped = w[remaining] * (left / importance)
+        capped = uncapped >= d[remaining]
         if not bool(np.any(capped)):
-            rates[remaining] = wish
+            rates[remaining] = uncapped
             return Share(rates, importance / left, rounds)
         fixed, remaining = remaining[capped], remaining[~capped]
         left = max(left - total(d[fixed]), left * (total(w[remaining]) / importance))

@@ -1,9 +1,9 @@
-"""LambdaCrawlApprox: silent sources in proportion to importance, whatever their change rates.
+"""LambdaCrawlApprox: harmonic staleness by shares of importance.
 
 Where importance is proportional to change rate, w = cΔ, the optimal rates of harmonic staleness solve
-cΔ²/(ρ(ρ+Δ)) = λ, hence ρ ∝ Δ ∝ w: no change rate is needed to know them. Elsewhere this is an approximation,
-worth having where change rates are unknown or still being learnt; the certificate tells what it loses. One
-pass over the silent sources, and in a mixture about 70.
+cΔ²/(ρ(ρ+Δ)) = λ, with λ the dual variable (price) of the bandwidth, hence ρ ∝ Δ ∝ w: no change rate is needed
+to know them. Elsewhere this is an approximation, useful where change rates are unknown or still being learnt;
+the certificate tells what it loses. One pass over the silent sources, and in a mixture about 70.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from freshopt.arrays import Array, total
-from freshopt.model import Problem
-from freshopt.result import Answer, Solution
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, total
 from freshopt.solvers.lambda_crawl import (
     Share,
-    refuse_constraints,
-    refuse_other_than_harmonic,
     split_bandwidth,
+    unsupported_constraint,
+    unsupported_objective,
 )
-from freshopt.verdict import DEFAULT, Terms, conclude
 
-WIDTH = 1e-12  # relative accuracy of the split, as LambdaCrawl's
+# Relative accuracy of the split, as LambdaCrawl's.
+WIDTH = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class LambdaCrawlApprox:
-    """Harmonic staleness by shares of importance: a baseline, and optimal where w/Δ is constant.
+    """Harmonic staleness by shares of importance, a baseline.
+
+    It is optimal where w/Δ is constant.
 
     Notes
     -----
@@ -58,12 +61,15 @@ class LambdaCrawlApprox:
     baseline: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:
-        """Return None for harmonic staleness under Poisson refreshes without bounds and limits."""
-        return refuse_other_than_harmonic(problem) or refuse_constraints(problem)
+        """Return why the problem is unsupported, or None.
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Share the bandwidth and certify what that is worth."""
-        return conclude(self, problem, terms, _crawl)
+        Supported is harmonic staleness under Poisson refreshes without bounds and limits.
+        """
+        return unsupported_objective(problem) or unsupported_constraint(problem)
+
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Share the bandwidth and certify the rates."""
+        return certified_solution(self, problem, options, _crawl)
 
 
 def _crawl(problem: Problem, _: float | None) -> Answer:

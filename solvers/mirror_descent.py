@@ -1,10 +1,11 @@
-"""Mirror descent under the log barrier F(r) = −Σ log r: steps that are relative to the rates.
+"""Mirror descent under the log barrier F(r) = −Σ log r.
 
-The step is 1/r_k = 1/q_k + ηg_k + λ, clipped to the bounds. It moves every rate by about its own size
-whatever the scale of the rates, as costs near rate 0 ask for. What makes it converge is smoothness relative
-to F, r²J'' ≤ L (Bauschke, Bolte and Teboulle, Math. Oper. Res. 42, 2017), where the ordinary bound J'' ≤ L
-fails at r = 0. Poisson refreshes: harmonic staleness has r²J'' ≤ w, binary staleness r²J'' ≤ 8w/27 (at
-r = 2Δ), and accumulated delay r²J'' = 2J, which is bounded where the cost is no higher than at the start.
+The step is 1/r_k = 1/q_k + ηg_k + λ, clipped to the bounds, with λ the multiplier (η times the price, the
+dual variable) of the bandwidth. It moves every rate by about its own size whatever the scale of the rates, as
+costs near rate 0 ask for. What makes it converge is smoothness relative to F, r²J'' ≤ L (Bauschke, Bolte and
+Teboulle, Math. Oper. Res. 42, 2017), where the ordinary bound J'' ≤ L fails at r = 0. Poisson refreshes:
+harmonic staleness has r²J'' ≤ w, binary staleness r²J'' ≤ 8w/27 (at r = 2Δ), and accumulated delay r²J'' =
+2J, which is bounded where the cost is no higher than at the start.
 
 In the other direction F is steeper than bounded costs: a source with a rate near 0, but not 0, moves slowly.
 """
@@ -16,22 +17,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.errors import expect_settings
-from freshopt.model import Problem
-from freshopt.result import Solution
-from freshopt.solvers.bregman_step import checked_step
-from freshopt.solvers.budgets import Budgets
-from freshopt.solvers.descent import descend, refusal
-from freshopt.verdict import DEFAULT, Terms, conclude
+from freshopt.first_order.bregman_step import checked_step
+from freshopt.first_order.budget_groups import Budgets
+from freshopt.first_order.descent import descend, refusal
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, IntArray
 
-_NEWTON = 60  # 8 were the most in 10⁵ random levels of up to 60 sources over 24 decades
-_ULP = 4e-16  # relative distance from the target at which the level is as good as rounding allows
+# Newton steps per level: 8 were the most in 10⁵ random levels of up to 60 sources over 24 decades.
+_NEWTON = 60
+# Relative distance from the target at which the level is as good as rounding allows.
+_ULP = 4e-16
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorDescent:
-    """Descent by exact mirror steps, to a certified gap.
+    """Mirror descent by exact steps, to a certified duality gap.
 
     Bounds, host limits, unequal costs and signalled sources are carried. The last iterate is
     the answer, not an average.
@@ -39,7 +42,7 @@ class MirrorDescent:
     Parameters
     ----------
     tolerance : float
-        Certified relative gap at which to stop.
+        Certified relative duality gap at which to stop.
     limit : int
         Evaluations of the cost of all sources.
 
@@ -67,20 +70,27 @@ class MirrorDescent:
     limit: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse settings of another kind."""
+        """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
+        check_search(self.tolerance, self.limit)
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse costs with kinks, and objectives whose derivatives are unknown."""
+        """Return why descent does not apply, or None.
+
+        Costs with kinks and objectives with unknown derivatives are unsupported.
+        """
         return refusal(problem)
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Descend and certify. A price to start from is of no use here and is ignored."""
-        enough = max(self.tolerance, terms.tolerance)
-        return conclude(
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Descend to the tolerance and certify.
+
+        A price to start from is of no use here and is ignored.
+        """
+        enough = max(self.tolerance, options.tolerance)
+        return certified_solution(
             self,
             problem,
-            terms,
+            options,
             lambda *_: descend(problem, LogBarrier(), self.tolerance, enough, self.limit),
         )
 
@@ -95,7 +105,9 @@ class MirrorDescent:
         host: npt.ArrayLike | None = None,
         host_limits: npt.ArrayLike | None = None,
     ) -> Array:
-        """Return argmin η⟨g, r⟩ + Σ (r/q − 1 − log(r/q)) over Σr ≤ bandwidth, host limits and bounds.
+        """Return the exact mirror step from given rates.
+
+        It is argmin η⟨g, r⟩ + Σ (r/q − 1 − log(r/q)) over Σr ≤ bandwidth, host limits and bounds.
 
         Parameters
         ----------
@@ -110,7 +122,7 @@ class MirrorDescent:
             η ≥ 0.
         host : array_like of int, shape (n,), optional
             Position of each source's host in `host_limits`, H for sources without a limit: the `codes` of
-            `freshopt.hosts.HostLimits`.
+            `freshopt.modelling.host_limits.HostLimits`.
         host_limits : array_like, shape (H,), optional
             What each host may take, > 0.
 
@@ -128,7 +140,7 @@ class MirrorDescent:
 
         Notes
         -----
-        [1]_ has a budget that is always spent; here it need not be, if gradients are positive.
+        [1]_ has a budget that is always used up; here it need not be, if gradients are positive.
 
         Examples
         --------
@@ -144,21 +156,21 @@ class MirrorDescent:
 
 @dataclass(frozen=True, slots=True)
 class LogBarrier:
-    """The map φ(r) = −log r, with dual φ'(r) = −1/r."""
+    """Mirror map φ(r) = −log r, with dual φ'(r) = −1/r."""
 
     positive: bool = True
 
     def take(self, _: IntArray, /) -> LogBarrier:
-        """Return the same map."""
+        """Return the same mirror map."""
         return self
 
     def dual(self, rates: Array) -> Array:
-        """Return −1/r."""
+        """Return the dual coordinate −1/r."""
         with np.errstate(divide="ignore"):
             return -1.0 / rates
 
     def primal(self, dual: Array) -> Array:
-        """Return −1/θ, inf for θ ≥ 0."""
+        """Return the primal coordinate −1/θ, inf for θ ≥ 0."""
         with np.errstate(divide="ignore"):
             return np.where(dual < 0.0, -1.0 / dual, np.inf)
 
@@ -172,7 +184,7 @@ class LogBarrier:
         target, sizes = budgets.amounts, budgets.sizes
         mu = np.maximum(1.0 / target, sizes / target - budgets.totals(behind) / sizes)
         for _ in range(_NEWTON):
-            rates = 1.0 / (budgets.spread(mu) + behind)
+            rates = 1.0 / (budgets.broadcast_to_sources(mu) + behind)
             amount = budgets.totals(rates)
             excess = amount / target - 1.0
             longer = mu + excess * amount / budgets.totals(rates * rates)
@@ -183,7 +195,7 @@ class LogBarrier:
         return -mu
 
     def first_rate(self, spending: Array, gradient: Array) -> float:
-        """Return 1/max |z·g|, or 1."""
+        """Return the first learning rate 1/max |z·g|, or 1."""
         largest = float(np.max(spending * np.abs(gradient)))
         return 1.0 / largest if largest > 0.0 else 1.0
 

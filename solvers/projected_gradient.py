@@ -1,6 +1,7 @@
 """Projected gradient: Euclidean steps under the bandwidth.
 
-The step is r_k = q_k − ηg_k − λ, clipped to the bounds: the point of {Σr ≤ B, lo ≤ r ≤ hi} nearest to
+The step is r_k = q_k − ηg_k − λ, clipped to the bounds, with λ the multiplier (η times the price, the dual
+variable) of the bandwidth: the point of {Σr ≤ B, lo ≤ r ≤ hi} nearest to
 q − ηg. Rates of 0 are reached exactly, in finitely many steps. The ordinary smoothness J'' ≤ L on which its
 convergence rests holds for binary staleness (L = 2w/Δ²) but not near rate 0 for costs that grow without bound
 there; they are smooth where the cost is no higher than at the start, with a large L.
@@ -19,19 +20,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.errors import expect_settings
-from freshopt.model import Problem
-from freshopt.result import Solution
-from freshopt.solvers.bregman_step import checked_step
-from freshopt.solvers.budgets import Budgets
-from freshopt.solvers.descent import descend, refusal
-from freshopt.verdict import DEFAULT, Terms, conclude
+from freshopt.first_order.bregman_step import checked_step
+from freshopt.first_order.budget_groups import Budgets
+from freshopt.first_order.descent import descend, refusal
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectedGradient:
-    """Descent by exact projections, to a certified gap.
+    """Projected gradient by exact projections, to a certified duality gap.
 
     Bounds, host limits, unequal costs and signalled sources are carried. With unequal costs the
     projection is in spending, cost × rate, not in rates.
@@ -39,7 +40,7 @@ class ProjectedGradient:
     Parameters
     ----------
     tolerance : float
-        Certified relative gap at which to stop.
+        Certified relative duality gap at which to stop.
     limit : int
         Evaluations of the cost of all sources.
     scaled : bool
@@ -69,20 +70,27 @@ class ProjectedGradient:
     scaled: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse settings of another kind."""
+        """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
+        check_search(self.tolerance, self.limit)
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse costs with kinks, and objectives whose derivatives are unknown."""
+        """Return why descent does not apply, or None.
+
+        Costs with kinks and objectives with unknown derivatives are unsupported.
+        """
         return refusal(problem)
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Descend and certify. A price to start from is of no use here and is ignored."""
-        enough, fit = max(self.tolerance, terms.tolerance), Euclid if self.scaled else None
-        return conclude(
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Descend to the tolerance and certify.
+
+        A price to start from is of no use here and is ignored.
+        """
+        enough, fit = max(self.tolerance, options.tolerance), Euclid if self.scaled else None
+        return certified_solution(
             self,
             problem,
-            terms,
+            options,
             lambda *_: descend(problem, Euclid(), self.tolerance, enough, self.limit, fit),
         )
 
@@ -97,7 +105,9 @@ class ProjectedGradient:
         host: npt.ArrayLike | None = None,
         host_limits: npt.ArrayLike | None = None,
     ) -> Array:
-        """Return argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth, host limits and min_rate ≤ r ≤ max_rate.
+        """Return the projected gradient step from given rates.
+
+        It is argmin η⟨g, r⟩ + ½‖r − q‖² over Σr ≤ bandwidth, host limits and min_rate ≤ r ≤ max_rate.
 
         Arguments, accuracy and errors are those of `MirrorDescent.step`, with two differences: rates q may be
         0, and a learning rate of 0 projects them.
@@ -116,7 +126,7 @@ class ProjectedGradient:
 
 @dataclass(frozen=True, slots=True)
 class Euclid:
-    """The map φ(r) = a·r²/2.
+    """Euclidean mirror map φ(r) = a·r²/2.
 
     Parameters
     ----------
@@ -128,15 +138,15 @@ class Euclid:
     positive: bool = False
 
     def take(self, sources: IntArray, /) -> Euclid:
-        """Return the map of some of the sources."""
+        """Return the mirror map of some of the sources."""
         return Euclid(self.weight[sources]) if self.weight.ndim else self
 
     def dual(self, rates: Array) -> Array:
-        """Return a·r."""
+        """Return the dual coordinate a·r."""
         return self.weight * rates
 
     def primal(self, dual: Array) -> Array:
-        """Return θ/a."""
+        """Return the primal coordinate θ/a."""
         return dual / self.weight
 
     def levels(self, behind: Array, budgets: Budgets) -> Array:
@@ -145,7 +155,10 @@ class Euclid:
         return (budgets.amounts + budgets.totals(behind * share)) / budgets.totals(share)
 
     def first_rate(self, spending: Array, gradient: Array) -> float:
-        """Return min z/|g| over z > 0 and g ≠ 0, or 1."""
+        """Return the first learning rate.
+
+        It is min z/|g| over z > 0 and g ≠ 0, or 1.
+        """
         usable = (spending > 0.0) & (gradient != 0.0)
         if not bool(np.any(usable)):
             return 1.0

@@ -1,8 +1,8 @@
-"""Baselines: the same rate for everyone, or rates in proportion to the change rates.
+"""Proportional baseline: rates in proportion to change rates.
 
-What crawlers do without a model. They are solved here as markets of their own, in which a source is worth
-shape·log ρ: its demand at price λ is shape/λ, and bounds, host limits and the bandwidth are met exactly as by
-water-filling. Their certificate tells what they lose.
+What crawlers do without a model; `Uniform` shares the method. The rates are the optimum of a problem of their
+own, which maximises Σ shape·log ρ: its best response at the dual variable (price) λ is shape/λ, and bounds,
+host limits and the bandwidth are met exactly as by water-filling. The duality gap tells what they lose.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.arrays import Array
-from freshopt.kernel import Kernel
-from freshopt.model import Problem
-from freshopt.result import Answer, Solution
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array
 from freshopt.solvers.water_filling import fill
-from freshopt.verdict import DEFAULT, Terms, conclude
 
 
 @dataclass(frozen=True, slots=True)
 class Proportional:
-    """Baseline: rates proportional to change rates, within the constraints.
+    """Proportional baseline: rates proportional to change rates, within the constraints.
 
     Examples
     --------
@@ -35,18 +35,23 @@ class Proportional:
     baseline: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
-        """Every problem has proportional rates."""
+        """Return None: every problem has proportional rates."""
         return None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Share the bandwidth and certify what that is worth."""
-        return conclude(self, problem, terms, lambda problem, _: share(problem, problem.sources.change_rate))
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Share the bandwidth and certify the rates."""
+        return certified_solution(
+            self, problem, options, lambda problem, _: share(problem, problem.sources.change_rate)
+        )
 
 
 def share(problem: Problem, shape: Array) -> Answer:
-    """Return rates proportional to `shape`, clipped to the bounds and limits, that use the bandwidth."""
-    worth = Kernel(problem.sources.cost * shape, (), _cost, _marginal, _inverse)
-    answer = fill(problem, worth)
+    """Return feasible rates proportional to `shape` that use the bandwidth.
+
+    They are clipped to the bounds and limits.
+    """
+    logarithmic = Kernel(problem.sources.refresh_cost * shape, (), _cost, _marginal, _inverse)
+    answer = fill(problem, logarithmic)
     return replace(answer, price=None, host_prices=None)
 
 

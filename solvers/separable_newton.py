@@ -1,60 +1,85 @@
-"""Separable Newton: any declared objective, at any number of sources, from its derived derivatives.
+"""Separable Newton's method for any declared objective.
+
+It takes any number of sources, and the derivatives derived from the declaration.
 
 At the optimum the marginal of every source equals the price that it pays, and the rates at these prices use
 up the bandwidth: n + 1 equations for n rates and one price. Newton's method on all of them at once, on
 logarithms, is cheap because the sources are tied to each other by the price alone. One evaluation of the
-declared expression gives every source a model of its demand, a line on logarithms (`local_models`); the price
-at which the models' demand meets the bandwidth follows from a search that evaluates nothing (`price_newton`);
-the models' rates at that price are where to evaluate next. Hosts at their limit have prices of their own,
-which do not depend on the bandwidth's, and are settled first, all at once (`modelled_market`).
+declared expression gives every source a model of its demand function, a line on logarithms (`local_models`);
+the price at which the models' demand meets the bandwidth follows from a search that evaluates nothing
+(`price_newton`); the models' rates at that price are where to evaluate next. Hosts at their limit have
+prices of their own, which do not depend on the bandwidth's; their duals are solved first, all at once
+(`model_dual`).
 
-What does not end with a small estimated loss, or ends at a price of 0, where marginals are flat and have no
-logarithms, is looked at by the inequality of the certificate; if that finds a gap, the market is cleared by
-bracketing (`water_filling`), with the same numerics.
+What does not end with a small estimated suboptimality, or ends at a price of 0, where marginals are flat and
+have no logarithms, is certified; if that finds a duality gap, the dual is solved by bracketing
+(`water_filling`), with the same numerics.
 
 For smooth objectives convergence is quadratic. Where it is not seen to be (kinks, linear pieces, marginals
-that end at a finite rate), cutting planes take the lines' place (`tangents`), which cannot fail but need an
-evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of both
-sides that uses up the bandwidth.
+that end at a finite rate), cutting planes take the lines' place (`tangent_bounds`), which cannot fail but
+need an evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of
+both sides that uses up the bandwidth.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.arrays import IntArray, all_finite, total
-from freshopt.certificate import repair
+from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
+from freshopt.certificates.certificate import repair
+from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.cvx import cp
-from freshopt.declaration import declare
-from freshopt.derived import DerivedNumerics
-from freshopt.elementwise import UnknownAtomError, compile_expression
+from freshopt.dual_search.demand_models import DemandModels
+from freshopt.dual_search.model_dual import (
+    WIDTH,
+    DualPoint,
+    answer_at_lower,
+    answer_of,
+    first_models,
+    solve_model_dual,
+    sources_at_lower,
+)
+from freshopt.dual_search.tangent_bounds import cutting_planes
 from freshopt.errors import expect_settings
-from freshopt.gap import Gap
-from freshopt.hosts import HostPrices
-from freshopt.kernel import MixedNumerics, Numerics
-from freshopt.model import Problem
-from freshopt.result import Answer, Solution, Status
-from freshopt.solvers.modelled_market import WIDTH, Market
+from freshopt.modelling.declaration import declare
+from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.modelling.host_limits import HostPrices
+from freshopt.modelling.kernel import MixedNumerics, Numerics
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import IntArray, all_finite, total
 from freshopt.solvers.water_filling import fill
-from freshopt.verdict import DEFAULT, Terms, conclude
 
-EXACT = 1e-9  # relative difference from a kernel above which a declared expression is an approximation
-_SAMPLE = 32  # sources on which that is tried
-_LOOSE, _TIGHT = 1e-3, 1e-13  # relative excess of demand at the prices of early and late models
-_FIRST, _STUCK = 8, 3  # evaluations, and of these without halving the loss, until Newton's lines are given up
-_PATIENCE = 8  # evaluations without progress, near the optimum, until rounding is held responsible
-_NEAR = 1e-10  # relative loss that is near
-_MISFIT = 1e-6  # of any source's marginal, relative to its price, before the last step, which squares it
-_POLISH = 4  # evaluations for that
-_BRACKETING = 60  # evaluations that are kept for bracketing, should the steps not settle; it takes about 20
+# Relative difference from a kernel above which a declared expression is an approximation of it.
+EXACT = 1e-9
+# Sources on which that is tried.
+_SAMPLE = 32
+# Relative excess of demand at the prices of early and late models.
+_LOOSE, _TIGHT = 1e-3, 1e-13
+# Evaluations, and of these without halving the loss, until Newton's lines are given up.
+_FIRST, _STUCK = 8, 3
+# Evaluations without progress, near the optimum, until rounding is held responsible.
+_PATIENCE = 8
+# Relative loss that is near the optimum.
+_NEAR = 1e-10
+# Of any source's marginal, relative to its price, before the last step, which squares it.
+_MISFIT = 1e-6
+# Evaluations for that.
+_POLISH = 4
+# Evaluations that are kept for bracketing, should the steps not converge; it takes about 20.
+_BRACKETING = 60
 
 
 @dataclass(frozen=True, slots=True)
 class SeparableNewton:
-    """Newton's method in all rates and the price, from the declared expression alone.
+    """Newton's method in all rates and the dual variable.
+
+    It needs the declared expression alone.
 
     Hand-written kernels are not used, so that they and this solver check each other.
 
@@ -88,24 +113,27 @@ class SeparableNewton:
     limit: int = 200
 
     def __post_init__(self) -> None:
-        """Refuse settings of another kind."""
+        """Raise if settings are of another kind."""
         expect_settings(self)
+        check_search(self.tolerance, self.limit)
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse what is not declared exactly by elementwise atoms."""
+        """Return why not: only what elementwise atoms declare exactly."""
         if _derived(problem.numerics):
             return None
         pick = np.unique(np.linspace(0, len(problem.sources) - 1, _SAMPLE).astype(np.int64))
         few = declared_numerics(problem, pick)
         return few if isinstance(few, str) else _difference(problem, few, pick)
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve and certify."""
-        return conclude(self, problem, terms, lambda problem, start: _solve(problem, self, start))
+        return certified_solution(self, problem, options, lambda problem, start: _solve(problem, self, start))
 
 
 def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numerics | str:
-    """Return the numerics derived from the declaration, kernels ignored, or why there are none.
+    """Return numerics of the declaration, or why there are none.
+
+    They are derived from the declared expression, kernels ignored.
 
     Parameters
     ----------
@@ -141,14 +169,17 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
 
 
 def _derived(numerics: Numerics | None) -> bool:
-    """Tell whether numerics are derived from expressions throughout."""
+    """Return whether numerics are derived from expressions throughout."""
     if isinstance(numerics, MixedNumerics):
         return _derived(numerics.silent_sources) and _derived(numerics.signalled_sources)
     return isinstance(numerics, DerivedNumerics)
 
 
 def _difference(problem: Problem, few: Numerics, pick: IntArray) -> str | None:
-    """Return a sentence if the declared marginals of a few sources are not the kernel's."""
+    """Return how declared and kernel marginals differ, or None.
+
+    It compares the marginals of a few sources.
+    """
     if problem.numerics is None:
         return None
     kernel, change_rate = problem.numerics.take(pick), problem.sources.change_rate[pick]
@@ -169,59 +200,121 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     numerics = problem.numerics if _derived(problem.numerics) else declared_numerics(problem)
     if numerics is None or isinstance(numerics, str):
         return Answer(None, status=Status.REFUSED, note=numerics or problem.unknown_atom)
-    market = Market(problem, numerics)
-    if market.pinned is not None and bool(np.all(market.pinned)):
-        return market.at_lower_bounds()
-    log_start = market.begin()
+    pinned = sources_at_lower(problem, numerics)
+    if pinned is not None and bool(np.all(pinned)):
+        return answer_at_lower(problem, numerics)
+    models, point = first_models(problem, numerics, pinned)
     if start is not None and 0.0 < start < math.inf:
-        log_start = math.log(start)
-    market.clear(log_start, _LOOSE)
+        point = point.starting_from(math.log(start))
     spare = settings.limit >= 2 * _BRACKETING
     steps = settings.limit - _BRACKETING if spare else settings.limit
-    newton, width, best, since, polished, note, sure = True, WIDTH, math.inf, 0, 0, "", False
-    while True:
-        gap, cost = market.models.evaluate(market.prices)
-        used = problem.sources.cost * market.rates
-        paid = float(np.dot(market.prices, used))
-        scale = paid if market.price > 0.0 else abs(cost)
-        if newton and market.price > 0.0:
-            gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
-        if gap <= settings.tolerance * scale and width == WIDTH:
-            polished += 1  # next, the sources of which the sum knows nothing
-            sure = market.price > 0.0
-            if market.price == 0.0 or market.models.misfit <= _MISFIT or polished > _POLISH:
-                break
-        since = 0 if gap < 0.5 * best else since + 1
-        best = min(best, gap)
-        if since >= _PATIENCE and not polished and width == WIDTH and best <= _NEAR * (paid + abs(cost)):
-            break
-        if market.models.evaluations >= steps:
-            note = f"stopped at the limit of {settings.limit} evaluations."
-            break
-        share = min(1.0, gap / scale) if scale > 0.0 else 1.0
-        if newton and since >= _STUCK and not polished and market.models.evaluations >= _FIRST:
-            newton, best, since = False, math.inf, 0
-            market.doubt()
-        if newton:
-            market.clear(None, max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share))))
-        else:
-            width = WIDTH if share < _NEAR else min(_LOOSE, 1e-2 * share)
-            market.clear(None, 0.0, width)
-    if newton:
-        market.clear(None, 0.0)
-    answer = market.answer(note)
-    if sure or not spare or _settled(problem, numerics, answer):
+    found = _iterate(problem, models, point, settings.tolerance, steps)
+    note = "" if found.ended else f"stopped at the limit of {settings.limit} evaluations."
+    answer = answer_of(problem, found.models, found.point, pinned, note)
+    if found.converged or not spare or _gap_is_negligible(problem, numerics, answer):
         return answer
     safe = fill(problem, numerics)
     note = "The steps did not settle; prices were bracketed instead."
     return replace(safe, iterations=answer.iterations + safe.iterations, note=note)
 
 
-def _settled(problem: Problem, numerics: Numerics, answer: Answer) -> bool:
-    """Tell whether the certificate's inequality finds next to no gap."""
+class _Iterate(NamedTuple):
+    """Where the steps ended.
+
+    Attributes
+    ----------
+    models : DemandModels
+    point : DualPoint
+    ended : bool
+        Whether it was before the limit of evaluations.
+    converged : bool
+        Whether the estimated loss is small, at a positive price.
+    """
+
+    models: DemandModels
+    point: DualPoint
+    ended: bool
+    converged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Progress of the loss over the evaluations.
+
+    It holds the smallest loss so far, evaluations since it was halved, and those with a loss within the
+    tolerance.
+    """
+
+    best: float = math.inf
+    since: int = 0
+    small: int = 0
+
+    def after(self, gap: float) -> _Progress:
+        """Return the progress after one more evaluation."""
+        since = 0 if gap < 0.5 * self.best else self.since + 1
+        return replace(self, best=min(self.best, gap), since=since)
+
+
+def _iterate(
+    problem: Problem, models: DemandModels, point: DualPoint, tolerance: float, steps: int
+) -> _Iterate:
+    """Alternate between the models' dual and an evaluation at its rates.
+
+    Parameters
+    ----------
+    problem : Problem
+    models : DemandModels
+        Newton's lines.
+    point : DualPoint
+        Where to start from.
+    tolerance : float
+        Estimated relative loss to end with.
+    steps : int
+        Evaluations to end after.
+    """
+    newton, width, progress, ended, converged = True, WIDTH, _Progress(), True, False
+    point = solve_model_dual(problem, models, point, _LOOSE)
+    while True:
+        models, gap, cost, misfit = models.evaluated(point.rates, point.source_prices)
+        used = problem.sources.refresh_cost * point.rates
+        paid = float(np.dot(point.source_prices, used))
+        scale = paid if point.price > 0.0 else abs(cost)
+        if newton and point.price > 0.0:
+            gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
+        if gap <= tolerance * scale and width == WIDTH:
+            # Next, the sources of which the sum knows nothing.
+            progress = replace(progress, small=progress.small + 1)
+            converged = point.price > 0.0
+            if point.price == 0.0 or misfit <= _MISFIT or progress.small > _POLISH:
+                break
+        progress = progress.after(gap)
+        if not progress.small:
+            near = progress.best <= _NEAR * (paid + abs(cost))
+            if progress.since >= _PATIENCE and width == WIDTH and near:
+                break
+        if models.evaluations >= steps:
+            ended = False
+            break
+        if newton and progress.since >= _STUCK and not progress.small and models.evaluations >= _FIRST:
+            newton, progress = False, _Progress()
+            models = cutting_planes(models, point.source_prices)
+        share = min(1.0, gap / scale) if scale > 0.0 else 1.0
+        if newton:
+            excess = max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share)))
+            point = solve_model_dual(problem, models, point, excess)
+        else:
+            width = WIDTH if share < _NEAR else min(_LOOSE, 1e-2 * share)
+            point = solve_model_dual(problem, models, point, 0.0, width)
+    if newton:
+        point = solve_model_dual(problem, models, point, 0.0)
+    return _Iterate(models, point, ended, converged)
+
+
+def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> bool:
+    """Return whether the certificate finds a negligible duality gap."""
     if answer.rates is None or answer.price is None or not all_finite(answer.rates):
         return False
-    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, lean=True)
+    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, keep_slopes=False)
     prices = answer.host_prices
     on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
     scale = abs(gap.cost) + answer.price * problem.bandwidth + float(np.dot(on_top, problem.hosts.limits))

@@ -1,4 +1,4 @@
-"""Uniform: the baseline that refreshes every source at the same rate."""
+"""Uniform baseline: every source at the same rate."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.model import Problem
-from freshopt.result import Solution
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.modelling.problem import Problem
 from freshopt.solvers.proportional import share
-from freshopt.verdict import DEFAULT, Terms, conclude
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Baseline: one rate for all, within the constraints.
+    """Uniform baseline: one rate for all, within the constraints.
 
     Examples
     --------
@@ -28,11 +28,11 @@ class Uniform:
     baseline: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
-        """Every problem has a uniform rate."""
+        """Return None: every problem has a uniform rate."""
         return None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Share the bandwidth equally and certify what that is worth."""
-        return conclude(
-            self, problem, terms, lambda problem, _: share(problem, np.ones(len(problem.sources)))
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Share the bandwidth equally and certify the rates."""
+        return certified_solution(
+            self, problem, options, lambda problem, _: share(problem, np.ones(len(problem.sources)))
         )

@@ -1,14 +1,23 @@
-"""Water-filling: one price decides every rate.
+"""Water-filling: the dual solver, in which one price decides every rate.
 
-At the optimum each source buys refreshes until the next one is worth no more than the price λ of bandwidth:
-ρ_k = clip((f_k')^{-1}(cost_k λ), lo_k, hi_k). The total falls as λ rises, so a one-dimensional search for
-Σ cost ρ = B solves the problem, whatever the number of sources. A host at its limit has a price λ_h of its
-own, which does not depend on λ; its sources pay max(λ, λ_h), so host limits cost one more search (over all
-hosts at once) and no nesting.
+The problem is to maximise Σ f_k(ρ_k), with f_k concave: minus the weighted cost w_k·J(ρ_k) of source k, or
+its weighted freshness. The price λ of bandwidth is its dual variable (shadow price). At the optimum (KKT)
+each rate is the source's best response to it, where the marginal value of one more refresh is no more than
+its price: ρ_k = clip((f_k')^{-1}(cost_k λ), lo_k, hi_k). The total, the demand, falls as λ rises, so a
+one-dimensional search for Σ cost ρ = B (complementary slackness) solves the dual and with it the primal
+problem, whatever the number of sources. A host at its limit has a price λ_h of its own, which does not depend
+on λ; its sources pay max(λ, λ_h) = λ + μ_h, so host limits cost one more search (over all hosts at once) and
+no nesting.
 
 Where marginals are flat or constant the total jumps at λ. The search ends with prices on both sides of the
-root, and the rates are the mixture of the two sides that spends the bandwidth exactly. Each evaluation is one
-pass over the sources; a search takes about ten.
+root, and the rates are the mixture of the two sides that uses up the bandwidth exactly. Each evaluation is
+one pass over the sources; a search takes about ten.
+
+Where demand is the bandwidth at every price of an interval (all sources at a bound or at their host's limit),
+any of these prices is optimal. The answer is the least: the least price whose demand exceeds the bandwidth by
+no more than rounding, `freshopt.numerics.arrays.ROUNDED`, and 0 if that is none. What is searched for is
+therefore where demand crosses the bandwidth plus rounding, far from where a last bit decides. So with
+the hosts' own prices; what a host pays on top of the bandwidth's least price is then decided as well.
 """
 
 from __future__ import annotations
@@ -17,20 +26,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, BoolArray, chunks, exact_sum, total
-from freshopt.columns import columns_of
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
+from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, search_prices, trimmed
+from freshopt.dual_search.problem_columns import columns_of
 from freshopt.errors import InfeasibleProblemError, list_offenders
-from freshopt.kernel import Numerics
-from freshopt.model import FEW_ULP, Problem
-from freshopt.result import Answer, Solution, Status
-from freshopt.solvers.compiled_filling import FREE, fill_compiled
-from freshopt.solvers.price_search import WIDTH, search_prices
-from freshopt.verdict import DEFAULT, Terms, conclude
+from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
 
 
 @dataclass(frozen=True, slots=True)
 class WaterFilling:
-    """The exact dual solver, for any objective with a kernel or derived numerics.
+    """Exact dual solver, for any objective with a kernel or derivatives.
 
     Bounds, host limits, unequal costs and signalled sources are all carried. The bandwidth, where it binds,
     is met to a few ulp.
@@ -45,16 +54,18 @@ class WaterFilling:
     """
 
     def supports(self, problem: Problem) -> str | None:
-        """Refuse only objectives whose derivatives are unknown."""
+        """Return why the derivatives are unknown, or None."""
         return problem.unknown_atom or None
 
-    def solve(self, problem: Problem, terms: Terms = DEFAULT) -> Solution:
-        """Solve and certify."""
-        return conclude(
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Solve the dual and certify the rates."""
+        return certified_solution(
             self,
             problem,
-            terms,
-            lambda problem, start: fill(problem, problem.numerics, start, spent=terms.spent),
+            options,
+            lambda problem, start: fill(
+                problem, problem.numerics, start, bandwidth_used=options.bandwidth_used
+            ),
         )
 
 
@@ -63,65 +74,73 @@ def fill(
     numerics: Numerics | None,
     start: float | None = None,
     width: float = WIDTH,
-    spent: float | None = None,
+    bandwidth_used: float | None = None,
 ) -> Answer:
-    """Return rates and prices that clear the market of a problem's constraints, uncertified.
+    """Return the dual prices of a problem and their rates, uncertified.
 
     Parameters
     ----------
     problem : Problem
         Its bounds, costs and limits.
     numerics : Numerics
-        Whose demand is to be cleared: the problem's own, or a baseline's idea of worth.
+        Marginal values of the sources: the problem's own, or those that a baseline maximises.
     start : float, optional
         A price to start from.
     width : float
         Relative accuracy of the prices; the bandwidth is met to rounding in any case.
-    spent : float, optional
+    bandwidth_used : float, optional
         The bandwidth used at `start`, if that is known.
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     columns = columns_of(problem, numerics)
-    found = None if columns is None else fill_compiled(problem, columns, start, spent)
+    found = None if columns is None else fill_compiled(problem, columns, start, bandwidth_used)
     if found is not None:
         return found
-    market = _Market(problem, numerics, width)
-    host_prices, host_evaluations = market.settle_hosts(start)
-    if market.demand(FREE) <= problem.bandwidth * (1.0 + FEW_ULP):
-        rates, price, evaluations = market.rates(FREE), 0.0, 1
-    elif total(problem.sources.cost * problem.lower) >= problem.bandwidth * (1.0 - FEW_ULP):
-        rates, price, evaluations = market.at_lower_bounds()
+    dual = _DualProblem(problem, numerics, width)
+    host_prices, host_evaluations = dual.solve_hosts(start)
+    if dual.demand(TINY_PRICE) <= problem.bandwidth * (1.0 + ROUNDED):
+        rates, price, evaluations = dual.rates(TINY_PRICE), 0.0, 1
+    elif total(problem.sources.refresh_cost * problem.lower) >= problem.bandwidth * (1.0 - FEW_ULP):
+        rates, price, evaluations = dual.at_lower_bounds()
     else:
-        rates, price, evaluations = market.settle(start)
+        rates, price, evaluations = dual.solve_bandwidth(start)
     excess = np.maximum(0.0, host_prices - price)
     return Answer(
-        rates,
+        trimmed(problem, rates),
         price,
         problem.hosts.named(excess),
         host_evaluations + evaluations,
     )
 
 
-class _Market:
-    """Demand of a problem's sources at prices; hosts settle first, then the bandwidth."""
+class _DualProblem:
+    """Dual problem of the limits: hosts are solved first, then the bandwidth.
+
+    Its variables are prices; the sources' best responses to them are rates.
+    """
 
     def __init__(self, problem: Problem, numerics: Numerics, width: float) -> None:
         self.problem, self.numerics, self.width = problem, numerics, width
-        self.host_price: Array | None = None  # λ_h of each source's host, once settled
+        self.host_price: Array | None = None  # λ_h of each source's host, once solved for
         self.host_rates: Array | None = None  # rates at λ_h
         self.pinned: BoolArray | None = None  # sources whose host is used up by min_rate
 
     def rates(self, price: float | Array) -> Array:
-        """Return each source's rate at a price per unit of bandwidth (one for all, or one each)."""
+        """Return the best responses to a price per unit of bandwidth.
+
+        The price is one for all sources, or one each.
+        """
         problem = self.problem
         paid = np.broadcast_to(price, (len(problem.sources),))
         rates = np.empty(len(paid))
         for part in chunks(len(rates)):
-            wish = self.numerics.take(part).inverse_marginal(problem.sources.cost[part] * paid[part])
-            most = 2.0 * problem.bandwidth / problem.sources.cost[part]  # of a source that no rate satisfies
-            wish = np.where(np.isinf(wish), most, wish)
-            rates[part] = np.clip(wish, problem.lower[part], problem.upper[part])
+            cost = problem.sources.refresh_cost[part]
+            unconstrained = self.numerics.take(part).inverse_marginal(cost * paid[part])
+            # No finite rate satisfies a source whose marginal stays above the price: it takes twice the
+            # bandwidth.
+            unconstrained = np.where(np.isinf(unconstrained), 2.0 * problem.bandwidth / cost, unconstrained)
+            rates[part] = np.clip(unconstrained, problem.lower[part], problem.upper[part])
         if self.pinned is not None:
             rates = np.where(self.pinned, problem.lower, rates)
         if self.host_price is not None and self.host_rates is not None:
@@ -129,39 +148,47 @@ class _Market:
         return rates
 
     def demand(self, price: float) -> float:
-        """Return the bandwidth used at a price; inf where a source would be refreshed without end."""
-        cost, rates = self.problem.sources.cost, self.rates(price)
+        """Return the bandwidth used at a price.
+
+        A source that would be refreshed without limit counts as twice the bandwidth.
+        """
+        cost, rates = self.problem.sources.refresh_cost, self.rates(price)
         return exact_sum(float(np.sum(cost[part] * rates[part])) for part in chunks(len(rates)))
 
-    def settle(self, start: float | None) -> tuple[Array, float, int]:
-        """Return rates that spend the bandwidth, the price at which they do, and the evaluations it took."""
-        target = np.array([self.problem.bandwidth])
+    def solve_bandwidth(self, start: float | None) -> tuple[Array, float, int]:
+        """Return rates that use up the bandwidth, price and evaluations."""
+        target = np.array([self.problem.bandwidth * (1.0 + ROUNDED)])
         found = search_prices(
             lambda prices: np.array([self.demand(float(prices[0]))]),
             target,
             np.array([self._guess(start)]),
             self.width,
         )
-        low, high = float(found.low[0]), float(found.high[0])
+        low, high = float(found.low[0]), float(found.high[0]) * BEYOND
         generous, frugal = self.rates(low), self.rates(high)
         rates, share = self._mix(generous, frugal, self.problem.bandwidth)
         price = high + share * (low - high)
-        if bool(np.any(generous >= 2.0 * self.problem.bandwidth / self.problem.sources.cost)):
-            price = high  # a source that no rate satisfies: below its worth nothing bounds its demand
+        if bool(np.any(generous >= 2.0 * self.problem.bandwidth / self.problem.sources.refresh_cost)):
+            # Below the marginal value of a source that no rate satisfies nothing bounds its demand.
+            price = high
         return rates, price, found.evaluations + 2
 
-    def settle_hosts(self, start: float | None) -> tuple[Array, int]:
-        """Find λ_h of all limited hosts at once; 0 where a limit cannot bind."""
+    def solve_hosts(self, start: float | None) -> tuple[Array, int]:
+        """Return λ_h of all limited hosts, and evaluations.
+
+        All are found at once; λ_h is 0 where a limit cannot bind (complementary slackness).
+        """
         problem, hosts = self.problem, self.problem.hosts
         if not len(hosts):
             return np.empty(0), 0
-        cost = problem.sources.cost
+        cost = problem.sources.refresh_cost
 
         def demand(prices: Array) -> Array:
-            return hosts.totals(cost * self.rates(hosts.spread(prices, 1.0)))
+            return hosts.totals(cost * self.rates(hosts.broadcast_to_sources(prices, 1.0)))
 
         fixed = hosts.totals(cost * problem.lower) >= hosts.limits * (1.0 - FEW_ULP)
-        binds = (demand(np.full(len(hosts), FREE)) > hosts.limits * (1.0 + FEW_ULP)) & ~fixed
+        most = hosts.limits * (1.0 + ROUNDED)
+        binds = (demand(np.full(len(hosts), TINY_PRICE)) > most) & ~fixed
         prices = np.zeros(len(hosts))
         if bool(np.any(fixed)):
             edge = self._edge_prices()
@@ -171,7 +198,7 @@ class _Market:
             np.maximum.at(prices, hosts.codes[member], edge[member])
         lowest = self.rates(np.inf)
         if bool(np.any(binds)):
-            targets = np.where(binds, hosts.limits, 1.0)
+            targets = np.where(binds, most, 1.0)
 
             def binding_demand(trial: Array) -> Array:
                 return np.where(binds, demand(trial), 1.0)
@@ -179,33 +206,38 @@ class _Market:
             found = search_prices(
                 binding_demand, targets, np.full(len(hosts), self._guess(start)), self.width
             )
+            high = found.high * BEYOND
             generous, frugal = (
-                self.rates(hosts.spread(found.low, 1.0)),
-                self.rates(hosts.spread(found.high, 1.0)),
+                self.rates(hosts.broadcast_to_sources(found.low, 1.0)),
+                self.rates(hosts.broadcast_to_sources(high, 1.0)),
             )
             above, below = hosts.totals(cost * generous), hosts.totals(cost * frugal)
             share = _share(hosts.limits, above, below)
-            mixed = frugal + hosts.spread(share) * (generous - frugal)
-            endless = hosts.totals((generous >= 2.0 * problem.bandwidth / cost).astype(float)) > 0.0
-            prices = np.where(
-                binds, found.high + np.where(endless, 0.0, share) * (found.low - found.high), prices
-            )
-            lowest = np.where(hosts.spread(binds.astype(float)) > 0.0, mixed, lowest)
+            mixed = frugal + hosts.broadcast_to_sources(share) * (generous - frugal)
+            unbounded = hosts.totals((generous >= 2.0 * problem.bandwidth / cost).astype(float)) > 0.0
+            prices = np.where(binds, high + np.where(unbounded, 0.0, share) * (found.low - high), prices)
+            lowest = np.where(hosts.broadcast_to_sources(binds.astype(float)) > 0.0, mixed, lowest)
             evaluations = found.evaluations + 3
         else:
             evaluations = 1
-        self.host_price, self.host_rates = hosts.spread(prices), lowest
+        self.host_price, self.host_rates = hosts.broadcast_to_sources(prices), lowest
         return prices, evaluations
 
     def at_lower_bounds(self) -> tuple[Array, float, int]:
-        """Return min_rate for everyone, where it uses up the bandwidth, and the price that forbids more."""
+        """Return min_rate for all sources and the dual variable.
+
+        It is the least price at which no source takes more.
+        """
         problem = self.problem
         rates = np.array(problem.lower)
         self._require_finite(np.ones(len(rates), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}")
         return rates, float(np.max(self._edge_prices())), 1
 
     def _require_finite(self, members: BoolArray, what: str) -> None:
-        """Refuse limits that min_rate uses up while a source has an infinite cost at its min_rate."""
+        """Raise InfeasibleProblemError where min_rate costs infinitely much.
+
+        That is so if min_rate uses up a limit while a source has an infinite cost at its min_rate.
+        """
         problem = self.problem
         starved = np.flatnonzero(members & ~np.isfinite(self.numerics.cost(np.array(problem.lower))))
         if len(starved):
@@ -216,24 +248,33 @@ class _Market:
             )
 
     def _edge_prices(self) -> Array:
-        """Return the price at which each source would take its min_rate and no more."""
+        """Return the marginal value at min_rate per unit of bandwidth.
+
+        At this price a source takes its min_rate and no more.
+        """
         problem = self.problem
-        slope = self.numerics.marginal(np.array(problem.lower)) / problem.sources.cost
+        slope = self.numerics.marginal(np.array(problem.lower)) / problem.sources.refresh_cost
         return np.where((problem.upper > problem.lower) & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
 
     def _guess(self, start: float | None) -> float:
-        """Return a price to start from: the given one, or the typical marginal at equal shares."""
+        """Return a price to start from.
+
+        It is the given one, or the typical marginal at equal shares.
+        """
         if start is not None and 0.0 < start < np.inf:
             return start
         problem = self.problem
-        share = problem.bandwidth / total(problem.sources.cost)
-        slope = self.numerics.marginal(np.full(len(problem.sources), share)) / problem.sources.cost
+        share = problem.bandwidth / total(problem.sources.refresh_cost)
+        slope = self.numerics.marginal(np.full(len(problem.sources), share)) / problem.sources.refresh_cost
         usable = slope[(slope > 0.0) & np.isfinite(slope)]
         return float(np.exp(np.median(np.log(usable)))) if len(usable) else 1.0
 
     def _mix(self, generous: Array, frugal: Array, target: float) -> tuple[Array, float]:
-        """Return the mixture of two rate vectors that uses `target`, and the generous one's share."""
-        cost = self.problem.sources.cost
+        """Return the mixture of two rate vectors that uses `target`.
+
+        The second result is the share of the generous one.
+        """
+        cost = self.problem.sources.refresh_cost
         above, below = total(cost * generous), total(cost * frugal)
         share = min(1.0, max(0.0, (target - below) / (above - below))) if above > below else 0.0
         return frugal + share * (generous - frugal), share

@@ -1,21 +1,25 @@
-"""Learning automata that hand out polls: a single one, trees of them, and sources to run them against."""
+"""Learning automata for polling: single automata, trees, simulated sources."""
 
-from freshopt.automata.fresh_tree import doubled as doubled
-from freshopt.automata.hierarchy import Hierarchy as Hierarchy
+from freshopt.automata.drawing import draw as draw
+from freshopt.automata.drawing import to_networkx as to_networkx
+from freshopt.automata.initial_state import doubled as doubled
 from freshopt.automata.settings import Feedback as Feedback
 from freshopt.automata.settings import Polling as Polling
 from freshopt.automata.settings import Update as Update
-from freshopt.automata.simulated import SimulatedSources as SimulatedSources
+from freshopt.automata.simulated_sources import SimulatedSources as SimulatedSources
+from freshopt.automata.tree import AutomataTree as AutomataTree
 from freshopt.automata.twofold import TwofoldAutomaton as TwofoldAutomaton
 from freshopt.automata.twofold import detection as detection
 
 __all__ = [
+    "AutomataTree",
     "Feedback",
-    "Hierarchy",
     "Polling",
     "SimulatedSources",
     "TwofoldAutomaton",
     "Update",
     "detection",
     "doubled",
+    "draw",
+    "to_networkx",
 ]

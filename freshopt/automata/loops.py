@@ -1,4 +1,6 @@
-"""The steps of a tree, compiled: this module imports numba and is imported when first needed.
+"""Compiled steps of a tree of automata.
+
+This module imports numba and is imported when first needed.
 
 The machine code is cached on disk. Mathematics is not relaxed: the same bits as in Python are asked for.
 """
@@ -13,15 +15,15 @@ from typing import Any
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.arrays import Array, IntArray
-from freshopt.automata import steps
-from freshopt.automata.steps import Slots, Tree
+from freshopt.automata import transitions
+from freshopt.automata.transitions import Slots, Tree
+from freshopt.numerics.arrays import Array, IntArray
 
-for _name, _function in inspect.getmembers(steps, inspect.isfunction):
-    if _function.__module__ == steps.__name__:
+for _name, _function in inspect.getmembers(transitions, inspect.isfunction):
+    if _function.__module__ == transitions.__name__:
         register_jitable(_function)
 
-EDITION = hashlib.sha256(inspect.getsource(steps).encode()).hexdigest()
+EDITION = hashlib.sha256(inspect.getsource(transitions).encode()).hexdigest()
 
 
 def build(*, cache: bool) -> dict[str, Callable[..., None]]:
@@ -42,7 +44,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         probing: float,
     ) -> None:
         _ = edition
-        steps.simulate(tree, slots, polls, scheduler, rule, reward, penalty, gain, probing)
+        transitions.simulate(tree, slots, polls, scheduler, rule, reward, penalty, gain, probing)
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def observe(
@@ -57,17 +59,17 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         probing: float,
     ) -> None:
         _ = edition
-        steps.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
+        transitions.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
         _ = edition
-        steps.choose_many(tree, scheduler, out)
+        transitions.choose_many(tree, scheduler, out)
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def learn_many(tree: Tree, leaves: IntArray, values: Array, reward: bool, penalty: bool) -> None:
         _ = edition
-        steps.learn_many(tree, leaves, values, reward, penalty)
+        transitions.learn_many(tree, leaves, values, reward, penalty)
 
     return {
         "simulate": simulate,

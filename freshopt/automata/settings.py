@@ -1,21 +1,23 @@
-"""How automata poll, what they take as feedback, and when they move: `Polling`, `Feedback`, `Update`.
+"""Polling, feedback and update rules of learning automata.
 
-An automaton settles where a poll on its left brings as much feedback, on average, as one on its right. So the
-feedback decides what is optimised: where the mean feedback of a poll of source i is the derivative of its
-gain, the tree settles at equal derivatives, which is the optimum. Let a be a source's changes per slot, w its
-weight, x its share of the polls, u = a/x, and d the probability that a poll finds news.
+An automaton converges to where a poll on its left brings as much feedback, on average, as one on its right.
+So the feedback decides what is optimised: where the mean feedback of a poll of source i is the derivative of
+its gain, the tree converges to equal derivatives, the first-order optimality condition. Let a be a source's
+changes per slot, w its weight, x its share of the polls, u = a/x, and d the probability that a poll finds
+news.
 
 News under periodic polling
-    A gap of 1/x has d = 1 − e^{−u}. Equal w·d is the optimum of Σ w·∫₀ˣ d, the "materials" form of the
-    polling knapsack. The number of news Σ w·x·d has the derivative w(1 − (1 + u)e^{−u}) instead, and the two
-    optima are the same only without weights.
+    A poll interval of 1/x has d = 1 − e^{−u}. Equal w·d is the optimum of Σ w·∫₀ˣ d, the "materials" form of
+    the polling knapsack. The number of news Σ w·x·d has the derivative w(1 − (1 + u)e^{−u}) instead, and the
+    two optima are the same only without weights.
 News twice in a row, under random polling
-    Gaps are exponential of mean 1/x and independent, so that a poll finds news with d = a/(a + x), and it and
-    the one before both do with d². The number of news Σ w·x·d has the derivative w·(a/(a + x))² = w·d².
+    Poll intervals are exponential of mean 1/x and independent, so that a poll finds news with d = a/(a + x),
+    and it and the one before both do with d². The number of news Σ w·x·d has the derivative w·(a/(a + x))² =
+    w·d².
 News and then none, under random polling
     Freshness is x/(a + x), of derivative a/(a + x)² = d(1 − d)/x: news and then none, over the share.
 A probe, under periodic polling
-    A source that costs c(s) at age s costs J(x) = x·C(1/x), C(s) = ∫₀ˢ c, at gaps T = 1/x, and so
+    A source that costs c(s) at age s costs J(x) = x·C(1/x), C(s) = ∫₀ˢ c, at intervals T = 1/x, and so
 
         −J'(x) = T c(T) − C(T) = ∫₀ᵀ (c(T) − c(t)) dt = T·E[c(T) − c(t)],   t uniform in [0, T],
 
@@ -28,9 +30,9 @@ A probe, under periodic polling
     T is not known when t is drawn. If t is uniform in [0, R] with R ≥ T, and the probe is dropped where the
     poll comes first, then R·1{t < T, fresh at t, stale at T} has the mean ∫₀ᵀ (e^{−at} − e^{−aT}) dt as well,
     whatever T. Times w it is exactly the derivative of weighted periodic freshness, and with weights w·a that
-    of the weighted number of news. The probe must leave the copy as it is, so that the poll tells whether it
-    was stale; it costs a poll and ends no gap. With R = 2/x, deadlines have gaps up to R and a slot; credits
-    have a few that are longer, and what lies beyond R of those is lost.
+    of the weighted number of news. The probe must leave the copy as it is, so that the poll shows whether it
+    was stale; it costs a poll and ends no interval. With R = 2/x, deadlines have intervals up to R and a
+    slot; credits have a few that are longer, and what lies beyond R of those is lost.
 
 References
 ----------
@@ -43,19 +45,20 @@ import enum
 
 import numpy as np
 
-from freshopt.arrays import Array
-from freshopt.automata import steps
+from freshopt.automata import transitions
 from freshopt.errors import SourceDataError, expect
+from freshopt.numerics.arrays import Array
 
 
 class Polling(enum.Enum):
-    """How shares become polls.
+    """Scheduling rule that turns shares into polls.
 
     ``CREDIT``: each automaton sends polls left and right in turn, as evenly as its state allows; O(log n).
     ``EARLIEST_DEADLINE``: virtual deadlines 1/share apart, on two heaps; no source is ever a whole poll ahead
     or behind. A share that has grown since the source's last poll is noticed within n polls, one that has
     shrunk only with the next poll: where nearly all feedback is a penalty, that is too late, and credits are
-    to be preferred. ``RANDOM``: each automaton draws, and slots are exponential, so that gaps are.
+    to be preferred. ``RANDOM``: each automaton samples, and slots are exponential, so that poll intervals
+    are.
     """
 
     CREDIT = "credit"
@@ -68,14 +71,18 @@ class Polling(enum.Enum):
 
     @property
     def code(self) -> int:
-        """The number by which `steps` knows it."""
-        return {"CREDIT": steps.CREDIT, "EARLIEST_DEADLINE": steps.DEADLINE, "RANDOM": steps.RANDOM}[
-            self.name
-        ]
+        """Integer code of the member in the compiled loops."""
+        return {
+            "CREDIT": transitions.CREDIT,
+            "EARLIEST_DEADLINE": transitions.DEADLINE,
+            "RANDOM": transitions.RANDOM,
+        }[self.name]
 
 
 class Feedback(enum.Enum):
-    """What a poll tells the automata above its source; see the module for what that makes them optimise.
+    """Feedback of a poll to the automata above its source.
+
+    The module describes which optimum each kind of feedback leads to.
 
     ``NEWS``: whether it found news, as published. ``NEWS_TWICE``: whether it and the poll before found news.
     ``NEWS_THEN_NONE``: w/x where the poll before found news and this one none. ``PROBE``: w·R where a probe
@@ -93,17 +100,20 @@ class Feedback(enum.Enum):
 
     @property
     def code(self) -> int:
-        """The number by which `steps` knows it."""
+        """Integer code of the member in the compiled loops."""
         return {
-            "NEWS": steps.NEWS,
-            "NEWS_TWICE": steps.NEWS_TWICE,
-            "NEWS_THEN_NONE": steps.NEWS_THEN_NONE,
-            "PROBE": steps.PROBE,
+            "NEWS": transitions.NEWS,
+            "NEWS_TWICE": transitions.NEWS_TWICE,
+            "NEWS_THEN_NONE": transitions.NEWS_THEN_NONE,
+            "PROBE": transitions.PROBE,
         }[self.name]
 
     @property
     def is_bit(self) -> bool:
-        """Whether it is 0 or 1, so that a 0 can be a penalty; otherwise a value that only rewards."""
+        """Whether the feedback is binary: 0 is a penalty.
+
+        Otherwise it is a value that only rewards.
+        """
         return self in (Feedback.NEWS, Feedback.NEWS_TWICE)
 
 
@@ -134,7 +144,7 @@ class Update(enum.Enum):
 
 
 def check_together(feedback: Feedback, update: Update) -> None:
-    """Refuse penalties where the feedback has none.
+    """Raise if the feedback cannot penalise but the update does.
 
     Raises
     ------
@@ -150,7 +160,7 @@ def check_together(feedback: Feedback, update: Update) -> None:
 
 
 def weights_of(importance: Array, feedback: Feedback, update: Update) -> Array:
-    """Return the weights of sources as rewards take them.
+    """Return the importances of sources as reward weights.
 
     A reward counts w times; where zeros are penalties, it is passed on with probability w/max w instead.
 

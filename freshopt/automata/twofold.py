@@ -20,16 +20,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array
 from freshopt.automata.settings import Update
 from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array
 
 Reward: TypeAlias = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class TwofoldAutomaton:
-    """An automaton between two sources, in an environment that answers with known probabilities.
+    """Learning automaton between two sources, with known reward probabilities.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class TwofoldAutomaton:
     -----
     The chain of [1]_ Eqs 4-8 is that of reward-inaction. It takes polls for independent: sources are polled
     with probabilities q and r, and a poll is rewarded with a probability that depends on the present share
-    alone. `freshopt.automata.Hierarchy` polls real gaps, which remember shares of the past; the finer the
-    automaton, the less that matters.
+    alone. `freshopt.automata.AutomataTree` has actual poll intervals, which depend on shares of the past; the
+    finer the automaton, the less that matters.
 
     References
     ----------
@@ -65,7 +65,7 @@ class TwofoldAutomaton:
     update: Update = Update.REWARD_PENALTY
 
     def __post_init__(self) -> None:
-        """Refuse an automaton without states."""
+        """Raise if the automaton has no states."""
         check_resolution(self.resolution)
 
     @property
@@ -74,7 +74,9 @@ class TwofoldAutomaton:
         return np.arange(1, self.resolution + 1) / (self.resolution + 1)
 
     def moves(self, first: Reward, second: Reward) -> tuple[Array, Array]:
-        """Return the probabilities of a step up and of a step down in each state, shape (N,) each.
+        """Return each state's transition probabilities up and down.
+
+        Each has the shape (N,).
 
         Parameters
         ----------
@@ -95,7 +97,10 @@ class TwofoldAutomaton:
         return up, down
 
     def matrix(self, first: Reward, second: Reward) -> Array:
-        """Return the transition matrix, shape (N, N): entry (s, t) is the probability of t after s."""
+        """Return the transition matrix, shape (N, N).
+
+        Entry (s, t) is the probability of t after s.
+        """
         up, down = self.moves(first, second)
         return np.diag(1.0 - up - down) + np.diag(up[:-1], 1) + np.diag(down[1:], -1)
 
@@ -117,7 +122,9 @@ class TwofoldAutomaton:
 
 
 def detection(hazard: float) -> Reward:
-    """Return d(x) = 1 − e^{−a/x}, the probability that a poll after a gap of 1/x finds news.
+    """Return d(x) = 1 − e^{−a/x}, the detection probability.
+
+    It is the probability that a poll after an interval of 1/x finds news.
 
     Parameters
     ----------
@@ -132,7 +139,7 @@ def detection(hazard: float) -> Reward:
 
 
 def check_resolution(resolution: int) -> None:
-    """Refuse what is no number of states.
+    """Raise if `resolution` is not a number of states.
 
     Raises
     ------

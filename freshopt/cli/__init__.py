@@ -1,4 +1,6 @@
-"""The command line, ``freshopt COMMAND``: errors are one line on standard error, never a traceback.
+"""The command line, ``freshopt COMMAND``.
+
+Errors are one line on standard error, never a traceback.
 
 A command's module is imported when the command is run. Until then only click is loaded, so that an interrupt
 during the imports, which take half a second, is ended by click as any other.
@@ -20,23 +22,26 @@ from freshopt.errors import FreshoptError
 
 COMMANDS = {
     "plan": "freshopt.cli.plan",
-    "estimate": "freshopt.cli.parts",
-    "poisson-check": "freshopt.cli.poisson",
-    "solve": "freshopt.cli.parts",
+    "estimate": "freshopt.cli.solve",
+    "poisson-check": "freshopt.cli.poisson_check",
+    "solve": "freshopt.cli.solve",
     "frontier": "freshopt.cli.frontier",
     "schedule": "freshopt.cli.schedule",
     "replay": "freshopt.cli.replay",
     "report": "freshopt.cli.report",
     "check": "freshopt.cli.check",
-    "examples": "freshopt.cli.parts",
+    "examples": "freshopt.cli.solve",
 }
 
 
 class _Commands(click.Group):
-    """A group whose commands end errors of freshopt, of the file system and of usage in one line."""
+    """Command group that reports every expected error in one line.
+
+    Expected are errors of freshopt, of the file system and of usage.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as in click
-        """Return the names of the commands, in the order of the main job."""
+        """Return the command names in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -49,7 +54,10 @@ class _Commands(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the command's name; without anything click shows the help."""
+        """Parse the arguments before the command name.
+
+        Without any argument click shows the help.
+        """
         if not args:
             return super().parse_args(ctx, args)
         with _one_line():
@@ -86,7 +94,7 @@ def _one_line() -> Iterator[None]:
 )
 @click.version_option(__version__, prog_name="freshopt")
 def main() -> None:
-    """Keep copies fresh: how often to refresh each source, at which times, and how sure we are.
+    """Plan certified optimal refresh rates and schedules for copies.
 
     Start with: freshopt plan --example debian-uploads --bandwidth 4/day --horizon 90d --out plan
     """

@@ -1,4 +1,4 @@
-"""`freshopt check`: cross-check solvers on your sources, or on built-in instances."""
+"""`freshopt check`: cross-check solvers on given or built-in problems."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from freshopt.cli import foreign, inputs, options, tables
-from freshopt.cli.cases import LEFT_OUT, Case, built_in, takes_long
+from freshopt.cli import check_foreign, inputs, options, tables
+from freshopt.cli.check_page import page
+from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
+from freshopt.cli.check_summary import Checked, Digest, Skipped
 from freshopt.cli.console import count
-from freshopt.cli.digest import Checked, Digest, Skipped
-from freshopt.cli.objectives import OBJECTIVES, Parameters, objective_of
-from freshopt.cli.page import page
+from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
-from freshopt.io.folder import complete_file
-from freshopt.model import Problem
+from freshopt.io.atomic_output import complete_file
+from freshopt.modelling.problem import Problem
 
 
 class Task(NamedTuple):
-    """A problem to be built: an objective in a discipline on a case."""
+    """Objective, discipline and case from which a problem is built."""
 
     objective: str
     refresh: str
@@ -41,20 +41,32 @@ class Task(NamedTuple):
 @click.option(
     "--refresh",
     type=click.Choice(["periodic", "poisson"]),
-    help="Only this discipline; by default every one that the objective has.",
+    help="Refresh discipline to check (default: every one that the objective has).",
 )
-@click.option("--bandwidth", metavar="RATE", help="Total refreshes; half of all changes by default.")
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Total refresh rate, such as 200/day (default: half of the total change rate).",
+)
 @options.host_limits_option
 @click.option(
-    "--solvers", metavar="NAMES", help=f"Comma-separated, of {', '.join(options.SOLVERS)}; all by default."
+    "--solvers",
+    metavar="NAMES",
+    help=f"Solvers, comma-separated, of {', '.join(options.SOLVERS)} (default: all).",
 )
 @click.option(
-    "--tolerance", type=float, default=1e-6, show_default=True, help="Relative gap that counts as optimal."
+    "--tolerance",
+    type=float,
+    default=1e-6,
+    show_default=True,
+    help="Relative duality gap up to which an answer counts as optimal.",
 )
-@foreign.solver_option
-@foreign.seed_option
-@click.option("--details", is_flag=True, help="A table per problem also for the built-in instances.")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it all to a web page.")
+@check_foreign.solver_option
+@check_foreign.seed_option
+@click.option("--details", is_flag=True, help="Print a table per problem for the built-in instances too.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="HTML page to write, with all results."
+)
 @options.table_unit_option
 @options.overwrite_option
 @click.pass_context
@@ -76,16 +88,16 @@ def check(
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
-    """Solve with several solvers and compare what is proved.
+    """Solve with several solvers and compare their certificates.
 
     SOURCES is a table with columns source, change_rate, importance, ...; without it, small built-in instances
     are solved, in a minute or so. Every answer is judged by its own certificate, and no answer may be better
-    than what another's certificate calls possible.
+    than the dual bound of another's.
 
     The exit code is 1 if the optimum of a problem is proved by no solver, or if a solver asked for by name
     with --solvers does not prove every problem that it applies to. With --solver a solver of your own is
-    run instead, through families of problems that solvers were seen to fail on or through SOURCES, and the
-    exit code is 1 if it falls short anywhere; the smallest problem for each kind of failure is printed.
+    run instead, on families of problems that solvers were seen to fail on or on SOURCES, and the exit code is
+    1 if it falls short anywhere; the smallest problem for each kind of failure is printed.
     """
     if not 0.0 < tolerance < math.inf:
         raise SourceDataError(f"--tolerance: {tolerance} is not > 0. Pass a relative gap such as 1e-6.")
@@ -105,7 +117,9 @@ def check(
     if solver is not None:
         if named or details or html is not None:
             raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
-        passed = foreign.check_solver(solver, foreign.made(tasks, own=sources is not None), seed, tolerance)
+        passed = check_foreign.check_solver(
+            solver, check_foreign.made(tasks, own=sources is not None), seed, tolerance
+        )
         context.exit(0 if passed else 1)
     digest = Digest(named)
     with complete_file(html, overwrite) if html else nullcontext() as staging:
@@ -126,7 +140,10 @@ def check(
 
 
 def _run(tasks: list[Task], digest: Digest, tolerance: float, *, built: bool) -> Iterator[Checked]:
-    """Yield each problem checked; what does not exist is skipped, and the error if nothing is left."""
+    """Yield each checked problem, skipping those that do not exist.
+
+    If none exists, the first error is raised.
+    """
     first: FreshoptError | None = None
     for name, refresh, case, parameters in tasks:
         chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
@@ -163,7 +180,10 @@ def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit:
 
 
 def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
-    """Return the built-in instances, which count in days, at a bandwidth of their own or at the given one."""
+    """Return the built-in instances, per day.
+
+    Their bandwidth is their own unless one is given.
+    """
     if time_unit not in (None, "day"):
         raise click.UsageError("--time-unit is for SOURCES; the built-in instances count in days.")
     if bandwidth is None:
@@ -175,7 +195,7 @@ def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
 def _parameters(
     case: Case, built: bool, objective: str | None, exponent: float | None, deadline: str | None
 ) -> Parameters:
-    """Return a case's parameters; what an option gives takes the place of a built-in instance's own."""
+    """Return a case's parameters, options before a built-in instance's own."""
     own = case.parameters
     if built:
         own = replace(
@@ -187,7 +207,10 @@ def _parameters(
 
 
 def _disciplines(name: str, refresh: str | None, *, alone: bool) -> list[str]:
-    """Return the disciplines in which to check an objective, of those that it has unless it is alone."""
+    """Return the disciplines in which to check an objective.
+
+    An objective that is checked alone keeps a discipline that it lacks, so that the error is shown.
+    """
     known = [each.value for each in OBJECTIVES[name].refreshes]
     if refresh is None:
         return known
@@ -195,7 +218,7 @@ def _disciplines(name: str, refresh: str | None, *, alone: bool) -> list[str]:
 
 
 def _names(given: str | None) -> tuple[str, ...]:
-    """Return the solvers asked for by name."""
+    """Return the solver names of --solvers."""
     if given is None:
         return ()
     names = tuple(name.strip() for name in given.split(","))
@@ -208,12 +231,14 @@ def _names(given: str | None) -> tuple[str, ...]:
 
 
 def _about(sources: Path | None, cases: list[Case], named: tuple[str, ...], tolerance: float) -> list[str]:
-    """Return what is about to be run."""
+    """Return the lines that describe the run."""
     if sources is not None:
         case = cases[0]
         many, unit = count(len(case.sources), "source"), case.sources.time_unit
         what = f"{sources}: {many}, bandwidth {case.bandwidth:g} per {unit}"
-        return [f"{what}. An answer counts as optimal if its certified gap is at most {tolerance:g}."]
+        return [
+            f"{what}. An answer counts as optimal if its certified relative gap is at most {tolerance:g}."
+        ]
     shown = ", ".join(f"{case.name} ({len(case.sources)})" for case in cases)
     lines = [
         f"Built-in instances (and their sources): {shown}. They are seeded: every run solves the same.",
@@ -227,7 +252,7 @@ def _about(sources: Path | None, cases: list[Case], named: tuple[str, ...], tole
 
 
 def _row(checked: Checked) -> str:
-    """Return a problem's line, in columns that do not depend on the others."""
+    """Return a problem's line in columns of fixed width."""
     objective, refresh, case, n, text = checked.cells()
     width = max(map(len, OBJECTIVES))
     line = f"{objective:<{width}}  {refresh:<8}  {case:<13}  {n:>4}  "
@@ -236,14 +261,17 @@ def _row(checked: Checked) -> str:
 
 
 def _coloured(table: str) -> str:
-    """Return a table with its verdicts in colour, where colour is understood."""
+    """Return a table with coloured verdicts."""
     for words, colour in (("proved optimal", "green"), ("NOT optimal", "red"), ("NO ANSWER", "red")):
         table = table.replace(words, click.style(words, fg=colour))
     return table
 
 
 def _conclude(digest: Digest, *, idle: bool) -> None:
-    """Print what came of it, with the solvers that were of no use unless tables have told already."""
+    """Print the summary of all problems.
+
+    With `idle`, also the solvers that apply to none of them.
+    """
     if len(digest.checked) > 1 and digest.summary():
         click.echo("\n" + "\n".join(digest.summary()))
     useless = [name for name in digest.idle() if name not in digest.named]

@@ -1,4 +1,4 @@
-"""What people see: aligned rows on standard output, progress on standard error, one line for an error."""
+"""Console output: aligned rows, progress bars and one-line errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from contextlib import contextmanager
 
 import click
 
-from freshopt.wording import count as count  # what people see of numbers, for all commands
-from freshopt.wording import number as number
+from freshopt.formatting import count as count  # what people see of numbers, for all commands
+from freshopt.formatting import number as number
 
 
 class DataError(click.ClickException):
-    """Input or a result that cannot be used; ends the command with one line and exit code 2."""
+    """Unusable input or result: one line and exit code 2."""
 
     exit_code = 2
 
 
 def plain(text: str) -> str:
-    r"""Return a text as one line that does nothing to a terminal: names come from strangers' web pages.
+    r"""Return a text as one line without control characters.
+
+    Names may come from strangers' web pages.
 
     Examples
     --------
@@ -31,19 +33,25 @@ def plain(text: str) -> str:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function that announces the next of `total` steps; a bar where standard error is a terminal."""
+    """Yield a function that announces the next of `total` steps.
+
+    A bar is drawn where standard error is a terminal.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:  # a bar that is disabled ends with an empty line in Rich 13 and 14.1
+        yield lambda _: None
+        return
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda name: bar.update(task, description=name, advance=1)
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:
-    """Print labelled rows, labels aligned and dimmed where colour is understood."""
+    """Print labelled rows, labels aligned and bold."""
     width = max(len(label) for label, _ in rows)
     for label, text in rows:
         click.echo(f"{click.style(label.ljust(width), bold=True)}  {text}")

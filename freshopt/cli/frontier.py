@@ -1,4 +1,4 @@
-"""`freshopt frontier`: what a bandwidth buys, and what one more refresh would be worth."""
+"""`freshopt frontier`: value and shadow price over the bandwidth."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import numpy as np
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import number
-from freshopt.cli.objectives import OBJECTIVES, objective_of
+from freshopt.cli.objective_options import OBJECTIVES, objective_of
 from freshopt.errors import SourceDataError
-from freshopt.io.folder import complete_file
+from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
-from freshopt.model import Problem
+from freshopt.modelling.problem import Problem
 from freshopt.solving import Frontier
 from freshopt.solving import frontier as trace
 
-SPAN = (0.1, 10.0)  # of the default bandwidths, around the sum of the change rates
-POINTS = 9  # then each is √10 to the power of ½ times the one before
+# Range of the default bandwidths, in units of the sum of the change rates.
+SPAN = (0.1, 10.0)
+# With nine points each bandwidth is 10^¼ times the one before.
+POINTS = 9
 
 
-@click.command(short_help="Solve for SOURCES at several bandwidths: value and price.")
+@click.command(short_help="Compute value and shadow price over the bandwidth.")
 @click.argument("sources", type=click.Path(path_type=Path))
 @options.objective_option(OBJECTIVES)
 @options.exponent_option
@@ -31,11 +33,12 @@ POINTS = 9  # then each is √10 to the power of ½ times the one before
 @click.option(
     "--bandwidths",
     metavar="RATES",
-    help="Comma-separated, such as 100/day,200/day,500/day; by default from a tenth of all changes to ten "
-    "times as many.",
+    help="Bandwidths, comma-separated, such as 100/day,200/day,500/day (default: from 0.1 to 10 times the "
+    "total "
+    "change rate).",
 )
 @options.host_limits_option
-@click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
+@click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
 @options.table_unit_option
 @options.overwrite_option
 def frontier(
@@ -50,10 +53,11 @@ def frontier(
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
-    """Solve for a table of SOURCES at several bandwidths: value and price of each, certified.
+    """Solve for SOURCES at several bandwidths: value and shadow price.
 
-    The price is what one more refresh per time unit would be worth. A bandwidth that lower bounds exceed is
-    listed as infeasible. The exit code is 1 if there is one that is not proved optimal.
+    The price is the dual variable of the bandwidth (shadow price): the marginal value of one more refresh per
+    time unit. A bandwidth that lower bounds exceed is listed as infeasible. The exit code is 1 if one of the
+    solutions is not proved optimal.
     """
     if out is not None:
         table_ending(out)

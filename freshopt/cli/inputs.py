@@ -1,4 +1,4 @@
-"""What a command is given besides tables, read and checked: quantities, moments, a crawl log."""
+"""Inputs besides tables, validated: quantities, moments, a crawl log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 import click
 import numpy as np
 
-from freshopt.cli.objectives import OBJECTIVES, Parameters
+from freshopt.cli.objective_options import OBJECTIVES, Parameters
+from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
-from freshopt.examples.histories import load_example
 from freshopt.io.read_log import read_log
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import SECONDS, parse_duration, parse_rate
 
 
 def rate_of(option: str, text: str, time_unit: str) -> float:
-    """Return an option's rate per `time_unit`, with the option's name in the message if it is none."""
+    """Return an option's rate per `time_unit`.
+
+    An error names the option.
+    """
     try:
         return parse_rate(text, time_unit)
     except SourceDataError as error:
@@ -27,7 +30,10 @@ def rate_of(option: str, text: str, time_unit: str) -> float:
 
 
 def duration_of(option: str, text: str, time_unit: str) -> float:
-    """Return an option's duration in `time_unit`, with the option's name in the message if it is none."""
+    """Return an option's duration in `time_unit`.
+
+    An error names the option.
+    """
     try:
         return parse_duration(text, time_unit)
     except SourceDataError as error:
@@ -35,7 +41,7 @@ def duration_of(option: str, text: str, time_unit: str) -> float:
 
 
 def moment_of(option: str, text: str | None) -> datetime | None:
-    """Return an option's ISO 8601 moment, with an offset or without."""
+    """Return an option's ISO 8601 moment, with or without offset."""
     if text is None:
         return None
     try:
@@ -47,7 +53,7 @@ def moment_of(option: str, text: str | None) -> datetime | None:
 
 
 def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
-    """Return the crawl log that the command was given, one way or the other, on the clock `time_unit`."""
+    """Return the crawl log of LOG or --example, in `time_unit`."""
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
@@ -60,7 +66,7 @@ def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
 
 
 def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers
-    """Return when the crawls took place: moments (UTC) if the log has dates, else its numbers."""
+    """Return the crawl times: moments (UTC), or the log's numbers."""
     if log.origin is None:
         return log.time
     origin = np.datetime64(log.origin.replace(tzinfo=None), "us")
@@ -70,7 +76,9 @@ def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers
 def parameters_of(
     columns: Parameters, objective: str | None, exponent: float | None, deadline: str | None, time_unit: str
 ) -> Parameters:
-    """Return the columns of a table of sources as parameters, with those that options give for all sources.
+    """Return objective parameters from table columns and options.
+
+    An option gives one number for all sources.
 
     Without an objective the options are for whichever of all objectives knows them.
     """
@@ -93,7 +101,7 @@ def parameters_of(
 
 
 def require_other(read: Path | None, out: Path) -> None:
-    """Refuse to write over the file that is read.
+    """Raise if the output would overwrite the input.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the command line understands: the options that several commands share, and the names of solvers."""
+"""Options that several commands share, and the named solvers."""
 
 from __future__ import annotations
 
@@ -8,61 +8,35 @@ from typing import Any
 
 import click
 
-from freshopt.cli.objectives import EXPONENT, OBJECTIVES, PLANNED
-from freshopt.examples.histories import EXAMPLES
-from freshopt.solvers import (
-    Auto,
-    AutomataTree,
-    BinaryLambdaCrawl,
-    ClosedForm,
-    Conic,
-    LambdaCrawl,
-    LambdaCrawlApprox,
-    MirrorDescent,
-    ProjectedGradient,
-    Proportional,
-    SeparableNewton,
-    Uniform,
-    WaterFilling,
-)
+from freshopt import solvers
+from freshopt.cli.exported_names import solvers_of
+from freshopt.cli.objective_options import EXPONENT, OBJECTIVES, PLANNED
+from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.units import SECONDS
-from freshopt.verdict import Solver
 
-SOLVERS: dict[str, Solver] = {
-    "auto": Auto(),
-    "water-filling": WaterFilling(),
-    "separable-newton": SeparableNewton(),
-    "closed-form": ClosedForm(),
-    "clarabel": Conic("CLARABEL"),
-    "ecos": Conic("ECOS"),
-    "scs": Conic("SCS"),
-    "highs": Conic("HIGHS"),
-    "lambda-crawl": LambdaCrawl(),
-    "lambda-crawl-approx": LambdaCrawlApprox(),
-    "binary-lambda-crawl": BinaryLambdaCrawl(),
-    "mirror-descent": MirrorDescent(),
-    "projected-gradient": ProjectedGradient(),
-    "automata-tree": AutomataTree(),
-    "uniform": Uniform(),
-    "proportional": Proportional(),
-}
+SOLVERS = solvers_of(solvers)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def engine_options(words: str) -> Decorator:
-    """Return the options --engine and --scheduler; `words` say what dask takes and writes."""
+    """Return the options --engine and --scheduler.
+
+    `words` say what dask reads and writes.
+    """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         scheduler = click.option(
-            "--scheduler", metavar="ADDRESS", help="Of --engine dask: a Dask scheduler; threads by default."
+            "--scheduler",
+            metavar="ADDRESS",
+            help="For --engine dask: address of a Dask scheduler (default: threads).",
         )
         engine = click.option(
             "--engine",
             type=click.Choice(["memory", "dask"]),
             default="memory",
             show_default=True,
-            help=f"memory, or dask for more sources than fit: {words}",
+            help=f"memory, or dask for more sources than fit into it: {words}",
         )
         wrapped: Callable[..., Any] = engine(scheduler(command))
         return wrapped
@@ -71,9 +45,12 @@ def engine_options(words: str) -> Decorator:
 
 
 def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
-    """Return the option that names an objective, explained; without a default all of them are meant."""
+    """Return the option --objective with all names explained.
+
+    Without a default all of them are meant.
+    """
     explained = "; ".join(f"{name}: {OBJECTIVES[name].words}" for name in names)
-    begin = "What to optimise; all of them by default. " if default is None else "What to optimise. "
+    begin = "Objective to optimise (default: all). " if default is None else "Objective to optimise. "
     return click.option(
         "--objective",
         type=click.Choice(list(names)),
@@ -90,37 +67,38 @@ exponent_option: Decorator = click.option(
     "--exponent",
     type=float,
     metavar="E",
-    help=f"Of --objective power, > 0; {EXPONENT:g} by default.",
+    help=f"Exponent for --objective power (> 0, default {EXPONENT:g}).",
 )
 deadline_option: Decorator = click.option(
-    "--deadline", metavar="TIME", help="Of --objective deadline, such as 2d or 12h."
+    "--deadline", metavar="TIME", help="Age limit for --objective deadline, such as 2d or 12h."
 )
 host_limits_option: Decorator = click.option(
     "--host-limits",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with columns host, limit: bandwidth that a host may take, per time unit.",
+    help="Table with columns host, limit: bandwidth limit of each host, per time unit.",
 )
 importance_option: Decorator = click.option(
     "--importance",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with columns source, importance.",
+    help="Table with columns source, importance: weight of each source, >= 0 (default 1).",
 )
 hosts_option: Decorator = click.option(
     "--hosts",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with columns source, host.",
+    help="Table with columns source, host: host of each source.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",
     type=click.Choice(["periodic", "poisson"]),
-    help="How rates become times: periodic (equal gaps; the default wherever the objective has it) or "
-    "poisson (exponential gaps, the papers' cell).",
+    help="Refresh discipline: periodic (equal intervals; the default wherever the objective has it) or "
+    "poisson "
+    "(exponential intervals, the papers' model).",
 )
 bandwidth_option: Decorator = click.option(
-    "--bandwidth", required=True, metavar="RATE", help="Total refreshes, such as 200/day or 4/h."
+    "--bandwidth", required=True, metavar="RATE", help="Total refresh rate, such as 200/day or 4/h."
 )
 horizon_option: Decorator = click.option(
     "--horizon", required=True, metavar="TIME", help="Length of the schedule, such as 7d or 12h."
@@ -130,25 +108,25 @@ time_unit_option: Decorator = click.option(
     type=click.Choice(list(SECONDS)),
     default="day",
     show_default=True,
-    help="Unit of numeric times, of rates and of the results.",
+    help="Time unit of numeric times, of rates and of the results.",
 )
 table_unit_option: Decorator = click.option(
     "--time-unit",
     type=click.Choice(list(SECONDS)),
-    help="Unit of the table's rates and of the results; the one that the table names, or day.",
+    help="Time unit of the table's rates and of the results (default: the one that the table names, or day).",
 )
 overwrite_option: Decorator = click.option("--overwrite", is_flag=True, help="Replace an earlier result.")
 log_argument: Decorator = click.argument("log", required=False, type=click.Path(path_type=Path))
 example_option: Decorator = click.option(
-    "--example", metavar="NAME", help=f"A bundled log instead of LOG: {', '.join(EXAMPLES)}."
+    "--example", metavar="NAME", help=f"Bundled log instead of LOG: {', '.join(EXAMPLES)}."
 )
 seed_option: Decorator = click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of whatever is random: Poisson times, draws.",
+    help="Random seed.",
 )
 confidence_option: Decorator = click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="Of the change rates' intervals."
+    "--confidence", type=float, default=0.95, show_default=True, help="Level of the change rates' intervals."
 )

@@ -1,32 +1,28 @@
-"""`freshopt plan`: from a crawl log to a folder with change rates, certified refresh rates and a schedule."""
+"""`freshopt plan`: from a crawl log to a certified plan."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from freshopt.arrays import Array
-from freshopt.certificate import Certificate
 from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import count, number, progress, show
-from freshopt.cli.estimation import Estimation, estimation_options
-from freshopt.cli.objectives import Parameters, objective_of
-from freshopt.cli.origins import Origin, origin_options
-from freshopt.cli.plan_parts import plan_in_partitions, worth_of_more
-from freshopt.cli.replay_table import replay_table
+from freshopt.cli.backtest_table import replay_table
+from freshopt.cli.console import progress, show
+from freshopt.cli.estimator_options import Estimation, estimation_options
+from freshopt.cli.log_inputs import Origin, origin_options
+from freshopt.cli.objective_options import Parameters, objective_of
+from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.report import command_line
-from freshopt.held_out import replay_held_out
-from freshopt.io.folder import complete_folder
-from freshopt.plan_folder import FILES, summary, write_files
-from freshopt.planning import Plan, Wishes, make_plan
-from freshopt.units import SECONDS
-
-_RESOLVED = 1e-15  # differences of values below this are lost in a sum of float64
+from freshopt.io.atomic_output import complete_folder
+from freshopt.planning.backtest import backtest
+from freshopt.planning.plan import Plan
+from freshopt.planning.plan import plan as make_plan
+from freshopt.planning.plan_files import FILES, write_files
+from freshopt.planning.plan_rows import plan_rows
+from freshopt.planning.request import PlanRequest
 
 
 @click.command(short_help="Turn a crawl LOG into refresh rates and a schedule.")
@@ -53,7 +49,7 @@ _RESOLVED = 1e-15  # differences of values below this are lost in a sum of float
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="Change rates to draw from what the log leaves open, to tell what uncertainty costs; 0 for none.",
+    help="Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.",
 )
 @click.option(
     "--replay",
@@ -95,7 +91,7 @@ def plan(
     csv: bool,
     overwrite: bool,
 ) -> None:
-    """Turn a crawl LOG into change rates, certified refresh rates and a schedule.
+    """Turn a crawl LOG into certified refresh rates and a schedule.
 
     LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
     each crawl found. DIR gets the tables change_rates, rates and schedule, summary.json, and report.html, a
@@ -109,26 +105,31 @@ def plan(
     if scheduler is not None and in_memory:
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
-    wishes = Wishes(
-        objective=objective_of(objective, refresh, parameters),
-        bandwidth=inputs.rate_of("--bandwidth", bandwidth, time_unit),
-        horizon=inputs.duration_of("--horizon", horizon, time_unit),
-        importance=tables.importance_of(importance) if in_memory else None,
-        hosts=host_of,
-        host_limits=tables.host_limits_of(host_limits, time_unit),
-        min_rate=inputs.rate_of("--min-rate", min_rate, time_unit),
-        max_rate=np.inf if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
-        estimate=lambda log: estimation.fit(log, host_of),
-        draws=draws,
-        confidence=confidence,
-        seed=seed,
-    )
+    asked: dict[str, Any] = {
+        "bandwidth": inputs.rate_of("--bandwidth", bandwidth, time_unit),
+        "objective": objective_of(objective, refresh, parameters),
+        "importance": tables.importance_of(importance) if in_memory else None,
+        "hosts": host_of,
+        "host_limits": tables.host_limits_of(host_limits, time_unit),
+        "min_rate": inputs.rate_of("--min-rate", min_rate, time_unit),
+        "max_rate": None if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
+        "estimator": lambda log: estimation.fit(log, host_of),
+        "seed": seed,
+    }
+    length = inputs.duration_of("--horizon", horizon, time_unit)
     if not in_memory:
         if replay:
             raise click.UsageError("--replay is for --engine memory. Leave it out.")
+        limit = asked.pop("max_rate")
         plan_in_partitions(
             origin,
-            wishes,
+            PlanRequest(
+                horizon=length,
+                confidence=confidence,
+                max_rate=np.inf if limit is None else limit,
+                estimate=asked.pop("estimator"),
+                **asked,
+            ),
             out,
             importance,
             hosts,
@@ -139,114 +140,26 @@ def plan(
             overwrite=overwrite,
         )
         return
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(9) as report:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(9) as on_progress:
         found = origin.read(time_unit)
-        if wishes.importance is None and found.importance is not None:
-            weights = found.importance
-            wishes = replace(wishes, importance=lambda _: weights)
-        made = make_plan(found.log, wishes, report)
+        if asked["importance"] is None and found.importance is not None:
+            asked["importance"] = found.importance
+        made = make_plan(
+            found.log, horizon=length, confidence=confidence, draws=draws, on_progress=on_progress, **asked
+        )
         held = None
         if replay:
-            report("replay")
-            held = replay_held_out(found.log, wishes, found.history)
-        report("writing")
+            on_progress("back-test")
+            held = backtest(found.data, **asked)
+        on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
         names = write_files(made, staging, csv=csv, more=more)
-    show(_rows(made, found.words, objective))
+    show([*plan_rows(made, found.words, objective), _time(made)])
     if held is not None:
         click.echo(f"\n{replay_table(held, made)}")
     click.echo(f"\nwrote {', '.join(names)} to {out}")
 
 
-def _rows(made: Plan, read: str, objective: str) -> list[tuple[str, str]]:
-    """Return what a newcomer should read of a plan."""
-    facts = summary(made)
-    counts, unit, proof = facts["counts"], facts["time_unit"], made.solution.certificate
-    rates = made.solution.rates
-    flags = "".join(f", {times:,} {flag}" for flag, times in counts["flags"].items() if flag != "ok")
-    kind = facts["objective"]
-    goal = f"{kind}, {objective}" if kind == "SynchronizationCost" else kind  # one class, several names
-    sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
-    others = "; ".join(f"{kind} rates {number(value)}" for kind, value in facts["baselines"].items())
-    return [
-        ("log", f"{read}, {_span(made)}"),
-        (
-            "change rates",
-            f"total {number(facts['change_rate']['sum'])} per {unit}, "
-            f"median {number(facts['change_rate']['median'])}{flags}",
-        ),
-        ("objective", f"{goal} ({sense}), {facts['discipline']} refreshes"),
-        (
-            "bandwidth",
-            f"{number(facts['bandwidth_used'])} of {number(facts['bandwidth'])} per {unit} used; "
-            f"{worth_of_more(facts)}",
-        ),
-        (
-            "intervals",
-            f"{_spread(rates, unit)}; {count(counts['never_refreshed'], 'source')} never refreshed",
-        ),
-        ("value", f"{number(facts['value'])} in the long run; {others}"),
-        (
-            "schedule",
-            f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}, "
-            f"value over that time {number(facts['schedule_value'])}{_ages(made)}",
-        ),
-        *_uncertainty(facts),
-        ("proof", f"{facts['status']}: {_gap(proof)}" if proof else "none"),
-        ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
-    ]
-
-
-def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what the change rates that the log leaves open mean for the plan."""
-    spread = facts["uncertainty"]
-    if spread is None:
-        return []
-    low, high = spread["value_90_percent"]
-    loss = f"{number(spread['mean_regret'])} ({100 * spread['relative_regret']:.2g} %)"
-    draws = f"90 % of {spread['draws']} draws of what the log leaves open"
-    text = f"value {number(low)} to {number(high)} for {draws}; to know it is worth {loss}"
-    if not low <= facts["value"] <= high:
-        text += "; the value above is at the estimates, and costs do not grow in proportion to change rates"
-    return [("uncertainty", text)]
-
-
-def _spread(rates: Array, unit: str) -> str:
-    """Return how far apart the refreshes of a source are."""
-    refreshed = rates[rates > 0.0]
-    if len(refreshed) == 0:
-        return "none"
-    least, median, most = np.quantile(1.0 / refreshed, [0.0, 0.5, 1.0])
-    return f"from {number(least)} to {number(most)}, median {count(float(median), unit)}"
-
-
-def _ages(made: Plan) -> str:
-    """Return how old the copies are to begin with, where some are not fresh from the log's last crawl.
-
-    Without it nobody could tell why a value over the horizon is far from that of the long run.
-    """
-    ages = made.log.age
-    old = int(np.count_nonzero(ages > made.schedule.horizon))
-    if old == 0:
-        return ""
-    oldest = count(float(np.max(ages)), made.log.time_unit)
-    return f" ({count(old, 'source')} last crawled longer than that before it, at most {oldest})"
-
-
-def _gap(proof: Certificate) -> str:
-    """Return the relative gap, down to what float64 can tell of the value itself."""
-    relative = proof.relative_gap
-    if proof.vanishing and relative > _RESOLVED:
-        return f"the cost vanishes, gap {proof.gap:.1e}"
-    return f"relative gap {f'{relative:.1e}' if relative > _RESOLVED else f'below {_RESOLVED:.0e}'}"
-
-
-def _span(made: Plan) -> str:
-    """Return the time that the log covers."""
-    log = made.log
-    begin, end = float(np.min(log.time)), log.end
-    if log.origin is None:
-        return f"time {number(begin)} to {count(end, log.time_unit)}"
-    seconds = SECONDS[log.time_unit]
-    first, last = (log.origin + timedelta(seconds=t * seconds) for t in (begin, end))
-    return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+def _time(made: Plan) -> tuple[str, str]:
+    """Return the row of the seconds of each step."""
+    return "time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())

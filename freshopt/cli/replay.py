@@ -1,4 +1,4 @@
-"""`freshopt replay`: what a schedule would have cost, held against the changes that there were."""
+"""`freshopt replay`: measured cost of a schedule under known changes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.arrays import Array
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.held_out import known_changes
-from freshopt.io.folder import complete_file
+from freshopt.io.atomic_output import complete_file
 from freshopt.io.read_history import read_history
 from freshopt.io.read_log import read_log
 from freshopt.io.tables import read_table, table_ending, write_table
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.numerics.arrays import Array
+from freshopt.planning.backtest import known_changes
 from freshopt.scheduling.schedule import Schedule
-from freshopt.simulation.measured import Replay
+from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.replaying import replay as replay_schedule
 from freshopt.simulation.world import World
 from freshopt.units import SECONDS
@@ -33,35 +33,41 @@ WORDS = {
 }
 
 
-@click.command(short_help="Measure what a SCHEDULE costs against known changes.")
+@click.command(short_help="Measure the cost of a SCHEDULE under known changes.")
 @click.argument("schedule", type=click.Path(path_type=Path))
 @click.option(
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A table of all changes (source, time).",
+    help="Table of all changes (source, time).",
 )
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A crawl log; a change is taken to be in the middle of the gap in which it was found.",
+    help="Crawl log; a change is placed in the middle of the crawl interval in which it was found.",
 )
 @click.option(
     "--sources",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A table of sources; their changes are drawn, as Poisson processes of its change rates.",
+    help="Table of sources; their changes are simulated as Poisson processes with its change rates.",
 )
 @click.option(
     "--origin",
     type=float,
     metavar="TIME",
-    help="When the schedule begins, on the clock of the changes. By default where its timestamps say, or "
-    "when the changes begin.",
+    help="Start of the schedule on the clock of the changes (default: what its timestamps say, or the first "
+    "change).",
 )
-@click.option("--horizon", metavar="TIME", help="Length of the schedule; up to its last refresh by default.")
-@click.option("--skip", metavar="TIME", help="How much of it passes before costs count.")
+@click.option(
+    "--horizon", metavar="TIME", help="Length of the schedule, such as 7d (default: up to its last refresh)."
+)
+@click.option(
+    "--skip",
+    metavar="TIME",
+    help="Time at the start of the schedule that is not counted, such as 1d (default: none).",
+)
 @options.importance_option
 @options.seed_option
 @click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
@@ -81,9 +87,10 @@ def replay(
     time_unit: str,
     overwrite: bool,
 ) -> None:
-    """Replay a SCHEDULE (source, time) against changes: measured cost of every objective.
+    """Measure the cost of a SCHEDULE under known changes.
 
-    Give one of --history, --log and --sources. All copies are fresh when the schedule begins. Costs count to
+    SCHEDULE is a table with the columns source and time; every objective's cost is measured. Give one of
+    --history, --log and --sources. All copies are fresh when the schedule begins. Costs count to
     the end of the schedule, and of each source only as long as its changes are known: in a log until its last
     crawl. Sources that change but are not in the schedule are never refreshed, and count.
     """
@@ -117,17 +124,20 @@ def replay(
 def _world(
     history: Path | None, log: Path | None, sources: Path | None, time_unit: str, seed: int
 ) -> tuple[World, Array | None, np.datetime64 | None, str]:
-    """Return the changes, until when each source's are known, the moment of time 0 with dates, and words."""
+    """Return the changes and how far they are known.
+
+    With them come the end of each source's record, the moment of time 0 if there are dates, and a text.
+    """
     if sources is not None:
         known, _ = tables.sources_of(sources, None)
         return World.poisson(known, seed), None, None, f"{sources}: {count(len(known), 'Poisson source')}"
     data = read_history(history, time_unit=time_unit) if history else read_log(log or "", time_unit)
     world = known_changes(data)
     zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
-    middle = "" if history else ", each taken to be in the middle of its gap"
+    middle = "" if history else ", each placed in the middle of its crawl interval"
     many = int(world.events(-np.inf, np.inf)[0][-1])
     words = f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
-    # Of a source that is crawled no more nothing is known: that it did not change would be invented.
+    # After the last crawl of a source its changes are unknown, which does not mean that there are none.
     until = data.last_crawl if isinstance(data, CrawlLog) else np.broadcast_to(data.end, len(world))
     return world, until, zero, words
 
@@ -135,7 +145,10 @@ def _world(
 def _schedule(
     path: Path, world: World, horizon: str | None, zero: np.datetime64 | None
 ) -> tuple[Schedule, float | None]:
-    """Read a schedule of the world's sources, and when it begins on the world's clock, if that is told."""
+    """Read a schedule of the world's sources, and its start.
+
+    The start is on the world's clock; None where the schedule does not say it.
+    """
     frame, time = tables.times_of(path)
     labels = np.arange(len(world)) if world.names is None else world.names
     place = {str(name): k for k, name in enumerate(labels.tolist())}
@@ -168,7 +181,10 @@ def _schedule(
 
 
 def _begin(path: Path, time: Array, zero: np.datetime64 | None, unit: str) -> float | None:
-    """Return when a schedule with timestamps begins, on the clock of changes with dates."""
+    """Return the start of a schedule with timestamps.
+
+    It is on the clock of the changes; None where one of the two has no dates.
+    """
     if zero is None or len(time) == 0:
         return None
     frame = read_table(path)
@@ -185,9 +201,12 @@ def _begin(path: Path, time: Array, zero: np.datetime64 | None, unit: str) -> fl
 def _rows(
     found: Replay, plan: Schedule, words: str, until: Array | None, beyond: float
 ) -> list[tuple[str, str]]:
-    """Return what a newcomer should read of a replay; `beyond` is how much of the schedule has no changes."""
+    """Return the printed rows of a replay.
+
+    `beyond` is the length of the schedule's end of which no changes are known.
+    """
     idle = int(np.count_nonzero(plan.counts == 0))
-    runs = "" if found.runs == 1 else f", mean of {found.runs} draws"
+    runs = "" if found.runs == 1 else f", mean of {found.runs} samples"
     rest = ""
     if beyond > 1e-9 * (abs(found.end) + 1.0):
         rest = f" (of the last {count(beyond, found.time_unit)} of the schedule no changes are known)"

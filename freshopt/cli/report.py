@@ -11,27 +11,31 @@ from click.core import ParameterSource
 from freshopt.cli import options
 from freshopt.report import write_report
 
-_APART = ("out", "overwrite")  # options that say where a result goes, and not which
+# Options that say where a result goes, and not which.
+_APART = ("out", "overwrite")
 
 
 @click.command(short_help="Write the web page of the plan in DIR.")
 @click.argument("dir", type=click.Path(path_type=Path))
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write instead of DIR/report.html."
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write (default: DIR/report.html)."
 )
 @options.overwrite_option
 def report(dir: Path, out: Path | None, overwrite: bool) -> None:
-    """Write what there is to know of the plan in DIR to one web page.
+    """Write the plan in DIR as one web page.
 
     DIR is what freshopt plan has written; there its page is already, unless it was made with --engine dask.
-    The page needs nothing else: no network, no script. An earlier DIR/report.html is replaced, a FILE only
+    The page is self-contained: no network, no script. An earlier DIR/report.html is replaced, a FILE only
     with --overwrite.
     """
     click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")
 
 
 def command_line(context: click.Context) -> str:
-    """Return the command that is run, so that it can be run again, but for where its result goes."""
+    """Return the command line that reproduces the result.
+
+    Options that say where the result goes are replaced or left out.
+    """
     words: list[str] = []
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")

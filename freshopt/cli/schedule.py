@@ -1,4 +1,4 @@
-"""`freshopt schedule`: from a table of rates to refresh times, or to what a crawler loads."""
+"""`freshopt schedule`: refresh times, or a crawler's intervals, from rates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import count, number, show
-from freshopt.cli.methods import Choice, Slots, method_options
+from freshopt.cli.schedule_options import Choice, Slots, method_options
 from freshopt.errors import SourceDataError
-from freshopt.exporting import (
+from freshopt.exporters import (
     ChangeDetection,
     Crontab,
     ExternalSecrets,
@@ -20,9 +20,9 @@ from freshopt.exporting import (
     export,
     write_icalendar,
 )
-from freshopt.exporting.intervals import ROUNDING, Exported, IntervalFormat
-from freshopt.exporting.nutch import LONGEST
-from freshopt.io.folder import complete_file
+from freshopt.exporters.nutch import LONGEST
+from freshopt.exporters.whole_intervals import ROUNDING, Exported, IntervalFormat
+from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
@@ -39,17 +39,18 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
     "kind",
     type=click.Choice([*INTERVALS, *TIMES]),
     metavar="NAME",
-    help=f"What is written: the times of a schedule ({', '.join(TIMES)}; the ending of --out tells which), "
-    f"or an interval for each source, for {', '.join(INTERVALS)}.",
+    help=f"Output format: the times of a schedule ({', '.join(TIMES)}; by default from the ending of "
+    f"--out) or an "
+    f"interval for each source, for {', '.join(INTERVALS)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
 @options.seed_option
 @click.option(
-    "--start", metavar="MOMENT", help="Of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
+    "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
 )
-@click.option("--longest", metavar="TIME", help="Of --format nutch: db.fetch.interval.max, 90d by default.")
+@click.option("--longest", metavar="TIME", help="For --format nutch: db.fetch.interval.max (default 90d).")
 @click.option(
-    "--command", metavar="WORDS", help="Of --format crontab: what refreshes the source it is given."
+    "--command", metavar="WORDS", help="For --format crontab: command that refreshes the source it is given."
 )
 @click.option(
     "--out",
@@ -72,10 +73,10 @@ def schedule(
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
-    """Write refresh times, or a crawler's intervals, for a table of RATES (source, rate).
+    """Write refresh times or a crawler's intervals for RATES.
 
-    Intervals are rounded so that no source is refreshed more often than its rate, and the command says what
-    total rate comes of it.
+    RATES is a table with the columns source and rate. Intervals are rounded so that no source is refreshed
+    more often than its rate; the command prints the total rate that results.
     """
     kind = kind or _told_by(out)
     _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, ("crontab",))})
@@ -115,14 +116,14 @@ def _write_times(made: Schedule, begin: datetime | None, kind: str, path: Path) 
 
 
 def _told_by(out: Path) -> str:
-    """Return the format that the ending of a name tells."""
+    """Return the format that a file name's ending implies."""
     if out.name.lower().endswith(TIMES["icalendar"]):
         return "icalendar"
     return "parquet" if table_ending(out) == ".parquet" else "csv"
 
 
 def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> None:
-    """Refuse options that a format has no use for."""
+    """Raise if an option does not apply to the format."""
     for option, (value, kinds) in given.items():
         if value is not None and kind not in kinds:
             raise click.UsageError(
@@ -147,7 +148,7 @@ def _target(kind: str, longest: str | None, command: str | None) -> IntervalForm
 
 
 def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
-    """Return what was written, and what the rounding of the intervals costs."""
+    """Return the printed rows, with the effect of rounding intervals."""
     lost = 1.0 - done.realised / done.planned if done.planned else 0.0
     less = "" if lost < ROUNDING else f": {100.0 * lost:.2g} % less, as intervals are rounded up"
     never = f"; {count(done.never, 'source')} never refreshed: {done.never_words}" if done.never else ""

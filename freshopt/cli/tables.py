@@ -1,4 +1,4 @@
-"""The tables that a command is given: sources, rates, importances, hosts and their limits.
+"""Input tables: sources, rates, times, importances, hosts, host limits.
 
 A CSV file is read as text and converted here, so that a source called 007 keeps its name and a cell that is
 no number is named by its row.
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array
-from freshopt.cli.objectives import NAMES, Parameters
-from freshopt.errors import SourceDataError, empty_cells, list_offenders
+from freshopt.cli.objective_options import NAMES, Parameters
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.formatting import count
 from freshopt.io.tables import UNIT, read_table, table_ending, without_blank_end
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
 from freshopt.scheduling.rate_table import read_rates
-from freshopt.sources import Sources
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
 
-_NUMBERS = ("change_rate", "importance", "min_rate", "max_rate", "cost", "rate", "limit", *NAMES)
+_NUMBERS = ("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "rate", "limit", *NAMES)
 _TEXTS = ("host", UNIT)
 _LABELS = ("source", "name")
 _FLAGS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -32,14 +33,14 @@ _OR = {"source": " or integers", "name": " or integers", "host": " or integers",
 
 
 class SourceTable(NamedTuple):
-    """A table of sources, and the columns of it that are parameters of objectives."""
+    """Sources, and the columns that are parameters of objectives."""
 
     sources: Sources
     parameters: Parameters
 
 
 def sources_of(path: Path, time_unit: str | None) -> SourceTable:
-    """Return the sources in a table: source, change_rate, and whatever else it says of them."""
+    """Return the sources of a table with a column change_rate."""
     frame = _table(path)
     unit = _unit(frame, path, time_unit)
     try:
@@ -50,7 +51,7 @@ def sources_of(path: Path, time_unit: str | None) -> SourceTable:
 
 
 def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
-    """Return a table of rates (source, rate), and their unit."""
+    """Return a table of rates (source, rate) and its unit."""
     frame = _table(path)
     unit = _unit(frame, path, time_unit)
     try:
@@ -61,7 +62,7 @@ def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
 
 
 def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
-    """Return a schedule's rows (source, time), and its times as numbers >= 0."""
+    """Return a schedule's rows and its times >= 0."""
     frame = _table(path)
     _require_columns(frame, ("source", "time"), path)
     time = _numbers(frame["time"], path).to_numpy()
@@ -73,7 +74,10 @@ def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
 
 
 def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
-    """Return how a log's sources are weighted: by a table with columns source and importance."""
+    """Return the function from source names to importances.
+
+    The table has the columns source and importance.
+    """
     if path is None:
         return None
     weights = _column_by_source(path, "importance")
@@ -86,7 +90,10 @@ def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
 
 
 def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
-    """Return on which host each of a log's sources is: by a table with columns source and host."""
+    """Return the function from source names to hosts.
+
+    The table has the columns source and host.
+    """
     if path is None:
         return None
     hosts = _column_by_source(path, "host")
@@ -94,7 +101,10 @@ def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
 
 
 def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None:
-    """Return the limits in a table with columns host and limit, per `time_unit`."""
+    """Return the host limits of a table, per `time_unit`.
+
+    The table has the columns host and limit.
+    """
     if path is None:
         return None
     frame = _table(path)
@@ -110,7 +120,7 @@ def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None
 
 
 def _column_by_source(path: Path, column: str) -> dict[str, Any]:
-    """Return a column of a table that has one row per source."""
+    """Return a table's column as a map from source."""
     frame = _table(path)
     _require_columns(frame, ("source", column), path)
     keys = [str(name) for name in frame["source"].to_list()]
@@ -132,7 +142,7 @@ def _look_up(given: dict[str, Any], names: Iterable[object], what: str, path: Pa
 
 
 def _require_columns(frame: polars.DataFrame, columns: Iterable[str], path: Path) -> None:
-    """Refuse a table that lacks a column or has empty cells in it."""
+    """Raise if a column is missing or has empty cells."""
     for column in columns:
         if column not in frame.columns:
             raise SourceDataError(
@@ -141,24 +151,31 @@ def _require_columns(frame: polars.DataFrame, columns: Iterable[str], path: Path
         nulls = frame[column].null_count()
         if nulls:
             raise SourceDataError(
-                f"column '{column}' of {path} has {empty_cells(nulls)}. Fill them or drop the rows."
+                f"column '{column}' of {path} has {count(nulls, 'empty cell')}. Fill them or drop the rows."
             )
 
 
 def _parameter(frame: polars.DataFrame, name: str, path: Path) -> Array | None:
-    """Return a parameter of each source, or None; a source with an empty cell has no cap."""
+    """Return a parameter of each source, or None.
+
+    An empty cell of the column cap means no cap.
+    """
     if name not in frame.columns:
         return None
     column = frame[name].fill_null(np.inf) if name == "cap" else frame[name]
-    if column.null_count():
+    nulls = column.null_count()
+    if nulls:
         raise SourceDataError(
-            f"column '{name}' of {path} has {empty_cells(column.null_count())}. Fill them or drop the rows."
+            f"column '{name}' of {path} has {count(nulls, 'empty cell')}. Fill them or drop the rows."
         )
     return column.to_numpy()
 
 
 def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
-    """Return the time unit of a table: what its column `UNIT` says, else what was asked for, else day."""
+    """Return the time unit of a table.
+
+    Its column `UNIT` says it; otherwise it is the one asked for, or day.
+    """
     if UNIT not in frame.columns or len(frame) == 0:
         return asked or "day"
     named = frame[UNIT].unique(maintain_order=True).to_list()
@@ -176,7 +193,7 @@ def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
 
 
 def _table(path: Path) -> polars.DataFrame:
-    """Read a table, its known columns as what they should be."""
+    """Read a table with its known columns in their types."""
     import polars
 
     is_text = table_ending(path) != ".parquet"
@@ -204,7 +221,10 @@ def _table(path: Path) -> polars.DataFrame:
 
 
 def _plain(column: polars.Series, path: Path) -> polars.Series:
-    """Return labels, units and flags as text, labels also as integers; refuse what is neither."""
+    """Return labels, units and flags as text.
+
+    Labels may be integers too; any other type raises.
+    """
     import polars
 
     if column.dtype in (polars.Categorical, polars.Enum) or str(column.dtype) in ("Int128", "UInt128"):
@@ -225,7 +245,7 @@ def _plain(column: polars.Series, path: Path) -> polars.Series:
 
 
 def _numbers(column: polars.Series, path: Path) -> polars.Series:
-    """Return a column as numbers, its empty cells as they are."""
+    """Return a column as numbers; empty cells stay empty."""
     import polars
 
     if column.dtype == polars.String:
@@ -238,7 +258,7 @@ def _numbers(column: polars.Series, path: Path) -> polars.Series:
 
 
 def _require(column: polars.Series, read: polars.Series, path: Path, remedy: str) -> None:
-    """Refuse cells that are there and could not be read."""
+    """Raise if non-empty cells could not be read."""
     rows = (read.is_null() & column.is_not_null()).arg_true().to_list()
     if rows:
         where = list_offenders(f"{column[row]!r} in row {row + 1}, line {row + 2}" for row in rows)

@@ -1,9 +1,12 @@
-"""Web scale: sources in Parquet files or in a Dask DataFrame, solved in few passes over them; plans for logs.
+"""Solve and plan over partitioned data with Dask.
+
+Sources are in Parquet files or in a Dask DataFrame, and are solved in few passes over them; so are plans for
+crawl logs.
 
 ``pip install 'freshopt[dask]'`` brings what it needs.
 """
 
-from freshopt.distributed.partitions import PartitionedSources as PartitionedSources
+from freshopt.distributed.partitioned_sources import PartitionedSources as PartitionedSources
 from freshopt.distributed.planning import DistributedPlan as DistributedPlan
 from freshopt.distributed.planning import plan as plan
 from freshopt.distributed.solution import DistributedSolution as DistributedSolution

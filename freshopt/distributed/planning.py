@@ -1,6 +1,8 @@
-"""`plan`: the main job for a crawl log in a folder of Parquet files, beyond what one machine holds.
+"""Plans for partitioned crawl logs, beyond one machine's memory.
 
-The same steps as `freshopt.planning.make_plan`: each worker learns the change rates of a file at a time,
+`plan` is the main job for a crawl log in a folder of Parquet files.
+
+The same steps as `freshopt.planning.plan.make_plan`: each worker learns the change rates of a file at a time,
 `solve` finds the refresh rates of all, and each partition is scheduled by itself. The client holds a few
 numbers per file; what one step leaves for the next is in the folder that becomes the plan.
 
@@ -22,22 +24,23 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.arrays import exact_sum
-from freshopt.distributed import learning
-from freshopt.distributed.engine import run_pass
-from freshopt.distributed.learning import HASHES, SOURCES, Adapt, Learnt, Order, learn_file
-from freshopt.distributed.partitions import PartitionedSources, footer, parquet_files
+from freshopt.distributed import estimation
+from freshopt.distributed.dask_passes import run_pass
+from freshopt.distributed.driver import file_name
+from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, Learnt, Order, learn_file
+from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
-from freshopt.distributed.work import file_name
 from freshopt.errors import SourceDataError
-from freshopt.io.folder import complete_folder
-from freshopt.plan_folder import FILES, TABLES, settings, versions
-from freshopt.planning import TOLERANCE, Wishes, method_of
-from freshopt.scheduling.expected_value import expected_value
+from freshopt.io.atomic_output import complete_folder
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import exact_sum
+from freshopt.planning.plan import TOLERANCE, method_of
+from freshopt.planning.plan_files import FILES, TABLES, settings, versions
+from freshopt.planning.request import PlanRequest
+from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
-from freshopt.sources import Sources
 from freshopt.units import SECONDS, check_time_unit
 
 MARKER = "summary.json"
@@ -69,34 +72,34 @@ class DistributedPlan:
 
 def plan(
     log: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    wishes: Wishes,
+    request: PlanRequest,
     out: str | os.PathLike[str],
     *,
     adapt: Adapt | None = None,
     overwrite: bool = False,
     time_unit: str = "day",
-    report: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> DistributedPlan:
-    """Learn change rates, solve for refresh rates, prove them and schedule them, file by file of a log.
+    """Estimate, solve, certify and schedule, file by file of a log.
 
     Parameters
     ----------
     log : path or list of paths
         A folder of Parquet files as `fo.read_log` takes them, each source's crawls within one file. A worker
         holds a file at a time, with its sources and their schedule.
-    wishes : Wishes
+    request : PlanRequest
         Its functions are called on the workers. `estimate` sees one file at a time; `draws` is not used.
     out : path
-        Folder to write, which every worker must be able to; it appears complete or not at all. Each part of
+        Folder to write, which every worker must be able to; it is written atomically. Each part of
         the schedule is sorted by time.
     adapt : callable, optional
-        Returns the wishes of a file of the log, given the wishes for all and the file; runs on the workers,
+        Returns the request of a file of the log, given the request for all and the file; runs on the workers,
         and so can read importances and hosts there.
     overwrite : bool
         Whether an earlier plan in `out` may be replaced.
     time_unit : str
         The log's clock.
-    report : callable
+    on_progress : callable
         Told a word before each pass over the files.
 
     Returns
@@ -119,8 +122,8 @@ def plan(
     >>> for name in ("a", "b"):
     ...     crawls = {"source": [name] * 4, "time": [0, 1, 2, 3], "changed": [0, 1, 0, 1]}
     ...     pl.DataFrame(crawls).write_parquet(folder / f"{name}.parquet")
-    >>> wishes = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
-    >>> made = plan(folder, wishes, folder / "plan")
+    >>> request = PlanRequest(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    >>> made = plan(folder, request, folder / "plan")
     >>> made.facts["status"], made.facts["counts"]["refreshes"]
     ('optimal', 14)
     >>> sorted(entry.name for entry in (folder / "plan").iterdir())
@@ -130,58 +133,58 @@ def plan(
     files = [file for file in parquet_files(log) if footer(file).num_rows]
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
-    _rehearse(wishes)
+    _rehearse(request)
     known = {*FILES} | {
         f"{table}/{name}"
         for table in TABLES
         for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
     }
     with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
-        facts = _write(files, wishes, adapt, unit, staging, report)
+        facts = _write(files, request, adapt, unit, staging, on_progress)
     return DistributedPlan(Path(out), facts)
 
 
 def _write(
     files: list[Path],
-    wishes: Wishes,
+    request: PlanRequest,
     adapt: Adapt | None,
     unit: str,
     staging: Path,
-    report: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write the plan's folders and return its facts."""
     clock = [time.perf_counter()]
     for table in (*TABLES[::2], SOURCES, HASHES):  # `solve` makes that of the rates
         (staging / table).mkdir()
     paths = [str(file) for file in files]
-    report("change rates")
-    order = Order(wishes, adapt, unit, str(staging))
+    on_progress("change rates")
+    order = Order(request, adapt, unit, str(staging))
     learnt: list[Learnt] = _in_order(learn_file, list(zip(paths, range(len(paths)), strict=True)), order)
     require_parts(staging / "change_rates", len(files))
     require_parts(staging / SOURCES, len(files))
-    learning.require_alike(learnt, files)
+    estimation.require_alike(learnt, files)
     n = sum(one.n for one in learnt)
-    if learning.ranges_overlap(learnt):
-        report("comparing names")
-        ranges = -(-n // learning.AT_A_TIME)
-        _in_order(learning.require_apart, [(k, ranges) for k in range(ranges)], (paths, str(staging)))
+    if estimation.ranges_overlap(learnt):
+        on_progress("comparing names")
+        ranges = -(-n // estimation.AT_A_TIME)
+        _in_order(estimation.require_apart, [(k, ranges) for k in range(ranges)], (paths, str(staging)))
     clock.append(time.perf_counter())
     known = PartitionedSources.from_parquet(
         [staging / SOURCES / file_name(k) for k in range(len(files))], unit, rows=n
     )
     solution = solve(
-        wishes.objective,
+        request.objective,
         known,
-        wishes.bandwidth,
-        wishes.host_limits,
+        request.bandwidth,
+        request.host_limits,
         out=staging / "rates",
         tolerance=TOLERANCE,
-        report=report,
+        on_progress=on_progress,
     )
     (staging / "rates" / MARKER).unlink()
     clock.append(time.perf_counter())
-    report("schedule")
-    calendar, shifts = _calendar(learnt, wishes, unit, staging)
+    on_progress("schedule")
+    calendar, shifts = _calendar(learnt, request, unit, staging)
     calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
     scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
@@ -194,8 +197,13 @@ def _write(
     return facts
 
 
-def _calendar(learnt: list[Learnt], wishes: Wishes, unit: str, staging: Path) -> tuple[Calendar, list[float]]:
-    """Return what partitions are scheduled for, and where each file's clock begins on that of the log."""
+def _calendar(
+    learnt: list[Learnt], request: PlanRequest, unit: str, staging: Path
+) -> tuple[Calendar, list[float]]:
+    """Return the schedule's settings and each file's clock offset.
+
+    The offset is where a file's clock begins on that of the log.
+    """
     dated = [one.origin for one in learnt if one.origin is not None]
     origin = min(dated, default=None)
     shifts = [
@@ -204,9 +212,9 @@ def _calendar(learnt: list[Learnt], wishes: Wishes, unit: str, staging: Path) ->
     ]
     end = max(one.end + shift for one, shift in zip(learnt, shifts, strict=True))
     begin: datetime | None = None if origin is None else origin + timedelta(seconds=end * SECONDS[unit])
-    plain = wishes.min_rate == 0.0 and math.isinf(wishes.max_rate) and not wishes.host_limits
+    plain = request.min_rate == 0.0 and math.isinf(request.max_rate) and not request.host_limits
     whole = sum(one.n for one in learnt), exact_sum(one.change_rate for one in learnt)
-    lasting = learning.lasting(wishes)
+    lasting = estimation.lasting(request)
     return Calendar(lasting, unit, str(staging), end, begin, whole if plain else None), shifts
 
 
@@ -218,7 +226,7 @@ def summary(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says: as `plan_folder.summary`, but for medians over all sources."""
-    wishes, objective = calendar.wishes, solution.objective
+    request, objective = calendar.request, solution.objective
     flags: dict[str, int] = {}
     for one in learnt:
         for flag, number in one.flags.items():
@@ -234,7 +242,7 @@ def summary(
         "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth,
         "bandwidth_used": solution.used,
-        "horizon": wishes.horizon,
+        "horizon": request.horizon,
         "status": solution.status.value,
         "value": solution.value,
         "bound": solution.bound,
@@ -244,10 +252,10 @@ def summary(
         "schedule_value": exact_sum(one.value for one in scheduled),
         "baselines": {} if calendar.baselines is None else baselines,
         "solver": "freshopt.distributed",
-        "method": repr(method_of(wishes)),
+        "method": repr(method_of(request)),
         "uncertainty": None,
         "findings": None,
-        "settings": settings(wishes),
+        "settings": settings(request),
         "counts": {
             "sources": solution.n,
             "crawls": sum(one.crawls for one in learnt),
@@ -269,7 +277,10 @@ def summary(
 
 
 def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
-    """Return when the log begins and ends: moments in ISO 8601, or numbers where it has no dates."""
+    """Return the log's begin and end.
+
+    They are moments in ISO 8601, or numbers where the log has no dates.
+    """
     if calendar.origin is None:
         return {"begin": min(one.begin for one in learnt), "end": calendar.end}
     seconds = SECONDS[calendar.time_unit]
@@ -277,15 +288,18 @@ def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
     return {"begin": min(begins).isoformat(), "end": calendar.origin.isoformat()}
 
 
-def _rehearse(wishes: Wishes) -> None:
-    """Plan for one source, so that what cannot be scheduled is refused before the log is read."""
+def _rehearse(request: PlanRequest) -> None:
+    """Plan for one source, to raise early.
+
+    What cannot be scheduled raises before the log is read.
+    """
     one = Sources(change_rate=1.0)
-    times = schedule({0: wishes.bandwidth}, wishes.horizon, method_of(wishes))
-    expected_value(times, wishes.objective.take(slice(0, 1)), one)
+    times = schedule({0: request.bandwidth}, request.horizon, method_of(request))
+    expected_value(times, request.objective.take(slice(0, 1)), one)
 
 
 def _in_order(work: Callable[..., Any], calls: list[tuple[Any, ...]], message: object) -> list[Any]:
-    """Run a step on every partition and return the results in the partitions' order."""
+    """Run a step on every partition; return results in order."""
     found: list[Any] = [None] * len(calls)
     for k, result in run_pass(work, calls, message):
         found[k] = result

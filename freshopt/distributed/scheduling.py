@@ -1,4 +1,4 @@
-"""What workers do when the rates are known: schedule the sources of a partition, and price the schedule.
+"""Schedule of one partition, and its expected value.
 
 Each partition's schedule is sorted by time; the times of two partitions run side by side. The phases of
 periodic refreshes are spread within a partition, so the load of a partition is level, and that of all is.
@@ -13,26 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.arrays import Array
-from freshopt.distributed.engine import unpack
-from freshopt.distributed.learning import SOURCES
-from freshopt.distributed.work import file_name
-from freshopt.gap import Gap
-from freshopt.io.folder import complete_file
+from freshopt.certificates.duality_gap import Gap
+from freshopt.distributed.dask_passes import unpack
+from freshopt.distributed.driver import file_name
+from freshopt.distributed.estimation import SOURCES
+from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import read_table, write_table
-from freshopt.model import Problem
-from freshopt.planning import Wishes, method_of
-from freshopt.scheduling.expected_value import expected_value
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
+from freshopt.planning.plan import method_of
+from freshopt.planning.request import PlanRequest
+from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
-from freshopt.sources import Sources
 
 
 class Calendar(NamedTuple):
-    """What every partition is to be scheduled for.
+    """Scheduling settings that all partitions share.
 
     Attributes
     ----------
-    wishes : Wishes
+    request : PlanRequest
         Without importances and hosts.
     time_unit, folder : str
     end : float
@@ -43,7 +44,7 @@ class Calendar(NamedTuple):
         The number of all sources and the sum of their change rates, where baselines are wanted.
     """
 
-    wishes: Wishes
+    request: PlanRequest
     time_unit: str
     folder: str
     end: float
@@ -53,7 +54,7 @@ class Calendar(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """What the client keeps of a partition's schedule.
+    """Totals of a partition's schedule, kept by the client.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ class Scheduled:
 
 
 def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar) -> Scheduled:
-    """Schedule the k-th partition and write that.
+    """Schedule the k-th partition and write the schedule.
 
     Parameters
     ----------
@@ -83,25 +84,25 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
     calendar : Calendar
     """
     folder, name = Path(calendar.folder), file_name(k)
-    wishes = calendar.wishes
-    objective = wishes.objective if share is None else unpack(share)
+    request = calendar.request
+    objective = request.objective if share is None else unpack(share)
     table = read_table(folder / SOURCES / name)
     sources = Sources.from_frame(table, calendar.time_unit)
     age = calendar.end - (table["last_crawl"].to_numpy() + shift)
     rates = read_table(folder / "rates" / name, columns=["source", "rate"])
     # One seed for all would give the sources at the same place of two partitions the same times.
-    own = int(np.random.SeedSequence([wishes.seed, k]).generate_state(1)[0])
+    own = int(np.random.SeedSequence([request.seed, k]).generate_state(1)[0])
     times = schedule(
-        rates, wishes.horizon, method_of(replace(wishes, seed=own)), time_unit=calendar.time_unit
+        rates, request.horizon, method_of(replace(request, seed=own)), time_unit=calendar.time_unit
     )
     with complete_file(folder / "schedule" / name, overwrite=True) as part:
         write_table(times.to_frame(calendar.origin), part)
     uniform = proportional = 0.0
     if calendar.baselines is not None:
         n, changes = calendar.baselines
-        problem = Problem(objective, sources, wishes.bandwidth)
-        uniform = _value(problem, np.full(len(sources), wishes.bandwidth / n))
-        proportional = _value(problem, wishes.bandwidth * (sources.change_rate / changes))
+        problem = Problem(objective, sources, request.bandwidth)
+        uniform = _value(problem, np.full(len(sources), request.bandwidth / n))
+        proportional = _value(problem, request.bandwidth * (sources.change_rate / changes))
     value = expected_value(times, objective, sources, age)
     return Scheduled(len(times), value, uniform, proportional)
 
@@ -110,5 +111,5 @@ def _value(problem: Problem, rates: Array) -> float:
     """Return the objective's value in the long run."""
     if problem.numerics is None:
         return np.nan
-    cost = Gap.of(problem, rates, problem.numerics, lean=True).cost
+    cost = Gap.of(problem, rates, problem.numerics, keep_slopes=False).cost
     return problem.objective.value_from_cost(cost, problem.sources)

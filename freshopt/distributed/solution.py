@@ -1,4 +1,7 @@
-"""`DistributedSolution`: what a solve over partitions hands back; the rates stay in files, or unevaluated."""
+"""`DistributedSolution`: certified solution over partitions.
+
+The rates stay in files, or unevaluated.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from freshopt.distributed.engine import pack
-from freshopt.distributed.finish import Decision, rates_frame
-from freshopt.distributed.partitions import PartitionedSources
-from freshopt.distributed.piece import Terms
-from freshopt.objective import Objective
-from freshopt.result import Status
+from freshopt.certificates.solution import Status
+from freshopt.distributed.dask_passes import pack
+from freshopt.distributed.partition import PartitionedProblem
+from freshopt.distributed.partitioned_sources import PartitionedSources
+from freshopt.distributed.write_rates import Decision, rates_frame
+from freshopt.formatting import count
+from freshopt.modelling.objective import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DistributedSolution:
-    """Refresh rates of partitioned sources with their proof.
+    """Refresh rates of partitioned sources with their certificate.
 
     Attributes
     ----------
@@ -34,7 +38,7 @@ class DistributedSolution:
         As in `fo.Certificate`: ``|bound − value|``, the same over ``|cost| + λB + Σ μ_h L_h``, the largest
         relative violation of the bandwidth or of a host's limit beyond a few ulp.
     price : float
-        The bandwidth's multiplier λ.
+        λ, the dual variable of the bandwidth (shadow price).
     host_prices : dict
         The μ_h ≥ 0 of each limited host, on top of `price`.
     used : float
@@ -42,7 +46,7 @@ class DistributedSolution:
     never, at_lower, at_upper : int
         Sources at rate 0, at a min_rate > 0, and at max_rate.
     passes : int
-        How often every partition was read, the first look and the writing of rates included.
+        How often every partition was read, the first scan and the writing of rates included.
     seconds : tuple of float
         Of each pass.
     folder : Path or None
@@ -71,12 +75,14 @@ class DistributedSolution:
     seconds: tuple[float, ...]
     folder: Path | None
     note: str
-    terms: Terms
+    terms: PartitionedProblem
     decision: Decision
     calls: tuple[tuple[Any, ...], ...]
 
     def rates(self) -> Any:  # noqa: ANN401 - a Dask DataFrame
-        """Return the rates as a Dask DataFrame (source, rate, interval), partitioned as the sources.
+        """Return the rates as a Dask DataFrame (source, rate, interval).
+
+        It is partitioned as the sources.
 
         Read from `folder` where they were written, else worked out from the prices as they are computed.
         If some sources are signalled, ``signalled`` and ``change_rate`` follow, as in `Solution.to_frame`.
@@ -88,15 +94,15 @@ class DistributedSolution:
             files = sorted(self.folder.glob("part-*.parquet"))
             load = dask.delayed(_load, pure=False)
             return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
-        told = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
+        message = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
         work = dask.delayed(rates_frame, pure=False)
-        return dd.from_delayed([work(*call, told) for call in self.calls], verify_meta=False)
+        return dd.from_delayed([work(*call, message) for call in self.calls], verify_meta=False)
 
     def __repr__(self) -> str:
-        """Return at most nine lines: status, value, price, counts at bounds, gap and verdict."""
+        """Return at most nine lines: status, value, price, gap, verdict."""
         unit = self.terms.time_unit
         limited = len(self.host_prices)
-        hosts = f", {limited} host limit{'s' if limited > 1 else ''}" if limited else ""
+        hosts = f", {count(limited, 'host limit', 'd')}" if limited else ""
         rows = [
             ("solution", f"{self.status.value}, in {len(self.calls)} partitions"),
             ("problem", f"{self.objective!r}, n={self.n}, bandwidth={self.bandwidth:g} per {unit}{hosts}"),

@@ -1,6 +1,7 @@
-"""`solve` for sources in partitions: web scale on one machine or on many, through Dask.
+"""`solve` for partitioned sources, through Dask.
 
-The same mathematics as `fo.solve` with `solvers.WaterFilling`: one price decides every rate. A first pass
+The same mathematics as `fo.solve` with `solvers.WaterFilling`: one dual variable, the price of bandwidth,
+determines every rate. A first pass
 over the partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the
 demand at several prices each; a last one writes the rates and adds up their certificate. So ten million or a
 billion sources need four or five passes over the files, six at most where demand is smooth and hosts have
@@ -19,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.distributed.partitions import PartitionedSources
+from freshopt.certificates.solution import Status
+from freshopt.distributed.driver import DistributedSolve, file_name
+from freshopt.distributed.partitioned_sources import PartitionedSources
 from freshopt.distributed.solution import DistributedSolution
-from freshopt.distributed.work import Work, file_name
 from freshopt.errors import CertificateError, ObjectiveError, SourceDataError, list_offenders
-from freshopt.io.folder import complete_folder
-from freshopt.objective import Objective
-from freshopt.result import Status
-from freshopt.sources import LARGEST, SMALLEST
+from freshopt.io.atomic_output import complete_folder
+from freshopt.modelling.objective import Objective
+from freshopt.numerics.arrays import LARGEST, SMALLEST
 from freshopt.units import check_time_unit
 
 MARKER = "summary.json"
@@ -43,9 +44,9 @@ def solve(
     tolerance: float = 1e-6,
     throw: bool = True,
     time_unit: str | None = None,
-    report: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
 ) -> DistributedSolution:
-    """Solve for sources in Parquet files or in a Dask DataFrame, on whatever Dask client is active.
+    """Solve for partitioned sources on the active Dask client.
 
     Minimise Σ w_k J_k(ρ_k) subject to Σ cost_k ρ_k ≤ bandwidth, min_rate ≤ ρ ≤ max_rate and
     Σ_{k∈host} cost_k ρ_k ≤ L_host, for n sources of which no machine need hold more than a partition.
@@ -56,7 +57,7 @@ def solve(
         One that holds arrays of length n must have `take`; each partition then gets its own part of them.
     sources : PartitionedSources, path, list of paths, or Dask DataFrame
         With the column change_rate, and where they are wanted source (a name), importance, host, signalled,
-        min_rate, max_rate, cost, in float64 or float32, and time_unit.
+        min_rate, max_rate, refresh_cost, in float64 or float32, and time_unit.
     bandwidth : float
         Total refresh cost per time unit, > 0.
     host_limits : mapping of host to float, optional
@@ -64,7 +65,7 @@ def solve(
     out : path, optional
         Folder for the rates, which every worker must be able to write: ``part-00000.parquet`` and so on
         (source, rate, interval; and signalled, change_rate if there are signals), one per partition and in
-        its order, and ``summary.json``. It appears complete or not at all. None leaves the rates unevaluated;
+        its order, and ``summary.json``. It is written atomically. None leaves the rates unevaluated;
         `DistributedSolution.rates` works them out.
     overwrite : bool
         Whether an earlier result in `out` may be replaced.
@@ -74,7 +75,7 @@ def solve(
         Raise if the rates are not proved optimal to the tolerance; nothing is written then.
     time_unit : str, optional
         Of all rates; by default what a column time_unit says, else day.
-    report : callable, optional
+    on_progress : callable, optional
         Called with a word before each pass.
 
     Returns
@@ -115,11 +116,14 @@ def solve(
         raise ObjectiveError(
             f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
         )
-    partitions = PartitionedSources.of(sources, None if time_unit is None else check_time_unit(time_unit))
+    partitions = PartitionedSources.from_sources(
+        sources, None if time_unit is None else check_time_unit(time_unit)
+    )
     limits = _limits(host_limits, partitions)
-    work = Work(objective, partitions, _bandwidth(bandwidth), limits, report or (lambda _: None))
-    work.look()
-    decide = work.settle()
+    work = DistributedSolve.scan(
+        objective, partitions, _bandwidth(bandwidth), limits, on_progress or (lambda _: None)
+    )
+    decide = work.solve_dual()
     place = nullcontext(None) if out is None else _folder(out, overwrite, len(work.calls))
     with place as staging:
         solution = work.finish(decide, staging, None if out is None else Path(out), tolerance)
@@ -165,13 +169,16 @@ def _finite(value: float) -> float | None:
 
 
 def _folder(out: str | os.PathLike[str], overwrite: bool, partitions: int) -> AbstractContextManager[Path]:
-    """Return what makes the folder of rates complete or not at all; an earlier one may have more files."""
+    """Return the context that writes the rates' folder atomically.
+
+    An earlier folder may have more files.
+    """
     files = {file_name(k) for k in range(partitions)} | part_names(Path(out))
     return complete_folder(out, overwrite, marker=MARKER, files=files)
 
 
 def part_names(folder: Path) -> set[str]:
-    """Return the names of the parts in a folder, which need not be there."""
+    """Return the names of a folder's parts, if it exists."""
     if not folder.is_dir():
         return set()
     return {one.name for one in folder.iterdir() if re.fullmatch(r"part-\d{5,}\.parquet", one.name)}
@@ -186,7 +193,9 @@ def _tidy(staging: Path, solution: DistributedSolution) -> None:
 
 
 def require_parts(staging: Path, partitions: int) -> None:
-    """Remove what workers that were lost left half written; refuse a folder that lacks a part.
+    """Remove half-written files; raise if a part is missing.
+
+    Workers that were lost leave half-written files behind.
 
     Raises
     ------

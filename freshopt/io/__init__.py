@@ -1,4 +1,4 @@
-"""Files in and out: crawl logs and change histories from many places, tables, whole folders."""
+"""Readers of logs and histories, tables, atomic output."""
 
 from freshopt.io.read_bing import BingData as BingData
 from freshopt.io.read_bing import read_bing as read_bing

@@ -1,9 +1,11 @@
-"""`read_bing`: the crawl histories and importances of 18.5 million pages that Microsoft Bing published.
+"""`read_bing`: Microsoft Bing's published crawl histories of 18.5 million pages.
+
+With the importances of the pages.
 
 The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), are files of tab-separated columns, no header:
 
 * ``urlid_offset_history.txt``: id; days from the begin of the collection to the page's first crawl; its later
-  crawls ``[[gap, changed], ...]``, the gap in days since the crawl before;
+  crawls ``[[gap, changed], ...]``, the crawl interval in days since the crawl before;
 * ``urlid_imp.txt``: id; importance;
 * ``urlid_chrate_compl_obs_hist.txt``: id; changes per day, of the 4 % of pages whose sitemaps announce
   their changes.
@@ -25,10 +27,10 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_vector, read_only
 from freshopt.errors import SourceDataError
-from freshopt.learning.crawl_log import CrawlLog
-from freshopt.sources import LARGEST, SMALLEST, Sources
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_vector, read_only
 
 HISTORY, IMPORTANCE, ANNOUNCED = "urlid_offset_history", "urlid_imp", "urlid_chrate_compl_obs_hist"
 ENDINGS = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
@@ -36,7 +38,9 @@ ENDINGS = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BingData:
-    """What was read; arrays follow the order of ``log.sources_``, the ids.
+    """Crawl log and importances of the Bing data.
+
+    Arrays follow the order of ``log.sources_``, the ids.
 
     Attributes
     ----------
@@ -62,8 +66,9 @@ class BingData:
         Parameters
         ----------
         change_rate : array_like, shape (n,)
-            Changes per day, learnt from the log, such as ``MaximumLikelihood().fit(data.log).change_rate_``;
-            pages that announce their changes have theirs from the data.
+            Changes per day, estimated from the log, such as
+            ``MaximumLikelihood().fit(data.log).change_rate_``; pages that announce their changes have theirs
+            from the data.
         """
         n = len(self.importance)
         announced = ~np.isnan(self.announced_rate)
@@ -93,7 +98,8 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
 
     Notes
     -----
-    A page's first crawl is its baseline. A gap of 0 is a second record of one crawl, which is joined with it.
+    A page's first crawl is its baseline. A crawl interval of 0 is a second record of one crawl, which is
+    joined with it.
 
     References
     ----------
@@ -126,17 +132,20 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
 
 
 def _histories(path: Path, limit: int | None) -> CrawlLog:
-    """Read the histories into a log: a baseline and then a row per crawl."""
+    """Read the histories into a crawl log.
+
+    A page has a baseline and then a row per crawl.
+    """
     ids, sizes = array("q"), array("q")
-    gaps, changed, times = array("d"), bytearray(), array("d")
+    intervals, changed, times = array("d"), bytearray(), array("d")
     for line, (label, offset, history) in _lines(path, 3):
         if limit is not None and len(ids) >= limit:
             break
         where = f"line {line} of {path}"
         ids.append(_integer(label, where))
         clock = _number(offset, "first_crawl_time_offset", where, 0.0)
-        before = len(gaps)
-        gaps.append(np.nan)
+        before = len(intervals)
+        intervals.append(np.nan)
         changed.append(0)
         times.append(clock)
         for wait, flag in _pairs(history, where):
@@ -146,12 +155,12 @@ def _histories(path: Path, limit: int | None) -> CrawlLog:
                         f"a gap of {wait:g} days is lost beside the time {clock:g} in {where}. Correct them."
                     )
                 clock += wait
-                gaps.append(wait)
+                intervals.append(wait)
                 changed.append(flag)
                 times.append(clock)
             else:
                 changed[-1] |= flag
-        sizes.append(len(gaps) - before)
+        sizes.append(len(intervals) - before)
     if not ids:
         raise SourceDataError(f"{path} has no lines. Check that it was unpacked completely.")
     count = np.array(sizes)
@@ -164,7 +173,7 @@ def _histories(path: Path, limit: int | None) -> CrawlLog:
     columns = {
         "source": np.repeat(codes.astype(np.int64), count),
         "time": np.array(times),
-        "elapsed": np.array(gaps),
+        "elapsed": np.array(intervals),
         "changed": np.frombuffer(bytes(changed), dtype=np.uint8).astype(np.bool_),
     }
     return CrawlLog.from_columns(columns, names=names, time_unit="day")
@@ -182,21 +191,24 @@ def _pairs(text: str, where: str) -> list[tuple[float, int]]:
             "file anew."
         )
     for k, pair in enumerate(history):
-        if not (isinstance(pair, list) and len(pair) == 2 and _is_gap(pair[0]) and pair[1] in (0, 1)):
+        if not (isinstance(pair, list) and len(pair) == 2 and _is_interval(pair[0]) and pair[1] in (0, 1)):
             raise SourceDataError(
                 f"crawl {k + 1} of the history is {_short(pair)} in {where}. It is a gap in days and 0 or 1. "
                 "Correct it."
             )
-    return [(float(gap), int(flag)) for gap, flag in history]
+    return [(float(interval), int(flag)) for interval, flag in history]
 
 
-def _is_gap(value: object) -> bool:
+def _is_interval(value: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and (value == 0 or SMALLEST <= value <= LARGEST)  # type: ignore[operator]
 
 
 def _values(path: Path, log: CrawlLog, what: str, least: float) -> Array:
-    """Read one number per page; NaN for pages of the log that the file does not have."""
+    """Read one number per page.
+
+    NaN for pages of the log that the file does not have.
+    """
     values = np.full(len(log.sources_), np.nan)
     position = {int(name): k for k, name in enumerate(log.sources_.tolist())}
     for line, (label, text) in _lines(path, 2):
@@ -209,7 +221,10 @@ def _values(path: Path, log: CrawlLog, what: str, least: float) -> Array:
 
 
 def _lines(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line; a header and blank lines are passed over."""
+    """Yield the number and the fields of each line.
+
+    A header and blank lines are passed over.
+    """
     try:
         with _opened(path) as file:
             for line, raw in enumerate(file, 1):

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.learning.change_history import ChangeHistory
+from freshopt.logs.change_history import ChangeHistory
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -39,14 +39,18 @@ if TYPE_CHECKING:
 
 LIST, WATCH, SNAPSHOTS = "url-watches.json", "watch.json", "history.txt"
 _LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-LARGEST = 1 << 28  # bytes of a file in a backup: a billion bytes of zeros fit into a megabyte of ZIP
+# Bytes of a file in a backup: a billion bytes of zeros fit into a megabyte of ZIP.
+LARGEST = 1 << 28
 # What zipfile raises, the last two of encrypted members and of methods it does not know.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, RuntimeError, NotImplementedError)
 Folder = Path | zipfile.Path
 
 
 class Watch(NamedTuple):
-    """A watch, and when its snapshots were taken, in seconds since 1970."""
+    """Watch with the times of its snapshots.
+
+    In seconds since 1970.
+    """
 
     key: str
     url: str
@@ -55,7 +59,7 @@ class Watch(NamedTuple):
 
 
 def read_changedetection(path: str | os.PathLike[str], time_unit: str = "day") -> ChangeHistory:
-    """Read what changedetection.io has found.
+    """Read the change history of changedetection.io.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
-"""`read_dbt`: a crawl log from the freshness artifacts that dbt leaves behind, one a run.
+"""`read_dbt`: crawl log from dbt's source freshness artifacts.
 
-Each ``dbt source freshness`` looks at all sources once and writes ``sources.json``: when it looked
+dbt leaves one behind per run.
+
+Each ``dbt source freshness`` queries all sources once and writes ``sources.json``: when it queried
 (``snapshotted_at``) and up to when the source was loaded (``max_loaded_at``). Artifacts of several runs,
 kept, are a crawl log: a source has changed if the latter moved.
 
@@ -18,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from freshopt.errors import SourceDataError
-from freshopt.io.looks import Look, Paths, files_of, log_of
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.io.run_snapshots import Paths, Snapshot, files_of, log_of
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
 
-NAMES = ("sources", "freshness")  # what an artifact's file is called, before a date or so
-FAILED = "runtime error"  # the status of a source that could not be looked at
+# Beginnings of an artifact's file name, before a date or the like.
+NAMES = ("sources", "freshness")
+# Status of a source that could not be queried.
+FAILED = "runtime error"
 
 
 def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
@@ -68,14 +72,14 @@ def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
         "of target/sources.json of each run.",
     )
     return log_of(
-        (look for file in files for look in _looks(file)),
+        (snapshot for file in files for snapshot in _snapshots(file)),
         "max_loaded_at of {source!r} at one snapshotted_at",
         f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs.",
         time_unit,
     )
 
 
-def _looks(file: Path) -> Iterator[Look]:
+def _snapshots(file: Path) -> Iterator[Snapshot]:
     """Yield the results of an artifact whose queries succeeded."""
     document = _document(file)
     results = document.get("results")
@@ -97,7 +101,7 @@ def _looks(file: Path) -> Iterator[Look]:
                 f"max_loaded_at is missing in {where} ({source!r}). Write the artifact anew."
             )
         loaded = result["max_loaded_at"]
-        yield Look(
+        yield Snapshot(
             source,
             _moment(result.get("snapshotted_at"), "snapshotted_at", where),
             None if loaded is None else _moment(loaded, "max_loaded_at", where),
@@ -125,7 +129,10 @@ def _document(file: Path) -> dict[str, Any]:
 
 
 def _moment(text: object, field: str, where: str) -> datetime:
-    """Return a time of an artifact; early versions of dbt wrote ``+00:00Z``."""
+    """Return a time of an artifact.
+
+    Early versions of dbt wrote ``+00:00Z``.
+    """
     if isinstance(text, str):
         plain = text.removesuffix("Z") if text.endswith("+00:00Z") else text
         try:

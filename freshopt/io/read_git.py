@@ -1,4 +1,6 @@
-"""`read_git`: the change history of the files in a git repository, each commit that touches a file a change.
+"""`read_git`: change history of the files in a git repository.
+
+Each commit that touches a file is a change.
 
 Everybody has one: it is the quickest way to try freshopt on sources that one knows. ``git log`` is read as a
 stream, so that a long history costs the memory of its changes, not of its commits' text.
@@ -21,13 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
-from freshopt.arrays import IntArray
 from freshopt.errors import SourceDataError
-from freshopt.io.git_stream import fields, output_of, running
-from freshopt.learning.change_history import ChangeHistory
+from freshopt.io.git_process import fields, output_of, running
+from freshopt.logs.change_history import ChangeHistory
+from freshopt.numerics.arrays import IntArray
 from freshopt.units import check_time_unit
 
-HEADER = re.compile(rb"[0-9a-f]{40,64} (-?\d+)")  # a commit and its time
+# A commit and its time.
+HEADER = re.compile(rb"[0-9a-f]{40,64} (-?\d+)")
 STATUS = re.compile(rb"\n?([AMDTUXB])\d*")
 
 
@@ -40,14 +43,14 @@ def read_git(
     deleted: bool = False,
     time_unit: str = "day",
 ) -> ChangeHistory:
-    r"""Read how often, and when, the files of a git repository changed.
+    r"""Read the change history of a git repository's files.
 
     Parameters
     ----------
     path : path
         The repository, or a folder in it: then only the files below it. It may be bare.
     since : datetime or str, optional
-        Look at changes from here on only (in text: ISO 8601; without an offset: UTC). Files that are older
+        Use changes from here on only (in text: ISO 8601; without an offset: UTC). Files that are older
         are watched from then on.
     paths : sequence of str
         Git pathspecs relative to `path`, such as ``docs`` or ``*.md``; default: all files.
@@ -92,7 +95,10 @@ def read_git(
 
 
 class _Touched:
-    """Which file was touched when: files numbered as they come, newest commit first."""
+    """Touched files and the times of their commits.
+
+    Files are numbered as they come, newest commit first.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -122,7 +128,10 @@ class _Touched:
         return touched
 
     def _take(self, tokens: Iterator[bytes], folder: Path) -> None:
-        """Sort the fields out: a commit, then status and path of each of its files."""
+        """Parse the fields of a git log.
+
+        A commit, then status and path of each of its files.
+        """
         time: int | None = None
         for token in tokens:
             if not token:
@@ -153,12 +162,15 @@ class _Touched:
         deleted: bool,
         time_unit: str,
     ) -> ChangeHistory:
-        """Turn what was touched into sources, the time in which each was watched, and its changes."""
+        """Return the change history of the touched files.
+
+        The sources, the time in which each was watched, and its changes.
+        """
         for name in sorted(alive):
             self.numbers.setdefault(name, len(self.numbers))
         names = list(self.numbers)
         n = len(names)
-        # Oldest first: the first status of a file tells whether it was there before.
+        # Oldest first: the first status of a file shows whether it was there before.
         file = np.array(self.file, dtype=np.int64)[::-1]
         time = np.array(self.time, dtype=np.int64)[::-1]
         status = np.frombuffer(bytes(self.status), dtype=np.uint8)[::-1]
@@ -205,7 +217,10 @@ class _Touched:
 
 
 def _first_of(file: IntArray, n: int) -> IntArray:
-    """Return the position of the first entry of each of n files; the length where there is none."""
+    """Return the first position of each of n files.
+
+    The length where there is none.
+    """
     first = np.full(n, len(file), dtype=np.int64)
     np.minimum.at(first, file, np.arange(len(file)))
     return first
@@ -228,12 +243,15 @@ def _moment(since: str | datetime | None) -> int | None:
 
 
 def _inside(folder: Path) -> bool:
-    """Tell whether this is a folder of a working tree; a bare repository has none."""
+    """Return whether a folder belongs to a working tree.
+
+    A bare repository has none.
+    """
     return output_of(folder, "rev-parse", "--is-inside-work-tree").strip() == b"true"
 
 
 def _is_shallow(folder: Path) -> bool:
-    """Tell whether the clone lacks older commits."""
+    """Return whether the clone lacks older commits."""
     return output_of(folder, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 

@@ -1,4 +1,6 @@
-"""`read_history`: all changes of some sources, from a CSV or Parquet file with one row per change.
+"""`read_history`: change history from a CSV or Parquet file.
+
+It has all changes of some sources, with one row per change.
 
 Cost: as `read_log`.
 """
@@ -13,9 +15,9 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.read_log import Cells
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
-from freshopt.learning.change_history import ChangeHistory
-from freshopt.learning.timeline import Times, read_moments
-from freshopt.sources import LARGEST
+from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.timestamps import Times, read_moments
+from freshopt.numerics.arrays import LARGEST
 
 if TYPE_CHECKING:
     import os

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
-from freshopt.learning.crawl_log import CrawlLog
-from freshopt.learning.timeline import Moments, read_text
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.source_index import code_names
+from freshopt.logs.timestamps import Moments, read_text
 
 if TYPE_CHECKING:
     import os
@@ -84,14 +85,20 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
 
 
 class Cells:
-    """The columns of one file, converted with messages that name the file and the row."""
+    """Columns of one file, converted with precise error messages.
+
+    They name the file and the row.
+    """
 
     def __init__(self, path: Path, has_lines: bool) -> None:
         self.path = path
         self.has_lines = has_lines
 
     def row_name(self, k: int) -> str:
-        """Return how row k is called; a cell with a line break in it shifts the lines below, not the rows."""
+        """Return the name of row k in messages.
+
+        A cell with a line break in it shifts the lines below, not the rows.
+        """
         line = f", line {k + 2}" if self.has_lines else ""
         return f"row {k + 1}{line} of {self.path}"
 
@@ -115,11 +122,9 @@ class Cells:
             # Only what prints the same is a number: 007 and +7 are names.
             if len(numbers) and not numbers.has_nulls() and (numbers.cast(polars.String) == column).all():
                 column, text = numbers, False
-        labels = column.unique().sort()
         if text:
-            codes = column.cast(polars.Enum(labels)).to_physical().to_numpy()
-            return np.asarray(labels.to_list(), dtype=np.str_), codes.astype(np.int64)
-        known = labels.to_numpy()
+            return code_names(column)
+        known = column.unique().sort().to_numpy()
         return known, np.searchsorted(known, column.to_numpy()).astype(np.int64)
 
     def times(self, column: polars.Series) -> Moments:
@@ -183,7 +188,7 @@ def _more(count: int) -> str:
 
 
 def _check_columns(path: Path, present: list[str]) -> None:
-    """Refuse a file without the columns of a log."""
+    """Raise if a file lacks the columns of a log."""
     missing = [name for name in ("source", "changed") if name not in present]
     if "time" not in present and "elapsed" not in present:
         missing.append("time")

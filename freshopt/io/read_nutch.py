@@ -1,4 +1,6 @@
-"""`read_nutch`: a crawl log from dumps of Apache Nutch's crawl database, one a run.
+"""`read_nutch`: crawl log from dumps of Apache Nutch's database.
+
+Its crawl database is dumped once a run.
 
 ``bin/nutch readdb CRAWLDB -dump DIR -format csv`` writes a line per URL: its status, when it is due next
 (``Fetch Time``), its interval, and the signature of its content [1]_. Of one dump that is one crawl, at the
@@ -7,7 +9,7 @@ signature is another than at the crawl before.
 
 Two things of the format are to be known. It writes times as Java prints them, with the name of a time zone,
 which is ambiguous but for UTC; and it writes the lower byte of each letter, so that URLs must be percent-
-encoded to be told apart. And one of the adaptive schedule: with ``db.fetch.schedule.adaptive.sync_delta``,
+encoded to be distinguished. And one of the adaptive schedule: with ``db.fetch.schedule.adaptive.sync_delta``,
 on by default, it moves the time that is due, and with it the crawl as it is read, to earlier by up to a fifth
 of the time since the page changed. Fixed intervals (``nutch.fetchInterval.fixed``) and the default schedule
 do not.
@@ -28,8 +30,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.looks import Look, Paths, files_of, log_of
-from freshopt.learning.crawl_log import CrawlLog
+from freshopt.io.run_snapshots import Paths, Snapshot, files_of, log_of
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
 
 COLUMNS = ("Url", "Status name", "Fetch Time", "Retry interval seconds", "Signature")
@@ -66,15 +68,15 @@ def read_nutch(path: Paths, time_unit: str = "day") -> CrawlLog:
         "file named part-* or *.csv. Write one by bin/nutch readdb CRAWLDB -dump DIR -format csv.",
     )
     return log_of(
-        (look for file in files for look in _looks(file)),
+        (snapshot for file in files for snapshot in _snapshots(file)),
         "signatures of {source!r} at one time",
         f"{path} has no URL that was fetched. Add dumps of more runs.",
         time_unit,
     )
 
 
-def _looks(file: Path) -> Iterator[Look]:
-    """Yield what a dump says of the URLs that were fetched."""
+def _snapshots(file: Path) -> Iterator[Snapshot]:
+    """Yield the snapshots of fetched URLs in a dump."""
     try:
         with file.open(encoding="utf-8", errors="replace", newline="") as text:
             lines = csv.reader(text)
@@ -92,7 +94,7 @@ def _looks(file: Path) -> Iterator[Look]:
                     raise SourceDataError(f"{where} has {len(cells)} columns. Dump the crawl database anew.")
                 url, status, due, interval, signature = (cells[k] for k in at)
                 if status in FETCHED and signature != "null":
-                    yield Look(url, _fetched(due, interval, where), signature, where)
+                    yield Snapshot(url, _fetched(due, interval, where), signature, where)
     except OSError as error:
         raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
     except csv.Error as error:
@@ -100,7 +102,10 @@ def _looks(file: Path) -> Iterator[Look]:
 
 
 def _fetched(due: str, interval: str, where: str) -> datetime:
-    """Return when a page was fetched: when it is due, less its interval."""
+    """Return when a page was fetched.
+
+    It is when it is due, less its interval.
+    """
     found = _DATE.fullmatch(due)
     if found is not None and found[6] not in ("UTC", "GMT"):
         raise SourceDataError(

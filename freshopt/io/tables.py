@@ -1,4 +1,6 @@
-"""Tables in and out, CSV or Parquet by the name's ending, with one clear line when a file cannot be used.
+"""Tables in and out, as CSV or Parquet.
+
+The name's ending decides; an error is one clear line when a file cannot be used.
 
 What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
 user's to mend, and the message says which file and how.
@@ -14,13 +16,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from freshopt.errors import SourceDataError
-from freshopt.io.folder import NO_ROOM
+from freshopt.io.atomic_output import NO_ROOM
 
 if TYPE_CHECKING:
     import polars
 
-UNIT = "time_unit"  # a column that says of what the rates of a table are per
-_QUOTES = ", with quotes in pairs"  # what most often upsets a parser, which speaks of chunks then
+# Column with the time unit of the rates of a table.
+UNIT = "time_unit"
+# Hint at the most frequent cause of a parser's error, whose own message is of chunks.
+_QUOTES = ", with quotes in pairs"
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
@@ -52,11 +56,13 @@ def read_table(
             wanted = [name for name in present if columns is None or name in columns]
             return polars.read_parquet(path, columns=wanted, glob=False)
     with _parsing(path, "CSV"):
-        names = column_names(path)
+        wanted = [name for name in column_names(path) if columns is None or name in columns]
+        if not wanted:  # Polars takes no columns for all of them
+            return polars.DataFrame()
         return polars.read_csv(
             path,
-            columns=[name for name in names if columns is None or name in columns],
-            infer_schema_length=0 if as_text else None,  # 0: all is text; None: look at every row
+            columns=wanted,
+            infer_schema_length=0 if as_text else None,  # 0: all is text; None: infer from every row
             try_parse_dates=not as_text,
             glob=False,
         )
@@ -77,7 +83,15 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
         with _parsing(path, "Parquet"):
             return list(polars.read_parquet_schema(path))
     with _parsing(path, "CSV"):
-        names = polars.read_csv(path, n_rows=0, infer_schema_length=0, glob=False).columns
+        # Older Polars looks at rows too; what is wrong with them is said where they are read.
+        names = polars.read_csv(
+            path,
+            n_rows=0,
+            infer_schema_length=0,
+            glob=False,
+            encoding="utf8-lossy",
+            truncate_ragged_lines=True,
+        ).columns
     twice = [name.partition("_duplicated_")[0] for name in names if "_duplicated_" in name]
     if any(name in names for name in twice):
         raise SourceDataError(f"{path}: the column '{twice[0]}' occurs more than once. Keep one of them.")
@@ -85,7 +99,9 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a table as CSV (also gzipped) or Parquet, over a file that is there.
+    """Write a table as CSV or Parquet.
+
+    CSV may be gzipped; a file that is there is replaced.
 
     Use `complete_file` or `complete_folder` around it where a reader must never see half a file.
 
@@ -130,7 +146,9 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
 
 
 def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
-    """Add the column `UNIT` to a table of rates, unless they are per day, as rates are by default.
+    """Add the column `UNIT` to a table of rates.
+
+    Unless they are per day, as rates are by default.
 
     Examples
     --------
@@ -144,7 +162,9 @@ def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
 
 
 def table_ending(path: Path) -> str:
-    """Return the ending of a table's name, one of `ENDINGS`, else raise SourceDataError.
+    """Return a table name's ending, or raise SourceDataError.
+
+    It is one of `ENDINGS`.
 
     Examples
     --------
@@ -161,7 +181,10 @@ def table_ending(path: Path) -> str:
 
 
 def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
-    """Drop blank lines at the end of a CSV file, which are read as rows of empty cells."""
+    """Drop blank lines at the end of a CSV file.
+
+    They would be read as rows of empty cells.
+    """
     import polars
 
     filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series().arg_true()
@@ -170,7 +193,10 @@ def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
 
 @contextmanager
 def _parsing(path: Path, kind: str) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into one line that names it."""
+    """Raise errors of reading a file in one line.
+
+    It names the file.
+    """
     from polars import exceptions
 
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Charts as SVG within the page: a frame with axes, and the marks that are drawn into it.
+"""SVG charts: a frame with axes, and marks.
 
 They are drawn in pixels of about the page's own, with the page's colours, so that text in them is as large
 and as dark as text beside them, on a phone and at night too. What a chart shows is told in words to those who
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.numerics.arrays import Array
+from freshopt.report.axis import Scale, tick_text
 from freshopt.report.markup import Child, Markup, element
-from freshopt.report.scale import Scale, tick_text
 
-DIGIT = 7.2  # pixels that a character of a tick's label takes, generously
+# Width of a character of a tick's label in pixels, rounded up.
+DIGIT = 7.2
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a chart's axes are, in pixels."""
+    """Position of a chart's axes, in pixels."""
 
     width: float = 420.0
     height: float = 290.0
@@ -32,16 +33,17 @@ class Frame:
 
     @property
     def across(self) -> tuple[float, float]:
-        """Where the x axis begins and ends."""
+        """Ends of the x axis."""
         return self.left, self.width - self.right
 
     @property
     def up(self) -> tuple[float, float]:
-        """Where the y axis begins, below, and ends, above."""
+        """Ends of the y axis, bottom first."""
         return self.height - self.bottom, self.top
 
 
-WIDE, NARROW = Frame(width=960.0, height=230.0), Frame(height=240.0)  # the same for a desk and for a phone
+# The same chart for a desk and for a phone.
+WIDE, NARROW = Frame(width=960.0, height=230.0), Frame(height=240.0)
 
 
 def axes(
@@ -68,7 +70,8 @@ def axes(
         at, label = float(x(tick)), x_text(tick)
         half = 0.5 * DIGIT * len(label)
         if at - half < free or at + half > frame.width + 2:
-            continue  # a label on top of another, or cut off, tells nothing
+            # It would overlap the label before it or be cut off.
+            continue
         free = at + half + DIGIT
         marks.append(element("line", class_="frame", x1=at, x2=at, y1=floor, y2=floor + 4))
         marks.append(element("text", label, x=at, y=floor + 17, text_anchor="middle"))
@@ -79,7 +82,7 @@ def axes(
 
 
 def chart(frame: Frame, label: str, *marks: Child, kind: str = "") -> Markup:
-    """Return the SVG of marks; the label tells in words what they show."""
+    """Return the SVG of marks with a describing label."""
     return element(
         "svg",
         marks,
@@ -91,7 +94,7 @@ def chart(frame: Frame, label: str, *marks: Child, kind: str = "") -> Markup:
 
 
 def figure(title: str, picture: Child, caption: Child) -> Markup:
-    """Return a figure with what it is above and what to see in it below."""
+    """Return a figure with title and caption."""
     return element("figure", element("b", title), picture, element("figcaption", caption))
 
 
@@ -101,7 +104,7 @@ def line(x: Array, y: Array, class_: str) -> Markup:
 
 
 def smooth(x: Array, y: Array, slope: Array, class_: str) -> Markup:
-    """Return a curve through points with given slopes: a cubic between each two."""
+    """Return the cubic spline through points with given slopes."""
     third = np.diff(x) / 3.0
     pieces = [f"M{x[0]:.1f} {y[0]:.1f}"]
     for k, step in enumerate(third.tolist()):
@@ -112,7 +115,7 @@ def smooth(x: Array, y: Array, slope: Array, class_: str) -> Markup:
 
 
 def steps(edges: Array, height: Array, floor: float, class_: str) -> Markup:
-    """Return columns that stand side by side on the floor, as one shape."""
+    """Return adjacent columns as one shape."""
     corners = np.repeat(edges, 2)
     tops = np.concatenate([[floor], np.repeat(height, 2), [floor]])
     shape = _through(zip(corners.tolist(), tops.tolist(), strict=True))
@@ -120,7 +123,7 @@ def steps(edges: Array, height: Array, floor: float, class_: str) -> Markup:
 
 
 def boxes(corners: Iterable[tuple[float, float]], width: float, height: float) -> str:
-    """Return rectangles of one size as a path, by their upper left corners."""
+    """Return equal rectangles, by upper left corners, as a path."""
     return "".join(f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z" for x, y in corners)
 
 

@@ -1,4 +1,4 @@
-"""`Context`: what every section asks of a plan's summary."""
+"""`Context`: the facts of a plan's summary that sections share."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from freshopt.errors import SourceDataError
-from freshopt.report.facts import Facts
-from freshopt.report.goals import Goal, goal_of
+from freshopt.formatting import number
+from freshopt.report.objective_names import Goal, goal_of
+from freshopt.report.summary_facts import Facts
 from freshopt.units import check_time_unit
-from freshopt.wording import number
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A plan's summary with what is derived from it at once.
+    """A plan's summary with the facts derived from it.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Context:
 
     @classmethod
     def of(cls, facts: Facts) -> Context:
-        """Read what must be there.
+        """Read the required facts.
 
         Raises
         ------
@@ -62,17 +62,20 @@ class Context:
         )
 
     def baseline(self, rule: str) -> float | None:
-        """Return the value of a simple rule, where it is known."""
+        """Return a baseline's value, or None."""
         known = self.facts.within("baselines")
         return None if known is None else known.maybe(rule)
 
     def fresh(self, rule: str) -> float | None:
-        """Return the share of time that copies are fresh under a rule, where it is known."""
+        """Return a policy's fresh share of time, or None."""
         known = self.findings.within("fresh")
         return None if known is None else known.maybe(rule)
 
     def better(self, rule: str) -> float | None:
-        """Return by which share of a rule's value the plan is better than the rule; below 0 where worse."""
+        """Return the plan's relative improvement over a baseline.
+
+        It is negative where the plan is worse, None where the baseline's value is unknown or 0.
+        """
         other = self.baseline(rule)
         if other is None or other == 0.0:
             return None
@@ -80,7 +83,7 @@ class Context:
         return gain / abs(other)
 
     def moment(self, key: str) -> str:
-        """Return when the log begins or ends, in words."""
+        """Return the log's begin or end in words."""
         log = self.facts.within("log")
         if log is None or key not in log.values:
             return "the end of the log"

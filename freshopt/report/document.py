@@ -1,7 +1,7 @@
-"""`document`: the frame of every page that freshopt writes.
+"""`document`: the HTML frame of every page.
 
 A page needs nothing else: no network, no script, no font that is not there; its security policy says so to
-the browser. How it looks is in ``page.css``, which is copied into it.
+the browser. Its style is ``page.css``, which is copied into it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,22 @@ from importlib import resources
 from freshopt.report.markup import Child, Markup, element, join
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+class Page(str):
+    """HTML text of a whole page.
+
+    A notebook shows it in a frame of its own.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return the frame, in which the page's style cannot reach the notebook's."""
+        frame = element(
+            "iframe", srcdoc=str(self), width="100%", height="720", title="freshopt", style="border:0"
+        )
+        return str(frame)
 
 
 def stylesheet() -> str:

@@ -1,4 +1,4 @@
-"""`element`: HTML and SVG in which text is escaped by construction.
+"""`element`: HTML and SVG with text escaped by construction.
 
 A `Markup` is text that is already HTML. Whatever is put into an element and is no `Markup` (a source's name,
 a path, a sentence) is escaped, so that no page has to remember to do it.
@@ -18,9 +18,12 @@ class Markup(str):
 
 
 Child: TypeAlias = "str | Iterable[Child] | None"
-_EMPTY = {"meta", "br"}  # elements of HTML that have no end tag
-_MIXED = ("viewBox", "preserveAspectRatio")  # attributes of SVG whose names have capitals
-_SHAPES = {"circle", "line", "path", "rect"}  # of SVG, which end at once unless there is something in them
+# HTML elements without an end tag.
+_EMPTY = {"meta", "br"}
+# SVG attributes whose names have capitals.
+_MIXED = ("viewBox", "preserveAspectRatio")
+# SVG elements that are self-closing if they have no content.
+_SHAPES = {"circle", "line", "path", "rect"}
 _FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF], "\ufffd")
 
 
@@ -55,7 +58,7 @@ def element(name: str, /, *children: Child, **attributes: str | float | bool | N
 
 
 def join(children: Child, between: str = "") -> Markup:
-    """Return children one after the other, escaped where they are no `Markup`."""
+    """Return the concatenated children, escaped unless they are `Markup`."""
     return Markup(between.join(_pieces(children)))
 
 
@@ -70,7 +73,10 @@ def _pieces(child: Child) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    """Escape text; characters that HTML forbids become U+FFFD, so do halves of surrogate pairs."""
+    """Escape text.
+
+    Characters that HTML forbids and halves of surrogate pairs become U+FFFD.
+    """
     plain = text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
     return html.escape(plain)
 

@@ -1,20 +1,21 @@
-"""The head of the page: one sentence for whoever reads no more, the numbers behind it, and the rivals."""
+"""Head of the page: summary sentence, key numbers, baselines."""
 
 from __future__ import annotations
 
-from freshopt.report.blocks import Column, Section, amount, paragraph, table
+from freshopt.formatting import count, number, percent
+from freshopt.report.components import Column, Section, amount, paragraph, table
 from freshopt.report.context import Context
-from freshopt.report.facts import Facts
 from freshopt.report.markup import Child, Markup, element
-from freshopt.wording import count, number, percent
+from freshopt.report.summary_facts import Facts
 
 RULES = {"plan": "this plan", "uniform": "equal rates", "proportional": "rates ∝ change rates"}
 POLICIES = RULES | {"current": "the log's own crawls", "plan at current": "this plan, no more refreshes"}
-SAME = 5e-4  # relative differences below are not worth a word
+# Relative differences below this are printed as equality: with three digits they would not show.
+SAME = 5e-4
 
 
 def lead(told: Context) -> str:
-    """Return what to tell a manager, in one sentence or two."""
+    """Return the summary of the plan in one sentence."""
     bandwidth, noun = told.facts.number("bandwidth_used"), told.goal.noun
     refreshes = f"{count(_tidy(bandwidth), 'refresh')} per {told.unit}"
     begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
@@ -31,7 +32,7 @@ def lead(told: Context) -> str:
 
 
 def _rivals(told: Context) -> tuple[str, str]:
-    """Return how the value compares with the simple rules."""
+    """Return how the value compares with the baselines."""
     noun, other = told.goal.noun, told.better("uniform")
     word = "more" if told.maximised else "less"
     if other is None or abs(other) < SAME:
@@ -44,7 +45,7 @@ def _rivals(told: Context) -> tuple[str, str]:
 
 
 def tiles(told: Context) -> Markup:
-    """Return the few numbers that matter, each with what it is."""
+    """Return the key numbers with their descriptions."""
     facts, unit = told.facts, told.unit
     used, bandwidth, price = (facts.number(key) for key in ("bandwidth_used", "bandwidth", "price"))
     fresh, equal = told.fresh("plan"), told.fresh("uniform")
@@ -58,9 +59,7 @@ def tiles(told: Context) -> Markup:
     whole = abs(used - bandwidth) <= 1e-9 * bandwidth
     of = ["all of the bandwidth"] if whole else ["of ", amount(bandwidth)]
     cells.append((amount(used), [f"refreshes per {unit}, ", of]))
-    cells.append(
-        (amount(price), f"of {told.goal.noun} is what one more refresh per {unit} is worth, at most")
-    )
+    cells.append((amount(price), f"shadow price: {told.goal.noun} per one more refresh per {unit}"))
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))
     planned = told.counts.whole("refreshes")
@@ -74,7 +73,7 @@ def tiles(told: Context) -> Markup:
 
 
 def comparison(told: Context) -> Section | None:
-    """Return how the plan compares with simple rules, and on what was held out of the log."""
+    """Return the comparison with baselines and on held-out data."""
     rows = [("plan", told.value), *((rule, told.baseline(rule)) for rule in ("uniform", "proportional"))]
     known = [(rule, value) for rule, value in rows if value is not None]
     held = told.facts.within("held_out")
@@ -95,11 +94,11 @@ def comparison(told: Context) -> Section | None:
         body.append(table("In the long run, at the same bandwidth", columns, cells, own=0))
     if held is not None:
         body.append(_held_out(told, held))
-    return Section.of("comparison", "Compared with simple rules", body)
+    return Section.of("comparison", "Comparison with baselines", body)
 
 
 def _held_out(told: Context, held: Facts) -> list[Child]:
-    """Return what the policies would have cost on the part of the log that they had not seen."""
+    """Return the policies' measured costs on held-out data."""
     span = count(_tidy(held.number("end") - held.number("begin")), told.unit)
     columns = [
         Column("policy"),
@@ -123,9 +122,9 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         )
     words = (
         f"Planned from the first part of the log and replayed on its last {span}, "
-        f"{count(held.whole('sources'), 'source')}: not predicted, but counted."
+        f"{count(held.whole('sources'), 'source')}: measured, not predicted."
     )
-    return [element("h3", "On what the plan had not seen"), table(words, columns, rows, own=0)]
+    return [element("h3", "On held-out data"), table(words, columns, rows, own=0)]
 
 
 def _value(told: Context) -> str:
@@ -133,7 +132,10 @@ def _value(told: Context) -> str:
 
 
 def _tidy(value: float) -> float:
-    """Return a number without the noise of its last digits; a whole one as an int."""
+    """Return a number rounded to ten digits.
+
+    A whole number is returned as an int.
+    """
     tidy = float(f"{value:.10g}")
     return int(tidy) if tidy.is_integer() and abs(tidy) < 1e15 else tidy
 

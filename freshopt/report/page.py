@@ -1,6 +1,6 @@
-"""`write_report`: a plan's folder as one web page that needs nothing else.
+"""`write_report`: a plan's folder as one self-contained web page.
 
-All of it is read from the files of the folder, so that a plan made elsewhere, or long ago, can be looked at.
+All of it is read from the files of the folder, so that it does not matter where or when the plan was made.
 Nothing on the page depends on when it was written: equal folders make equal pages.
 
 Cost: the tables are read twice, a part at a time; 10⁶ sources take about a second.
@@ -15,18 +15,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 from freshopt.errors import SourceDataError
-from freshopt.io.folder import complete_file
-from freshopt.report import folder as tables
+from freshopt.formatting import count
+from freshopt.io.atomic_output import complete_file
 from freshopt.report import overview, plan_sections, source_sections
-from freshopt.report.blocks import Section
+from freshopt.report import plan_tables as tables
+from freshopt.report.components import Section
 from freshopt.report.context import Context
 from freshopt.report.document import document
-from freshopt.report.facts import Facts
-from freshopt.report.folder import Part
 from freshopt.report.markup import Markup, element
 from freshopt.report.plan_charts import Load, load_edges
-from freshopt.report.survey import POINTS, survey
-from freshopt.wording import count
+from freshopt.report.plan_tables import Part
+from freshopt.report.source_sample import POINTS, survey
+from freshopt.report.summary_facts import Facts
 
 PAGE = "report.html"
 
@@ -59,12 +59,9 @@ def write_report(
     --------
     >>> import tempfile
     >>> import freshopt as fo
-    >>> from freshopt.plan_folder import write_plan
-    >>> from freshopt.planning import Wishes, make_plan
     >>> log = fo.CrawlLog(source=["a"] * 4 + ["b"] * 4, time=[0, 1, 2, 3] * 2, changed=[0, 1, 1, 0] * 2)
-    >>> plan = make_plan(log, Wishes(fo.problems.Age(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0))
     >>> target = Path(tempfile.mkdtemp()) / "plan"
-    >>> files = write_plan(plan, target)
+    >>> files = fo.plan(log, bandwidth=2.0, horizon="7d", draws=0).write(target)
     >>> write_report(target).read_text(encoding="utf-8").count("<h2")
     8
     """

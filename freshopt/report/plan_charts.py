@@ -1,4 +1,4 @@
-"""Charts of the plan as a whole: the load of its schedule, value and price along the bandwidth."""
+"""Charts of the plan: load, value and shadow price."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.formatting import number
+from freshopt.numerics.arrays import Array
+from freshopt.report.axis import Scale
 from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, smooth, steps
 from freshopt.report.markup import Child, Markup, element, join
-from freshopt.report.scale import Scale
-from freshopt.units import SECONDS
-from freshopt.wording import duration, number
+from freshopt.units import SECONDS, duration
 
 # Lengths, in seconds, by which people divide time: those of a clock and of a calendar.
 CLOCK = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2419200, 7257600]
 MOST_COLUMNS, FEWEST = 100, 14
-FAR = 4.0  # times the busiest column: a bandwidth beyond would press the chart flat
-EACH = 3.0  # refreshes that a column should have on average; fewer look like noise
+# The bandwidth is drawn up to this multiple of the busiest column; beyond, it would flatten the chart.
+FAR = 4.0
+# Average number of refreshes of a column; with fewer the chart shows noise.
+EACH = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The refreshes of a schedule over its time.
+    """Refreshes of a schedule over time.
 
     Attributes
     ----------
@@ -39,12 +41,14 @@ class Load:
 
     @property
     def rates(self) -> Array:
-        """Refreshes per time unit; the last column may be a short one."""
+        """Refreshes per time unit in each column."""
         return np.asarray(self.many / np.diff(self.edges))
 
 
 def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
-    """Return the edges of columns of a length that people know: not too many, and not too few refreshes each.
+    """Return the edges of columns of a familiar length.
+
+    There are at most `MOST_COLUMNS`, with at least `EACH` refreshes on average where the horizon allows.
 
     Examples
     --------
@@ -61,7 +65,7 @@ def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
 
 
 def load_chart(load: Load, bandwidth: float, unit: str, since: str) -> Markup:
-    """Return the chart of the load, wide for a desk and narrow for a phone."""
+    """Return the load chart for desk and phone."""
     label = (
         f"Refreshes per {unit} over the schedule: on average {number(_mean(load))}, at most "
         f"{number(float(np.max(load.rates)))}; the bandwidth is {number(bandwidth)}."
@@ -70,7 +74,7 @@ def load_chart(load: Load, bandwidth: float, unit: str, since: str) -> Markup:
     near = bandwidth <= FAR * float(np.max(load.rates))
     guide = bandwidth if near else None
     pictures = [_load_chart(load, guide, unit, since, label, kind) for kind in ("wide", "narrow")]
-    beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above what is used."
+    beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
     return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
 
 
@@ -93,13 +97,13 @@ def _mean(load: Load) -> float:
 
 
 def step(load: Load, unit: str) -> str:
-    """Return how long a column is."""
+    """Return the length of a column in words."""
     return duration(float(load.edges[1]), unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Value and price at some bandwidths, ascending, and the plan among them."""
+    """Values and prices at ascending bandwidths, the plan's included."""
 
     bandwidth: Array
     value: Array
@@ -109,14 +113,20 @@ class Points:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[float, float, float]], bandwidth: float, sense: str) -> Points:
-        """Sort rows of bandwidth, value and price; better is +1 where a higher value is."""
+        """Sort rows of bandwidth, value and price.
+
+        `better` is +1 where a higher value is better, else −1.
+        """
         columns = np.array(sorted(rows), dtype=np.float64).reshape(-1, 3).T
         here = int(np.argmin(np.abs(columns[0] - bandwidth)))
         return cls(columns[0], columns[1], columns[2], here, 1 if sense == "maximise" else -1)
 
 
 def value_chart(points: Points, unit: str, what: str) -> Markup:
-    """Return the chart of the value along the bandwidth, with the price as the slope at the plan."""
+    """Return the chart of value over bandwidth.
+
+    The shadow price is the slope at the plan.
+    """
     frame = Frame(left=64.0)
     x, y = _across(points, frame), _up(points.value, frame)
     k = points.here
@@ -142,14 +152,13 @@ def value_chart(points: Points, unit: str, what: str) -> Markup:
         f"{number(float(points.bandwidth[-1]))}; this plan has {number(float(value))} at {number(float(at))}."
     )
     better = "higher" if points.better > 0 else "lower"
-    caption = (
-        f"{better.capitalize()} is better. The ring is this plan; the slope of the dashed line is the price."
-    )
-    return figure("What bandwidth buys", chart(frame, label, marks), caption)
+    caption = f"{better.capitalize()} is better. The ring is this plan; the slope of the tangent is the "
+    "shadow price."
+    return figure("Value by bandwidth", chart(frame, label, marks), caption)
 
 
 def price_chart(points: Points, unit: str) -> Markup:
-    """Return the chart of the price along the bandwidth."""
+    """Return the chart of shadow price over bandwidth."""
     frame = Frame(left=64.0)
     x = _across(points, frame)
     y = Scale(0.0, 1.08 * float(np.max(points.price)) or 1.0, *frame.up)
@@ -159,20 +168,20 @@ def price_chart(points: Points, unit: str) -> Markup:
         np.concatenate([points.bandwidth, np.linspace(points.bandwidth[0], points.bandwidth[-1], 80)])
     )
     marks: list[Child] = [
-        axes(frame, x, y, f"bandwidth, refreshes per {unit}", "price"),
+        axes(frame, x, y, f"bandwidth, refreshes per {unit}", "shadow price"),
         line(x(along), y(_between(points, along)), "curve"),
         _here(x, y, at, price, f"this plan: {number(float(price))} at {number(float(at))} per {unit}"),
     ]
     label = (
-        f"Price along the bandwidth, from {number(float(points.price[0]))} to "
+        f"Shadow price along the bandwidth, from {number(float(points.price[0]))} to "
         f"{number(float(points.price[-1]))}; this plan's is {number(float(price))}."
     )
-    caption = f"What one more refresh per {unit} is worth. It falls: each is spent where it brings most."
-    return figure("What more of it is worth", chart(frame, label, marks), caption)
+    caption = f"Marginal value of one more refresh per {unit}. It falls: marginal values diminish."
+    return figure("Shadow price by bandwidth", chart(frame, label, marks), caption)
 
 
 def _between(points: Points, bandwidth: Array) -> Array:
-    """Return prices between the known ones, as powers of the bandwidth where they are not 0."""
+    """Interpolate prices, log-log where they are positive."""
     if np.all(points.price > 0.0):
         return np.asarray(
             np.exp(np.interp(np.log(bandwidth), np.log(points.bandwidth), np.log(points.price)))
@@ -191,7 +200,7 @@ def _across(points: Points, frame: Frame) -> Scale:
 
 
 def _up(values: Array, frame: Frame) -> Scale:
-    """Return the axis of values, with some room; from 0 where that is near."""
+    """Return the axis of values, from 0 where near."""
     low, high = float(np.min(values)), float(np.max(values))
     room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     bottom = 0.0 if 0.0 <= low < 0.35 * (high - low) else low - room
@@ -199,7 +208,7 @@ def _up(values: Array, frame: Frame) -> Scale:
 
 
 def _tangent(points: Points, y: Scale, run: float) -> Array:
-    """Return the bandwidths at which the tangent begins and ends, within the chart."""
+    """Return the bandwidths at the tangent's ends, within the chart."""
     at, value = float(points.bandwidth[points.here]), float(points.value[points.here])
     slope = points.better * float(points.price[points.here])
     reach = [run, run]

@@ -1,50 +1,53 @@
-"""Sections about the plan as a whole: its proof, its load, its bandwidth, its hosts, and how it was made."""
+"""Sections about the plan: certificate, load, bandwidth, hosts, settings."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from freshopt.formatting import count, number, percent
 from freshopt.report import plan_charts
-from freshopt.report.blocks import Column, Section, amount, facts_list, name, paragraph, table
+from freshopt.report.components import Column, Section, amount, facts_list, name, paragraph, table
 from freshopt.report.context import Context
 from freshopt.report.markup import Child, element
 from freshopt.report.overview import _tidy
 from freshopt.report.plan_charts import Load, Points
 from freshopt.report.source_sections import gains
-from freshopt.wording import count, number, percent
 
-RESOLVED = 1e-15  # relative gaps below are lost in the rounding of a sum of float64
-SAME = 1e-6  # relative differences below are those of two solves of one problem
+# Relative gaps below this are lost in the rounding of a sum of float64.
+RESOLVED = 1e-15
+# Relative differences below this may be those of two solves of one problem.
+SAME = 1e-6
 
 
 def proof(told: Context) -> Section:
-    """Return what is proved, and what is not."""
+    """Return the section of the optimality certificate."""
     facts, noun = told.facts, told.goal.noun
     bound, gap, relative = (facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
     optimal = facts.text("status") == "optimal"
     if bound is None or gap is None:
-        return Section.of("proof", "What is proved", paragraph("Nothing is proved about this plan."))
+        return Section.of("proof", "Optimality certificate", paragraph("Nothing is proved about this plan."))
     side = "above" if told.maximised else "below"
     near = f" ({_gap(relative)})" if relative is not None else ""
     outcome: list[Child] = [
         element("b", "Proved optimal." if optimal else "Not proved optimal."),
-        " No refresh rates at all that keep to this bandwidth, to the bounds and to the limits of hosts "
+        " No feasible refresh rates, within this bandwidth, the bounds and the host limits, "
         f"have a value of {noun} {side} ",
         amount(bound),
         "; this plan's is ",
         amount(told.value),
-        ". At most ",
+        ". The duality gap is ",
         amount(gap, f"{gap:.2g}"),
-        f" lies between it and the best{near}.",
+        f"{near}: the optimum is at most so far away.",
     ]
     return Section.of(
         "proof",
-        "What is proved",
+        "Optimality certificate",
         paragraph(*outcome, kind=f"outcome {'good' if optimal else 'bad'}"),
         paragraph(
-            "The bound is computed from the rates and from the price of bandwidth alone: at that price, no "
-            "source could do better than it does, so all together cannot either. It does not matter which "
-            "algorithm found the rates, and none is taken at its word."
+            "The bound is the dual bound: it is computed from the rates and from the shadow price of "
+            "bandwidth "
+            "alone, as the sum of what each source could gain at that price. It does not depend on the "
+            "algorithm that found the rates."
         ),
         paragraph(
             "What is not proved: that the change rates are right, for they are estimates (",
@@ -55,7 +58,7 @@ def proof(told: Context) -> Section:
 
 
 def load(told: Context, seen: Load, since: str) -> Section:
-    """Return the load of the schedule over time."""
+    """Return the section of the schedule's load over time."""
     facts, unit = told.facts, told.unit
     horizon, planned = facts.positive("horizon"), told.counts.whole("refreshes")
     mean, most = planned / horizon, float(seen.rates.max())
@@ -63,7 +66,7 @@ def load(told: Context, seen: Load, since: str) -> Section:
         f"{count(planned, 'refresh')} in {count(_tidy(horizon), unit)}, by ",
         element("code", facts.text("method")),
         f": on average {number(mean)} per {unit}",
-        f"; the busiest step of {plan_charts.step(seen, unit)} has {number(most / mean)} times as many."
+        f"; the busiest step of {plan_charts.step(seen, unit)} has {number(most / mean)} times the mean."
         if planned
         else ".",
     ]
@@ -77,7 +80,7 @@ def load(told: Context, seen: Load, since: str) -> Section:
         ]
     return Section.of(
         "load",
-        "The load over time",
+        "Load over time",
         paragraph(*text),
         plan_charts.load_chart(seen, facts.positive("bandwidth"), unit, since),
         paragraph(*value, kind="small faint") if value else None,
@@ -85,7 +88,7 @@ def load(told: Context, seen: Load, since: str) -> Section:
 
 
 def bandwidth(told: Context) -> Section | None:
-    """Return what more or less bandwidth would do, and for whom."""
+    """Return the section of value and price over bandwidth."""
     facts, unit = told.facts, told.unit
     rows = [
         (row.positive("bandwidth"), row.maybe("value"), row.maybe("price"))
@@ -98,18 +101,18 @@ def bandwidth(told: Context) -> Section | None:
     points = Points.of(known, facts.positive("bandwidth"), facts.text("sense"))
     if price > 0.0:
         words: list[Child] = [
-            f"One more refresh per {unit} would be worth ",
+            "The shadow price of the bandwidth is ",
             amount(price),
-            f" of {told.goal.noun} at most, and a little less than that as it is spent.",
+            f" of {told.goal.noun} per refresh/{unit}: the marginal value, an upper bound on what one "
+            f"more refresh "
+            f"per {unit} gains.",
         ]
     else:
         words = ["The bandwidth does not bind: more of it would bring nothing."]
     if np.ptp(points.value) <= SAME * abs(told.value) and not np.any(points.price > 0.0):
-        return Section.of(
-            "bandwidth", "What bandwidth is worth", paragraph(*words, " Nor would less take any.")
-        )
+        return Section.of("bandwidth", "Value of bandwidth", paragraph(*words, " Nor would less take any."))
     columns = [Column("bandwidth"), Column(f"per {unit}", "number"), Column(told.goal.noun, "number")]
-    columns += [Column("difference", "number"), Column("price", "number")]
+    columns += [Column("difference", "number"), Column("shadow price", "number")]
     own = facts.positive("bandwidth")
     shown = [(_times(b / own), b, value, each) for b, value, each in known if _is_round(b / own)]
     cells: list[list[Child]] = [
@@ -136,7 +139,7 @@ def bandwidth(told: Context) -> Section | None:
     if more is not None and more.rows("sources"):
         gained = abs(more.number("value") - told.value)
         body += [
-            element("h3", f"What a tenth more would bring, {number(more.number('bandwidth'))} per {unit}"),
+            element("h3", f"Ten percent more bandwidth, {number(more.number('bandwidth'))} per {unit}"),
             paragraph(
                 f"{told.goal.noun.capitalize()} ",
                 amount(more.number("value")),
@@ -145,11 +148,11 @@ def bandwidth(told: Context) -> Section | None:
             ),
             gains(told, more.rows("sources")),
         ]
-    return Section.of("bandwidth", "What bandwidth is worth", body)
+    return Section.of("bandwidth", "Value of bandwidth", body)
 
 
 def hosts(told: Context) -> Section | None:
-    """Return the limits of hosts that bind, and what they cost; None where there are no limits."""
+    """Return the section of binding host limits, or None."""
     found = told.findings.within("hosts")
     if found is None:
         return None
@@ -158,10 +161,10 @@ def hosts(told: Context) -> Section | None:
     head = f"{f'{binding:,}' if binding else 'None'} of {count(limited, 'limit')} {binds}."
     if not binding:
         text = f"{head} No host would be refreshed more often without its limit."
-        return Section.of("hosts", "Limits of hosts", paragraph(text))
+        return Section.of("hosts", "Host limits", paragraph(text))
     unit = told.unit
     columns = [Column("host"), Column("sources", "number"), Column(f"limit per {unit}", "number")]
-    columns += [Column("used", "number"), Column("price of the limit", "number")]
+    columns += [Column("used", "number"), Column("shadow price", "number")]
     rows = found.rows("hosts")
     cells: list[list[Child]] = [
         [
@@ -174,16 +177,17 @@ def hosts(told: Context) -> Section | None:
         for row in rows
     ]
     text = (
-        f"{head} The price of a limit is what one more refresh per {unit} of that host would be worth beyond "
-        f"the price of bandwidth, {number(told.facts.number('price'))}."
+        f"{head} The shadow price of a limit is the marginal value of one more refresh per {unit} of that "
+        f"host, on "
+        f"top of the shadow price of bandwidth, {number(told.facts.number('price'))}."
     )
-    caption = "Limits that bind, dearest first"
+    caption = "Binding limits, highest shadow price first"
     caption += f": the first {len(rows):,} of {binding:,}" if len(rows) < binding else ""
-    return Section.of("hosts", "Limits of hosts", paragraph(text), table(caption, columns, cells))
+    return Section.of("hosts", "Host limits", paragraph(text), table(caption, columns, cells))
 
 
 def made(told: Context, tables: list[str]) -> Section:
-    """Return how the plan was made, so that it can be made again."""
+    """Return the section of settings that reproduce the plan."""
     facts = told.facts
     settings, log = facts.within("settings"), facts.within("log")
     rows: list[tuple[Child, Child]] = []
@@ -206,16 +210,18 @@ def made(told: Context, tables: list[str]) -> Section:
         bounds += [] if high is None else [f"at most {number(high)}"]
         if bounds:
             rows.append(("rates", f"{', '.join(bounds)} per {told.unit}"))
-        rows.append(("seed", f"{settings.whole('seed')}, {count(settings.whole('draws'), 'draw')}"))
+        rows.append(
+            ("seed", f"{settings.whole('seed')}, {count(settings.whole('draws'), 'posterior sample')}")
+        )
     versions = facts.within("versions")
     if versions is not None:
         rows.append(("versions", ", ".join(f"{key} {versions.text(key)}" for key in versions.values)))
     rows.append(("files beside this page", ", ".join([*tables, "summary.json"])))
-    return Section.of("made", "How it was made", facts_list(rows))
+    return Section.of("made", "Settings and versions", facts_list(rows))
 
 
 def _gap(relative: float) -> str:
-    return f"a relative gap {'below 1e-15' if relative < RESOLVED else f'of {relative:.1e}'}"
+    return f"relative {'below 1e-15' if relative < RESOLVED else f'of {relative:.1e}'}"
 
 
 def _times(ratio: float) -> str:
@@ -223,7 +229,10 @@ def _times(ratio: float) -> str:
 
 
 def _is_round(ratio: float) -> bool:
-    """Tell whether a bandwidth is worth a row: a quarter, a half, the plan's, one and a half, two, three."""
+    """Return whether a bandwidth gets a row of the table.
+
+    It does at a quarter, a half, one and a half, two and three times the plan's, and at the plan's.
+    """
     return any(abs(ratio - each) < 1e-9 for each in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0))
 
 

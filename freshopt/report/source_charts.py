@@ -1,4 +1,4 @@
-"""Charts of all sources: rates against change rate and importance, times between refreshes, intervals."""
+"""Charts of all sources: rates, refresh intervals, estimates."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from freshopt.arrays import Array
+from freshopt.formatting import count, number
+from freshopt.numerics.arrays import Array
+from freshopt.report.axis import Scale
 from freshopt.report.chart import NARROW, WIDE, Frame, axes, boxes, chart, figure, line, steps
 from freshopt.report.markup import Child, Markup, element
-from freshopt.report.scale import Scale
-from freshopt.report.survey import BINS, GRID, Cells, Survey
-from freshopt.units import SECONDS
-from freshopt.wording import count, duration, number
+from freshopt.report.source_sample import BINS, GRID, Cells, Survey
+from freshopt.units import SECONDS, duration
 
 # Seconds that people know, for the axis of times.
 TIMES = [1, 10, 60, 600, 3600, 21600, 86400, 604800, 2592000, 8640000, 31557600, 315576000, 3155760000]
-SHADES = 5  # of cells; more could not be told apart
-STRIP = 22.0  # pixels for the sources that are never refreshed, below the others
-NAME = 60  # characters of a name that fit on a label
+# Shades of cells; more could not be told apart.
+SHADES = 5
+# Height in pixels of the strip of sources that are never refreshed, below the others.
+STRIP = 22.0
+# Characters of a name that fit on a label.
+NAME = 60
 
 
 def by_change_rate(survey: Survey, unit: str) -> Markup:
@@ -52,7 +55,7 @@ def by_importance(survey: Survey, unit: str) -> Markup | None:
 
 
 def gaps(survey: Survey, unit: str) -> Markup | None:
-    """Return the chart of how many sources are refreshed how often, by the time between refreshes.
+    """Return the histogram of the refresh intervals.
 
     Alone in its row it is drawn wide for a desk and narrow for a phone.
     """
@@ -91,7 +94,7 @@ def _gaps(survey: Survey, unit: str, frame: Frame, kind: str) -> Markup:
 
 
 def reach(survey: Survey, unit: str, confidence: str) -> Markup:
-    """Return the chart of change rates with their intervals, slowest source first."""
+    """Return the chart of change rates with confidence intervals."""
     frame = Frame()
     if survey.points is not None:
         part = survey.points
@@ -132,15 +135,18 @@ def reach(survey: Survey, unit: str, confidence: str) -> Markup:
         outline = np.concatenate([y(low), y(high)[::-1]])
         marks.append(line(np.concatenate([place, place[::-1]]), outline, "area"))
         marks.append(line(place, y(middle), "curve"))
-        what = "The line are the estimates; the area is between the mean ends of the intervals."
+        what = "The line shows the estimates; the area lies between the geometric mean ends of the intervals."
     label = (
         f"Change rates of {count(survey.n, 'source')} with {confidence} intervals, from slowest to fastest."
     )
-    return figure("What the log tells of change rates", chart(frame, label, marks), what)
+    return figure("Change rates with intervals", chart(frame, label, marks), what)
 
 
 def _cloud(survey: Survey, cells: Cells, key: str, unit: str, x_title: str) -> list[Child]:
-    """Return axes and sources, points of a few or cells of many, those never refreshed on a strip below."""
+    """Return axes and sources, as points or counted cells.
+
+    Sources that are never refreshed are on a strip below.
+    """
     frame = _frame(survey)
     x, y = _scales(cells, frame, survey)
     marks: list[Child] = list(axes(frame, x, y, x_title, f"refreshes per {unit}"))
@@ -194,7 +200,7 @@ def _counted(cells: Cells, x: Scale, y: Scale, strip: float) -> Iterable[Markup]
 
 
 def _key(survey: Survey) -> str:
-    """Return what the marks of a cloud mean."""
+    """Return the legend of a cloud."""
     if survey.points is not None:
         crosses = " A cross is a source that is never refreshed." if survey.never else ""
         return f"A dot is a source.{crosses}"
@@ -208,7 +214,7 @@ def _frame(survey: Survey) -> Frame:
 
 
 def _scales(cells: Cells, frame: Frame, survey: Survey) -> tuple[Scale, Scale]:
-    """Return the axes of a cloud; the strip of sources never refreshed is below the second."""
+    """Return the axes of a cloud, above the strip."""
     floor, top = frame.up
     up = (floor - STRIP if survey.never else floor), top
     return (
@@ -218,7 +224,7 @@ def _scales(cells: Cells, frame: Frame, survey: Survey) -> tuple[Scale, Scale]:
 
 
 def _around(values: Array, frame: Frame) -> Scale:
-    """Return a logarithmic scale up a chart around the positive finite numbers among some."""
+    """Return a vertical logarithmic scale around positive finite values."""
     useful = values[(values > 0.0) & np.isfinite(values)]
     low, high = float(np.min(useful)), float(np.max(useful))
     return Scale(low / 1.3, high * 1.3, *frame.up, logarithmic=True)

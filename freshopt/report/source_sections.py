@@ -1,14 +1,15 @@
-"""Sections about the sources: rates, who is never refreshed and why, how sure the estimates are, costs."""
+"""Sections about the sources: rates, starved sources, estimates, costs."""
 
 from __future__ import annotations
 
+from freshopt.formatting import count, percent
 from freshopt.report import source_charts
-from freshopt.report.blocks import Column, Section, amount, name, paragraph, table
+from freshopt.report.components import Column, Section, amount, name, paragraph, table
 from freshopt.report.context import Context
-from freshopt.report.facts import Facts
 from freshopt.report.markup import Child, element
-from freshopt.report.survey import Survey
-from freshopt.wording import count, duration, percent
+from freshopt.report.source_sample import Survey
+from freshopt.report.summary_facts import Facts
+from freshopt.units import duration
 
 
 def rates(told: Context, seen: Survey) -> Section:
@@ -26,22 +27,18 @@ def rates(told: Context, seen: Survey) -> Section:
     ]
     refreshed = told.sources - told.counts.whole("never_refreshed")
     words = f"{count(refreshed, 'source')} of {told.sources:,} refreshed"
-    free = (
-        " where no bound and no limit of a host is in the way"
-        if bounds or told.findings.within("hosts")
-        else ""
-    )
-    equal = f" Rates are such that the next refresh of each is worth the same{free}." if refreshed else ""
+    free = " where no bound and no host limit is active" if bounds or told.findings.within("hosts") else ""
+    equal = f" Their marginal values per unit of bandwidth are equal{free}." if refreshed else ""
     text = f"{', '.join([words, *bounds])}.{equal}"
     body: list[Child] = [paragraph(text), element("div", pictures, class_="figures")]
     held = told.findings.rows("held_back")
     if held:
         body.append(_held_back(told, held))
-    return Section.of("rates", "How often each source is refreshed", body)
+    return Section.of("rates", "Refresh rates", body)
 
 
 def never(told: Context) -> Section | None:
-    """Return why sources are never refreshed, where there are some."""
+    """Return the section of sources never refreshed, or None."""
     found = told.findings.within("never_refreshed")
     if told.counts.whole("never_refreshed") == 0:
         return None
@@ -49,7 +46,7 @@ def never(told: Context) -> Section | None:
         f"{count(told.counts.whole('never_refreshed'), 'source')} of {told.sources:,} get no refresh at all."
     )
     if found is None:
-        return Section.of("never", "What is never refreshed, and why", paragraph(head))
+        return Section.of("never", "Sources never refreshed", paragraph(head))
     idle, dear = found.whole("no_importance"), found.whole("not_worth_it")
     price = told.facts.number("price")
     reasons: list[Child] = []
@@ -58,11 +55,11 @@ def never(told: Context) -> Section | None:
         reasons.append(
             element(
                 "li",
-                element("b", f"{dear:,}: not worth it."),
-                " Even the first refresh would bring less than its price (",
+                element("b", f"{dear:,}: marginal value below the shadow price."),
+                " Even at rate 0 their marginal value is below the shadow price (",
                 amount(price),
-                f"{limits}), which is what the same bandwidth brings elsewhere. They change too fast, or "
-                "matter too little: a copy would soon be out of date again.",
+                f"{limits}), the marginal value of the same bandwidth elsewhere. They change too fast, or "
+                "their importance is too low: a copy would soon be out of date again.",
             )
         )
     if idle:
@@ -72,8 +69,8 @@ def never(told: Context) -> Section | None:
     body: list[Child] = [paragraph(head), element("ul", reasons)]
     rows = found.rows("sources")
     if rows:
-        columns = [*_known(told, rows), Column("first refresh worth", "number"), Column("price", "number")]
-        columns.append(Column("worth, of the price", "number"))
+        columns = [*_known(told, rows), Column("marginal value at 0", "number"), Column("price", "number")]
+        columns.append(Column("marginal value, of the price", "number"))
         cells = [
             [*_own(told, row, rows), _maybe(row, "worth"), amount(row.number("price")), _of_price(row)]
             for row in rows
@@ -89,11 +86,11 @@ def never(told: Context) -> Section | None:
                 kind="small faint",
             )
         )
-    return Section.of("never", "What is never refreshed, and why", body)
+    return Section.of("never", "Sources never refreshed", body)
 
 
 def certainty(told: Context, seen: Survey) -> Section:
-    """Return what the log leaves open, and what that costs."""
+    """Return the section of estimation uncertainty and its cost."""
     settings = told.facts.within("settings")
     level = None if settings is None else settings.maybe("confidence")
     confidence = "95 %" if level is None else percent(level)
@@ -104,14 +101,16 @@ def certainty(told: Context, seen: Survey) -> Section:
         low, high = _pair(spread, ends)
         text.append(
             paragraph(
-                "Change rates are estimates. If they are what the log leaves possible, the value of this "
-                "plan is between ",
+                "Change rates are estimates. The 90 % posterior interval of this plan's value is from ",
                 amount(low),
-                " and ",
+                " to ",
                 amount(high),
-                f" in 90 % of {spread.whole('draws')} draws. Knowing them exactly would be worth ",
+                f" ({count(spread.whole('draws'), 'sample')}). The expected regret of estimation error, "
+                f"against rates "
+                "that are optimal for the true change rates, is ",
                 amount(spread.number("mean_regret")),
-                f" on average ({percent(spread.number('relative_regret'))} of the value), at most ",
+                f" ({percent(spread.number('relative_regret'))} of the value); the largest of all samples "
+                f"is ",
                 amount(spread.number("largest_regret")),
                 ".",
             )
@@ -129,7 +128,7 @@ def certainty(told: Context, seen: Survey) -> Section:
     else:
         text.append(
             paragraph(
-                "Change rates are estimates. What their uncertainty costs was not worked out for this plan."
+                "Change rates are estimates. The cost of their uncertainty was not computed for this plan."
             )
         )
     flags = told.counts.within("flags")
@@ -138,24 +137,24 @@ def certainty(told: Context, seen: Survey) -> Section:
         listed = ", ".join(f"{many:,} {flag}" for flag, many in odd.items())
         text.append(
             paragraph(
-                f"Little is known of some: {listed}. Their rates lean on the other sources or on smoothing."
+                f"Some have few data: {listed}. Their estimates depend on the prior or on the smoothing."
             )
         )
     text.append(
         paragraph(
             "Intervals assume that sources change at random, at a constant rate. ",
             element("code", "freshopt poisson-check"),
-            " tells how far yours are from that.",
+            " tests how far yours are from that.",
             kind="small faint",
         )
     )
     picture = source_charts.reach(seen, told.unit, confidence)
     body = element("div", picture, element("div", text), class_="figures")
-    return Section.of("certainty", "How sure the change rates are", body)
+    return Section.of("certainty", "Uncertainty of the change rates", body)
 
 
 def costly(told: Context) -> Section | None:
-    """Return the sources with the largest parts of the cost."""
+    """Return the section of the most costly sources."""
     rows = told.findings.rows("most_costly")
     if not rows:
         return None
@@ -170,14 +169,14 @@ def costly(told: Context) -> Section | None:
     text = f"{_some(len(rows))} {'makes' if len(rows) == 1 else 'make'} up {percent(together)} of the {what}."
     return Section.of(
         "costly",
-        "What costs most",
+        "Most costly sources",
         paragraph(text),
         table(_listed("Most costly sources under this plan", len(rows), told.sources), columns, cells),
     )
 
 
 def gains(told: Context, rows: list[Facts]) -> Child:
-    """Return the table of the sources that gain most from more bandwidth."""
+    """Return the sources that gain most from more bandwidth."""
     columns = [*_known(told, rows), Column("refreshed every", "number"), Column("then every", "number")]
     columns.append(Column("gain", "number"))
     cells = [
@@ -193,17 +192,17 @@ def gains(told: Context, rows: list[Facts]) -> Child:
 
 
 def _held_back(told: Context, rows: list[Facts]) -> list[Child]:
-    """Return the sources at their greatest rate that would be worth more."""
-    columns = [*_known(told, rows), Column("next refresh worth", "number"), Column("price", "number")]
+    """Return the sources held back by max_rate."""
+    columns = [*_known(told, rows), Column("marginal value", "number"), Column("price", "number")]
     cells = [[*_own(told, row, rows), _maybe(row, "worth"), amount(row.number("price"))] for row in rows]
     return [
-        element("h3", "Held back by the greatest rate"),
-        table("Sources at --max-rate whose next refresh is worth most", columns, cells),
+        element("h3", "Held back by the maximum rate"),
+        table("Sources at --max-rate with the largest marginal value", columns, cells),
     ]
 
 
 def _known(told: Context, rows: list[Facts]) -> list[Column]:
-    """Return the columns of what is known of a source."""
+    """Return the columns of a source's data."""
     known = [Column("source"), Column(f"changes per {told.unit}", "number")]
     return [*known, Column("importance", "number")] if _weighed(told, rows) else known
 
@@ -214,7 +213,7 @@ def _own(told: Context, row: Facts, rows: list[Facts]) -> list[Child]:
 
 
 def _weighed(told: Context, rows: list[Facts]) -> bool:
-    """Tell whether importances are worth a column: not where all sources weigh 1."""
+    """Return whether importances differ from 1 and need a column."""
     whole = told.findings.maybe("importance")
     return whole != float(told.sources) or any(row.number("importance") != 1.0 for row in rows)
 
@@ -230,8 +229,8 @@ def _maybe(row: Facts, key: str) -> Child:
 
 
 def _of_price(row: Facts) -> Child:
-    worth, price = row.maybe("worth"), row.number("price")
-    return None if worth is None or not price > 0.0 else percent(worth / price, even=True)
+    marginal, price = row.maybe("worth"), row.number("price")
+    return None if marginal is None or not price > 0.0 else percent(marginal / price, even=True)
 
 
 def _share(row: Facts, key: str) -> Child:

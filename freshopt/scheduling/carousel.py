@@ -1,11 +1,13 @@
-"""Refreshes at an exactly constant total rate, each source's gaps as equal as that allows.
+"""`Carousel`: refreshes at an exactly constant total rate.
+
+The intervals of each source are as equal as that allows.
 
 A crawler that fetches one page after the other has a rate of its own: the schedule only says whose turn it
-is. The carousel takes the points (φ + j)/ρ that equal gaps would have, and hands the slots to them in their
-order. A source's turn is off its point by as many slots as the load of the points is off its straight line:
-with golden-ratio phases 71 of a million for 10⁵ sources with lognormal rates, ten refreshes each on average,
-against 320 with that sequence dealt out by position and 360 with random phases. What unequal gaps cost is
-then lost in the digits; the load is one refresh per slot, always.
+is. The carousel takes the points (φ + j)/ρ of equal intervals, and assigns the slots to them in their order.
+A source's turn is off its point by as many slots as the load of the points is off its straight line: with
+golden-ratio phases 71 of a million for 10⁵ sources with lognormal rates, ten refreshes each on average,
+against 320 with that sequence assigned by position and 360 with random phases. The cost of unequal intervals
+is then negligible; the load is one refresh per slot, always.
 Cost: that of `Periodic`, and up to one more refresh to sort for each source.
 """
 
@@ -13,13 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from freshopt.arrays import Array, IntArray
-from freshopt.scheduling.dealing import in_slots, spread_phases
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling.refresh_order import in_slots, spread_phases
 
 
 @dataclass(frozen=True, slots=True)
 class Carousel:
-    """One refresh in the middle of every slot of length 1/Σρ, given to the source whose point is next.
+    """Constant-rate schedule in the order of the sources' points.
+
+    One refresh is in the middle of every slot of length 1/Σρ, of the source whose point is next.
 
     Examples
     --------

@@ -1,7 +1,9 @@
-"""Whole numbers of refreshes at equal gaps: what is best if a horizon has only so many refreshes.
+"""`DiscreteCounts`: optimal integer numbers of equally spaced refreshes.
+
+They are best if a horizon has only so many refreshes.
 
 Rates are optimal in the long run. Over a horizon in which many sources get one refresh or two, or none, the
-counts themselves are what is to be optimised (`freshopt.scheduling.crawl_counts`).
+counts themselves are what is to be optimised (`freshopt.scheduling.integer_counts`).
 Cost: that of the counts and of one sort of the refreshes.
 """
 
@@ -11,17 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray, total
 from freshopt.errors import SourceDataError, expect, expect_settings
-from freshopt.model import Problem
-from freshopt.scheduling.crawl_counts import ULP, crawl_counts
-from freshopt.scheduling.dealing import deal
-from freshopt.scheduling.flat_phases import flat_phases
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, IntArray, total
+from freshopt.scheduling.integer_counts import ULP, crawl_counts
+from freshopt.scheduling.phases import flat_phases
+from freshopt.scheduling.refresh_order import order_refreshes
 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteCounts:
-    """Each source's exactly optimal number of refreshes at equal gaps; of the rates only their sum is used.
+    """Optimal integer number of equally spaced refreshes per source.
+
+    Of the rates only their sum is used.
 
     Parameters
     ----------
@@ -46,7 +50,7 @@ class DiscreteCounts:
     repeats: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no problem."""
+        """Raise if `problem` is not a Problem."""
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         expect_settings(self)
 
@@ -57,7 +61,9 @@ class DiscreteCounts:
             raise SourceDataError(f"there are {len(rates)} rates for {n} sources. Pass the problem's own.")
         spend = int(total(rates) * horizon * (1.0 + ULP))
         count = crawl_counts(self.problem, horizon, refreshes=spend, repeats=self.repeats)
-        gap = horizon / np.maximum(count + (0 if self.repeats else 1), 1)
+        interval = horizon / np.maximum(count + (0 if self.repeats else 1), 1)
         phase = flat_phases(count / horizon, horizon) if self.repeats else np.ones(n)
         below = np.nextafter(horizon, 0.0)  # (φ + x − 1)·T/x may round up to T
-        return deal(count, lambda k, ordinal: np.minimum((phase[k] + ordinal) * gap[k], below))
+        return order_refreshes(
+            count, lambda k, ordinal: np.minimum((phase[k] + ordinal) * interval[k], below)
+        )

@@ -1,14 +1,14 @@
-"""Refreshes at a constant total rate, the source that is due first before all others.
+"""`EarliestDeadline`: constant total rate, earliest deadline first.
 
 Each source has a virtual deadline: at first 1/ρ after its last crawl, then 1/ρ after its previous deadline,
 whenever the crawl really was. What one crawl is late or early does not move the next, so that in the long run
 every source has its rate; with deadlines counted from the crawl itself, those that are often late would fall
 behind. The crawls are then the deadlines of all sources in their order, which is what is computed: one sort,
-instead of a heap that is asked for every slot.
+instead of a heap operation for every slot.
 
 Where `Carousel` chooses the phases, this method takes the copies as they are: it is for a schedule that takes
 over from another. Sources whose rates are multiples of each other keep meeting at the same moments, so that
-their gaps are less equal than the carousel's.
+their intervals are less equal than the carousel's.
 Cost: that of `Carousel`, and up to one more refresh to sort for each source.
 """
 
@@ -19,14 +19,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray
-from freshopt.scheduling.ages import check_ages
-from freshopt.scheduling.dealing import in_slots
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling.initial_ages import check_ages, require_ages
+from freshopt.scheduling.refresh_order import in_slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarliestDeadline:
-    """One refresh in the middle of every slot of length 1/Σρ, of the source with the earliest deadline.
+    """Constant-rate schedule by earliest deadline first.
+
+    One refresh is in the middle of every slot of length 1/Σρ, of the source with the earliest deadline.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ class EarliestDeadline:
     Notes
     -----
     Slots are never left empty: while nothing is due yet, the next deadlines are served ahead of time. With
-    all copies fresh at first the crawls run ahead of their deadlines by half a gap on average.
+    all copies fresh at first the crawls run ahead of their deadlines by half an interval on average.
 
     Examples
     --------
@@ -47,6 +49,13 @@ class EarliestDeadline:
     """
 
     age: npt.ArrayLike = field(default=0.0, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError unless the initial ages are valid.
+
+        That there is one per source, `times` finds out.
+        """
+        require_ages(self.age)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon); see `Method.times`.

@@ -1,9 +1,11 @@
-"""Refreshes at a constant total rate, each where it is worth most at that moment.
+"""`Greedy`: constant-rate schedule by the greatest index.
 
-With cost of age c, the index V(s) = s·c(s) − ∫₀ˢc of a copy of age s is what refreshing it now rather than a
-little later is worth; where gaps are optimal it equals the price, for every source. Giving each slot to the
-source with the largest w·V(age) therefore settles into the optimal rates by itself, without being told them,
-and from whatever ages the copies have at first.
+Each refresh is where its marginal value is largest at that moment.
+
+With cost of age c, the index V(s) = s·c(s) − ∫₀ˢc of a copy of age s is the marginal value of refreshing it
+now rather than a little later; at the optimum it equals the price (dual variable) for every source. Giving
+each slot to the source with the largest w·V(age) therefore converges to the optimal rates by itself, and from
+whatever ages the copies have at first.
 
 Who is first changes with time, as indices grow at different paces, but they only grow. Take m slots in a row
 and the m sources that are ahead at the first of them: before every pick one of these is left, so that whoever
@@ -15,7 +17,7 @@ What is found is exact, whatever the objective.
 Copies that are alike, with one age, are picked in the order of their positions: those further back than there
 are slots do not contend. Without that rule equal sources, all fresh, would all contend for every slot.
 Cost: 30-40 μs a refresh, of 10⁴ as of 10⁶ sources, in NumPy, whatever the curve. The four named objectives
-are compiled, in another way (`freshopt.scheduling.greedy_steps`), with the same picks.
+are compiled, in another way (`freshopt.scheduling.greedy_loops`), with the same picks.
 """
 
 from __future__ import annotations
@@ -25,23 +27,27 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, total, wide
-from freshopt.curve import Curve, CurveObjective
+from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import ObjectiveError, SourceDataError, expect
-from freshopt.model import Problem
-from freshopt.scheduling import greedy_steps
-from freshopt.scheduling.ages import check_ages
-from freshopt.scheduling.dealing import slots
-from freshopt.scheduling.running import compiled, fast
+from freshopt.modelling.cost_curve import Curve, CurveObjective
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64, total
+from freshopt.scheduling import greedy_loops
+from freshopt.scheduling.initial_ages import check_ages
+from freshopt.scheduling.refresh_order import slots
 
 PARTS = 8
-WORTHWHILE = 1_000_000  # sources times slots: fewer are done before compiled loops are loaded
-TABLE = 4096  # indices that are evaluated at once: below, calls of NumPy cost more than what they compute
+# Sources times slots below which loading the compiled loops costs more than it saves.
+WORTHWHILE = 1_000_000
+# Indices that are evaluated at once: below, calls of NumPy cost more than what they compute.
+TABLE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Greedy:
-    """One refresh in the middle of every slot of length 1/Σρ, of the source with the largest w·V(age).
+    """Greedy index policy at a constant total rate.
+
+    One refresh is in the middle of every slot of length 1/Σρ, of the source with the largest w·V(age).
 
     Of the rates only their sum is used, and where they are 0 for signalled sources.
 
@@ -49,7 +55,7 @@ class Greedy:
     ----------
     problem : Problem
         Its objective has a curve; its sources have equal costs and no bounds or host limits, which greedy
-        picks would not keep to.
+        picks would violate.
     age : array_like, scalar or shape (n,)
         Time since each copy was refreshed when the schedule begins; 0 means fresh.
 
@@ -78,8 +84,9 @@ class Greedy:
     age: npt.ArrayLike = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what greedy picks would not keep to."""
+        """Raise if the problem has constraints that greedy ignores."""
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
+        check_ages(self.age, len(self.problem.sources))
         problem, sources = self.problem, self.problem.sources
         if not isinstance(problem.objective, CurveObjective):
             raise ObjectiveError(
@@ -92,7 +99,7 @@ class Greedy:
                     f"the problem has a {what}, which greedy picks do not keep to. "
                     "Use Periodic() or Carousel()."
                 )
-        if len(problem.hosts) or bool(np.any(sources.cost != sources.cost[0])):
+        if len(problem.hosts) or bool(np.any(sources.refresh_cost != sources.refresh_cost[0])):
             raise SourceDataError(
                 "the problem has host limits or unequal costs, which greedy picks do not keep to. "
                 "Use Periodic() or Carousel()."
@@ -122,11 +129,11 @@ class Greedy:
 
 
 class _Race:
-    """Slots and sources, and who has been picked so far."""
+    """State of the greedy picks: slots and sources so far."""
 
     def __init__(self, importance: Array, curve: Curve, last: Array, time: Array) -> None:
         self.weight, self.last, self.time = importance, np.array(last), time
-        self.parameters = tuple(np.ascontiguousarray(wide(own)) for own in curve.parameters)
+        self.parameters = tuple(np.ascontiguousarray(as_float64(own)) for own in curve.parameters)
         self.formula = curve.index
         self.picked = np.zeros(len(time), dtype=np.int64)
         alike, self.turn = _alike(importance, self.parameters, self.last)
@@ -135,14 +142,17 @@ class _Race:
         self.began = np.array(self.last)
 
     def start(self, curve: Curve) -> None:
-        """Fill all slots: compiled where there are many and the curve is one of those that are."""
-        kind = greedy_steps.KINDS.get(curve.periodic_demand) if curve.periodic_demand else None
+        """Fill all slots with the fastest applicable method.
+
+        Compiled where there are many and the curve is one of those that are.
+        """
+        kind = greedy_loops.KINDS.get(curve.periodic_demand) if curve.periodic_demand else None
         slots = len(self.time)
         if kind is not None and compiled() and slots > 1 and slots * len(self.last) >= WORTHWHILE:
             follower, waits = self._queues()
-            done = fast(greedy_steps.pick)(
+            done = fast(greedy_loops.pick)(
                 kind,
-                np.ascontiguousarray(wide(self.weight)),
+                np.ascontiguousarray(as_float64(self.weight)),
                 np.broadcast_to(self.parameters[0], self.last.shape).copy(),
                 np.array(self.last),
                 self.time,
@@ -155,7 +165,10 @@ class _Race:
         self.run(np.arange(len(self.last)), 0, slots)
 
     def _queues(self) -> tuple[IntArray, BoolArray]:
-        """Return whose turn it is after each source, −1 for nobody's, and who waits for a turn."""
+        """Return the queues of identical sources.
+
+        Whose turn it is after each source, −1 for nobody's, and who waits for a turn.
+        """
         follower = np.full(len(self.queue), -1, dtype=np.int64)
         order = np.lexsort((self.turn, self.queue))
         same = (self.queue[order][1:] == self.queue[order][:-1]) & (self.queue[order][1:] >= 0)
@@ -169,7 +182,7 @@ class _Race:
             return np.where((age > 0.0) & (self.weight[who] > 0.0), self.weight[who] * value, 0.0)
 
     def run(self, who: IntArray, begin: int, end: int) -> None:
-        """Fill the slots from `begin` up to `end`; nobody but `who` contends for them."""
+        """Fill the slots from `begin` to `end` among `who`."""
         many = end - begin
         if many == 1 or (many <= 64 and many * len(who) <= TABLE):
             self.fill(who, begin, end)
@@ -180,7 +193,10 @@ class _Race:
             self.run(self.contenders(who, first, last), first, last)
 
     def contenders(self, who: IntArray, begin: int, end: int) -> IntArray:
-        """Return which of `who` may be picked in the slots from `begin` up to `end`."""
+        """Return which of `who` can have the largest index.
+
+        In the slots from `begin` up to `end`.
+        """
         many = end - begin
         queue = self.queue[who]
         waiting = (queue >= 0) & (self.last[who] == self.began[who])
@@ -194,7 +210,10 @@ class _Race:
         return np.asarray(who[then >= mark])
 
     def fill(self, who: IntArray, begin: int, end: int) -> None:
-        """Pick for each slot the source that is ahead, from a table of all of them."""
+        """Pick for each slot the source of largest index.
+
+        From a table of all of them.
+        """
         time, many = self.time[begin:end], end - begin
         age = time[:, None] - self.last[who]
         table = self.index(np.tile(who, many), age.ravel()).reshape(many, len(who))
@@ -216,7 +235,10 @@ class _Race:
 
 
 def _alike(importance: Array, parameters: tuple[Array, ...], last: Array) -> tuple[IntArray, IntArray]:
-    """Return the class of each source among those equal in everything, and its turn in that class."""
+    """Return equivalence classes of identical sources.
+
+    For each source, its class among those equal in everything, and its rank in that class.
+    """
     n = len(importance)
     columns = [importance, last, *(column for own in parameters for column in own.reshape(n, -1).T)]
     order = np.lexsort(columns)  # stable, so that turns go by position

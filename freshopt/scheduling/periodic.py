@@ -1,10 +1,12 @@
-"""Refreshes at equal gaps: the discipline behind every PERIODIC cost.
+"""`Periodic`: equally spaced refreshes.
 
-A copy's cost rate c does not fall with its age, so the cost of a gap, ∫₀^I c, is convex in the gap's length
-I: of all ways to place a given number of refreshes, equal gaps cost least. What is left to choose is the
-phase of each source. Few refreshes get the golden-ratio sequence in order of the rates (`spread_phases`),
-many the phases for which the load is flat in each short slot of the horizon
-(`freshopt.scheduling.flat_phases`).
+The discipline behind every PERIODIC cost.
+
+A copy's cost rate c does not fall with its age, so the cost of a refresh interval, ∫₀^I c, is convex in its
+length I: by Jensen's inequality, equal intervals minimise the cost of a given number of refreshes. The free
+variable is the phase of each source. Few refreshes get the golden-ratio sequence in order of the rates
+(`spread_phases`), many the phases for which the load is flat in each short slot of the horizon
+(`freshopt.scheduling.phases`).
 Cost: one sort of the sources, one of the refreshes, eight more moments each where they are many.
 """
 
@@ -12,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from freshopt.arrays import Array, IntArray
-from freshopt.scheduling.dealing import deal, points_before
-from freshopt.scheduling.flat_phases import flat_phases
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling.phases import flat_phases
+from freshopt.scheduling.refresh_order import order_refreshes, points_before
 
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Equal gaps 1/ρ, the first refresh after a fraction of a gap that spreads the load.
+    """Equally spaced refreshes, with phases that spread the load.
+
+    Intervals are 1/ρ; the first refresh is after a fraction of one.
 
     Notes
     -----
@@ -40,4 +44,4 @@ class Periodic:
         """Return the refreshes in [0, horizon); see `Method.times`."""
         phase = flat_phases(rates, horizon)
         count = points_before(horizon, rates, phase)
-        return deal(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])
+        return order_refreshes(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])

@@ -1,7 +1,7 @@
 """Refreshes at random times: the discipline behind every POISSON cost.
 
 Given how many refreshes a Poisson process has in [0, T), their times are independent and uniform. So the
-counts are drawn first, then all times at once. Cost: one draw per refresh and one sort.
+counts are sampled first, then all times at once. Cost: one random number per refresh and one sort.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
 from freshopt.errors import expect_settings
-from freshopt.scheduling.dealing import deal
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling.refresh_order import order_refreshes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class PoissonArrivals:
 
     Notes
     -----
-    Gaps are exponential with mean 1/ρ. The bandwidth is met on average only: over a horizon T the number of
-    refreshes has standard deviation √(T·Σρ).
+    Refresh intervals are exponential with mean 1/ρ. The bandwidth is met on average only: over a horizon T
+    the number of refreshes has standard deviation √(T·Σρ).
 
     Examples
     --------
@@ -39,11 +39,11 @@ class PoissonArrivals:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a seed that no generator takes."""
+        """Raise if the seed is invalid."""
         expect_settings(self)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon); see `Method.times`."""
         random = np.random.default_rng(self.seed)
         count = random.poisson(rates * horizon)
-        return deal(count, lambda source, _: random.random(len(source)) * horizon)
+        return order_refreshes(count, lambda source, _: random.random(len(source)) * horizon)

@@ -1,27 +1,32 @@
-"""Reading rates, from a solution, a mapping or a dataframe, into one checked record."""
+"""`RateTable`: rates from a solution, a mapping or a dataframe.
+
+They are read into one checked record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, as_vector
-from freshopt.errors import SourceDataError, empty_cells, list_offenders
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.formatting import count
+from freshopt.numerics.arrays import Array, BoolArray, as_vector
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
-    from freshopt.result import Solution
+    from freshopt.certificates.solution import Solution
 
-SLACK = 1e-9  # a signalled rate above its change rate by less is rounding, and becomes probability 1
+# A signalled rate above its change rate by less is rounding, and becomes probability 1.
+SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RateTable:
-    """Rates with what a schedule needs to know of their sources.
+    """Rates with the attributes of sources that schedules need.
 
     Attributes
     ----------
@@ -32,6 +37,8 @@ class RateTable:
     signalled : ndarray of bool, shape (n,), or None
     crawl_probability : ndarray of float, shape (n,), or None
         ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
+    importance : ndarray of float, shape (n,), or None
+        Weights of the sources, where a solution or a column tells them.
     """
 
     rates: Array
@@ -39,10 +46,13 @@ class RateTable:
     time_unit: str
     signalled: BoolArray | None
     crawl_probability: Array | None
+    importance: Array | None = None
 
 
 def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | None = None) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
-    """Return the rates of a solution, a mapping or a dataframe, checked.
+    """Return rates of any accepted form, checked.
+
+    They come from a solution, a mapping or a dataframe.
 
     Parameters
     ----------
@@ -73,7 +83,8 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
         raise SourceDataError(
             f"time_unit is {time_unit!r} but the solution's rates are per {sources.time_unit}. Leave it out."
         )
-    return _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
+    table = _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
+    return replace(table, importance=sources.importance)
 
 
 def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
@@ -98,14 +109,21 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
     for column in wanted:
         nulls = int(table[column].null_count())
         if nulls:
-            raise SourceDataError(f"column {column!r} has {empty_cells(nulls)}. Fill them or drop the rows.")
+            raise SourceDataError(
+                f"column {column!r} has {count(nulls, 'empty cell')}. Fill them or drop the rows."
+            )
     twice = table["source"].filter(table["source"].is_duplicated()).unique(maintain_order=True).to_list()
     if twice:
         raise SourceDataError(
             f"more than one rate for {list_offenders(map(repr, twice))}. Give one row per source."
         )
     columns = [table[column].to_numpy() for column in wanted]
-    return _checked(columns[0], columns[1], time_unit, *columns[2:])
+    found = _checked(columns[0], columns[1], time_unit, *columns[2:])
+    if "importance" not in table.columns:
+        return found
+    return replace(
+        found, importance=as_vector(table["importance"].to_numpy(), len(found.rates), "importance")
+    )
 
 
 def _checked(

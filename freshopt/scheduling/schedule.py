@@ -1,23 +1,24 @@
-"""`Schedule`, the refresh times of all sources over a horizon, and `schedule`, which makes one from rates.
+"""`Schedule` of all refresh times, and `schedule`, which makes one.
 
-Rates say how often; a method says when. A source that signals its changes is not refreshed on a clock: it
-gets the probability with which each of its signals is followed by a crawl.
+Rates give the frequencies; a method gives the times. A source that signals its changes is not refreshed on a
+clock: it gets the probability with which each of its signals is followed by a crawl.
 
 Cost: that of the method (one sort of the refreshes); 10⁷ refreshes of 10⁶ sources take about three seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
+from freshopt.formatting import count
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS, check_time_unit
@@ -25,18 +26,28 @@ from freshopt.units import SECONDS, check_time_unit
 if TYPE_CHECKING:
     import polars
 
-    from freshopt.result import Solution
+    from freshopt.certificates.solution import Solution
 
-PEAK_BYTES = 48  # per refresh while a schedule is made: 16 stay, the rest is for sorting (measured: 44)
-MOST_SECONDS = 100_000 * 31_557_600.0  # microseconds since 1970 reach 292 000 years
-MOST_BYTES = 16 * 2**30  # 358 million refreshes, more than a crawler loads at once; also below 2³¹ rows
+# Refreshes that become Python objects at once when a schedule is iterated.
+_AT_ONCE = 8192
+# Bytes per refresh while a schedule is made: 16 stay, the rest is for sorting (measured: 44).
+PEAK_BYTES = 48
+# Longest horizon: microseconds since 1970 reach 292 000 years.
+MOST_SECONDS = 100_000 * 31_557_600.0
+# 358 million refreshes, more than a crawler loads at once; also below 2³¹ rows.
+MOST_BYTES = 16 * 2**30
 
 
 class Method(Protocol):
-    """A way to turn rates into times: a frozen record of its settings."""
+    """Scheduling method: a frozen record of its settings.
+
+    It turns rates into times.
+    """
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
-        """Return sources and times of all refreshes in [0, horizon), sorted by time, then source.
+        """Return sources and times of all refreshes in order.
+
+        They are in [0, horizon), sorted by time, then source.
 
         Parameters
         ----------
@@ -58,9 +69,23 @@ class Method(Protocol):
         ...
 
 
+class Visit(NamedTuple):
+    """One refresh of a schedule.
+
+    It has an offset in time units, and the source's name or position.
+    """
+
+    time: float
+    source: Any
+
+
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Schedule:
-    """When to refresh which source, from the schedule's start at time 0 to its horizon.
+    """Refresh times of all sources over a horizon.
+
+    They count from the schedule's start at time 0.
+
+    Iterating yields a `Visit` (time, source) for each refresh in turn.
 
     Parameters
     ----------
@@ -73,7 +98,7 @@ class Schedule:
     rates : array_like of float, shape (n,)
         The rates that it realises, in refreshes per time unit.
     names : array_like, shape (n,), optional
-        What the sources are called. Default: their positions.
+        Names of the sources. Default: their positions.
     time_unit : str
         The clock: "second", "minute", "hour", "day" or "week".
     method : str
@@ -81,6 +106,10 @@ class Schedule:
     crawl_probability : array_like of float, shape (n,), optional
         For a signalled source the probability that a signalled change is followed by a crawl, NaN for the
         others. None if no source is signalled.
+    importance : array_like, scalar or shape (n,), optional
+        Weight of each source, with which `replay` measures costs. None if the rates came without.
+    start : datetime or datetime64, optional
+        The moment of time 0; without a time zone it is UTC.
 
     Raises
     ------
@@ -91,6 +120,9 @@ class Schedule:
     --------
     >>> Schedule(source=[0, 1, 0], time=[0.0, 0.5, 1.0], horizon=2.0, rates=[1.0, 0.5])
     Schedule(3 refreshes of 2 sources in 2 days)
+    >>> plan = Schedule([0, 1, 0], [0.0, 0.5, 1.0], horizon=2.0, rates=[1.0, 0.5], names=["a", "b"])
+    >>> [(time, source) for time, source in plan.between(0.5, 2.0)]
+    [(0.5, 'b'), (1.0, 'a')]
     """
 
     source: IntArray
@@ -101,6 +133,8 @@ class Schedule:
     time_unit: str
     method: str
     crawl_probability: Array | None
+    importance: Array | None
+    start: np.datetime64 | None
 
     def __init__(
         self,
@@ -112,6 +146,8 @@ class Schedule:
         time_unit: str = "day",
         method: str = "",
         crawl_probability: npt.ArrayLike | None = None,
+        importance: npt.ArrayLike | None = None,
+        start: datetime | np.datetime64 | None = None,
     ) -> None:
         store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
@@ -132,17 +168,83 @@ class Schedule:
         store("method", method)
         p = crawl_probability
         store("crawl_probability", None if p is None else as_vector(p, n, "crawl_probability"))
+        store("importance", None if importance is None else as_vector(importance, n, "importance"))
+        store("start", None if start is None else _moment(start))
         self._check_order()
 
     def __len__(self) -> int:
         """Return the number of refreshes."""
         return len(self.time)
 
+    def __iter__(self) -> Iterator[Visit]:
+        """Yield the refreshes in turn."""
+        for begin in range(0, len(self.time), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            names = self.source[part] if self.names is None else self.names[self.source[part]]
+            yield from map(Visit, self.time[part].tolist(), names.tolist())
+
+    def between(
+        self, begin: float | datetime | np.datetime64, end: float | datetime | np.datetime64
+    ) -> Schedule:
+        """Return the refreshes in [begin, end).
+
+        Parameters
+        ----------
+        begin, end : float, datetime or datetime64
+            Offsets in time units; or moments, if the schedule has a `start`.
+
+        Returns
+        -------
+        Schedule
+            On the same clock: times still count from the start of the whole.
+
+        Raises
+        ------
+        SourceDataError
+            If a moment is given and the schedule has no `start`, or `end` comes before `begin`.
+        """
+        first, last = self._offset(begin, "begin"), self._offset(end, "end")
+        if not first <= last:
+            raise SourceDataError(f"the end, {last:g}, comes before the begin, {first:g}. Swap them.")
+        return self._part(*np.searchsorted(self.time, [first, last], side="left").tolist())
+
+    def due(
+        self, now: float | datetime | np.datetime64, since: float | datetime | np.datetime64 | None = None
+    ) -> Schedule:
+        """Return the refreshes due by now, those in (since, now].
+
+        A crawler that asks again and again, each time since it last asked, misses none and gets none twice.
+
+        Parameters
+        ----------
+        now, since : float, datetime or datetime64
+            As in `between`; without `since` all up to now are due.
+
+        Raises
+        ------
+        SourceDataError
+            As `between`.
+
+        Examples
+        --------
+        >>> begin = np.datetime64("2026-01-01")
+        >>> plan = Schedule([0, 1, 0], [0.0, 0.5, 1.0], horizon=2.0, rates=[1.0, 0.5], start=begin)
+        >>> plan.due(np.datetime64("2026-01-01T12:00")).source.tolist()
+        [0, 1]
+        >>> plan.due(1.0, since=0.5).source.tolist()
+        [0]
+        """
+        first = -np.inf if since is None else self._offset(since, "since")
+        last = self._offset(now, "now")
+        if not first <= last:
+            raise SourceDataError(f"now, {last:g}, comes before since, {first:g}. Swap them.")
+        return self._part(*np.searchsorted(self.time, [first, last], side="right").tolist())
+
     def __repr__(self) -> str:
         """Return the size, the horizon and the method, never the arrays."""
-        span = f"{self.horizon:g} {self.time_unit}{'' if self.horizon == 1 else 's'}"
-        many = f"{len(self)} refresh{'' if len(self) == 1 else 'es'}"
-        parts = [f"{many} of {len(self.rates)} source{'' if len(self.rates) == 1 else 's'} in {span}"]
+        span = count(self.horizon, self.time_unit, "g")
+        many, n = count(len(self), "refresh", "d"), len(self.rates)
+        parts = [f"{many} of {count(n, 'source', 'd')} in {span}"]
         if self.crawl_probability is not None:
             parts.append(f"{np.count_nonzero(~np.isnan(self.crawl_probability))} crawled on signal")
         return f"Schedule({', '.join([*parts, *filter(None, [self.method])])})"
@@ -158,7 +260,7 @@ class Schedule:
         Parameters
         ----------
         origin : datetime or datetime64, optional
-            The moment of time 0; without a time zone it is UTC.
+            The moment of time 0; without a time zone it is UTC. By default the schedule's own `start`.
 
         Returns
         -------
@@ -176,10 +278,9 @@ class Schedule:
 
         named = self.source if self.names is None else polars.Series(self.names.tolist())[self.source]
         table = polars.DataFrame({"source": named, "time": self.time})
+        origin = self.start if origin is None else _moment(origin)
         if origin is None:
             return table
-        if isinstance(origin, datetime):
-            origin = np.datetime64(origin.astimezone(UTC).replace(tzinfo=None) if origin.tzinfo else origin)
         latest = self.horizon * SECONDS[self.time_unit]
         if latest > MOST_SECONDS:
             raise SourceDataError(
@@ -190,8 +291,40 @@ class Schedule:
         stamp = polars.Series("timestamp", origin.astype("datetime64[us]") + offset)
         return table.with_columns(stamp.dt.replace_time_zone("UTC"))
 
+    def _part(self, first: int, last: int) -> Schedule:
+        """Return some of the refreshes, in turn, on the same clock."""
+        return Schedule(
+            self.source[first:last],
+            self.time[first:last],
+            self.horizon,
+            self.rates,
+            self.names,
+            self.time_unit,
+            self.method,
+            self.crawl_probability,
+            self.importance,
+            self.start,
+        )
+
+    def _offset(self, time: float | datetime | np.datetime64, what: str) -> float:
+        """Return a time as an offset from the start."""
+        if not isinstance(time, datetime | np.datetime64):
+            offset = as_number(time, what, "Pass an offset in time units, or a moment.")
+            if np.isnan(offset):
+                raise SourceDataError(f"{what} is nan. Pass an offset in {self.time_unit}s, or a moment.")
+            return offset
+        if self.start is None:
+            raise SourceDataError(
+                f"{what} is a moment, but the schedule does not know when it starts. Pass an offset in "
+                f"{self.time_unit}s, or make the schedule with start=."
+            )
+        return float((_moment(time) - self.start) / np.timedelta64(1, "us")) / (SECONDS[self.time_unit] * 1e6)
+
     def _check_order(self) -> None:
-        """Refuse positions that do not exist, times outside the horizon and refreshes out of order."""
+        """Raise if positions, times or their order are invalid.
+
+        Positions must exist, times lie within the horizon, and refreshes be in order.
+        """
         source, time, n = self.source, self.time, len(self.rates)
         if len(time) == 0:
             return
@@ -219,6 +352,7 @@ def schedule(
     method: Method | None = None,
     *,
     time_unit: str | None = None,
+    start: datetime | np.datetime64 | None = None,
 ) -> Schedule:
     """Turn rates into refresh times.
 
@@ -230,10 +364,12 @@ def schedule(
     horizon : float
         Length of the schedule in time units, > 0.
     method : Method, optional
-        How the refreshes of a source follow each other; by default ``Periodic()``, at equal gaps, which costs
-        less than any random gaps of the same rates.
+        How the refreshes of a source follow each other; by default ``Periodic()``, at equal intervals, which
+        costs less than any random intervals of the same rates.
     time_unit : str, optional
         The unit of rates and horizon. A solution brings its own; otherwise the default is "day".
+    start : datetime or datetime64, optional
+        The moment of time 0; without a time zone it is UTC.
 
     Returns
     -------
@@ -270,11 +406,24 @@ def schedule(
         time_unit=table.time_unit,
         method=repr(method),
         crawl_probability=table.crawl_probability,
+        importance=table.importance,
+        start=start,
     )
 
 
+def _moment(time: datetime | np.datetime64) -> np.datetime64:
+    """Return a moment in UTC to the microsecond."""
+    expect(time, (datetime, np.datetime64), "start", "Pass a datetime or datetime64")
+    if isinstance(time, datetime):
+        time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
+    moment: np.datetime64 = time.astype("datetime64[us]")
+    if np.isnat(moment):
+        raise SourceDataError("a moment is NaT, no time. Pass a date.")
+    return moment
+
+
 def _check_horizon(horizon: float, time_unit: str) -> float:
-    """Return the horizon, refuse one that is not a positive number."""
+    """Return the horizon, or raise unless it is positive."""
     horizon = as_number(horizon, "horizon", f"Pass a finite number of {time_unit}s > 0.")
     if not 0 < horizon < np.inf:
         raise SourceDataError(f"horizon is {horizon} {time_unit}s. Pass a finite number > 0.")
@@ -282,7 +431,10 @@ def _check_horizon(horizon: float, time_unit: str) -> float:
 
 
 def _check_size(rates: Array, horizon: float, table: RateTable) -> None:
-    """Refuse a schedule that would not fit in memory, before making it."""
+    """Raise if a schedule would not fit in memory.
+
+    Before making it.
+    """
     load = total(rates)
     if load * horizon * PEAK_BYTES > MOST_BYTES:
         longest = MOST_BYTES / PEAK_BYTES / load

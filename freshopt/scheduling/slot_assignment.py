@@ -1,13 +1,13 @@
-"""`SlotAssignment`: crawls moved into slots that crawlers and hosts have room for, as little as possible.
+"""`SlotAssignment`: crawls in capacity-limited slots, at minimum total displacement.
 
-Rates say when each source would like to be crawled; crawlers have only so many hands, hosts want pauses, and
-at night some may not be visited. Time is cut into slots, and crawls go to slots so that they move as little
-as possible in all: by a flow where there are few slots (`freshopt.scheduling.slot_flow`), by prices of slots
-where there are many (`freshopt.scheduling.slot_prices`). Either way the answer is the best one there is, with
-a bound that proves it.
+Rates give each source's preferred times; crawlers and hosts have a limited capacity, hosts need pauses, and
+at night some may not be visited. Time is cut into slots, and crawls are assigned to slots so that their total
+displacement is minimal: by a flow where there are few slots (`freshopt.scheduling.slot_flow`), by prices of
+slots where there are many (`freshopt.scheduling.slot_lagrangian`). Either way the answer is the best one
+there is, with a bound that proves it.
 
-Crawls of one host do not overtake each other: the order of their wishes is that of their slots, which costs
-nothing where all pay alike. Hosts that are as free as the crawlers are taken together.
+Crawls of one host do not overtake each other: the order of their preferred times is that of their slots,
+which costs nothing where all pay alike. Hosts that are as free as the crawlers are taken together.
 
 Cost: measured in docs/schedules.md.
 """
@@ -22,18 +22,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, as_number, as_whole, shape_of
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.compiled.backend import compiled
+from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole, shape_of
 from freshopt.scheduling.periodic import Periodic
-from freshopt.scheduling.running import compiled
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_demand import Placed, SlotDemand
-from freshopt.scheduling.slot_flow import linear, network
-from freshopt.scheduling.slot_prices import fits, priced
+from freshopt.scheduling.slot_flow import linear
+from freshopt.scheduling.slot_lagrangian import fits, priced
 
 MOST_AT_ONCE = 10**15  # crawls of a slot, or a pause in time units: counts beyond 2^53 are not exact
 MOST = 20_000_000  # host slots; the tables of so many take about 10 GiB
-NETWORK = 3000  # host slots that NetworkX is given; more take it longer than HiGHS
 SMALL = 20_000  # host slots whose linear program is solved as a whole
 
 
@@ -46,17 +45,16 @@ class Assignment:
     source : ndarray of int, shape (m,)
     time : ndarray, shape (m,)
         Sorted by time, then source.
-    wish : ndarray, shape (m,)
-        When each was wanted.
     moved : float
-        Σ |slot − slot wanted| in time units.
+        Σ |slot − preferred slot| in time units: the total displacement.
     bound : float
-        What no assignment to these slots can be below: the optimum of the linear program.
+        Lower bound of the total displacement in these slots: the optimum of the linear program.
+
     """
 
     source: IntArray
     time: Array
-    wish: Array
+    preferred_time: Array
     moved: float
     bound: float
 
@@ -69,7 +67,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotAssignment:
-    """Refreshes in slots of limited capacity, moved as little as possible from when they are wanted.
+    """Refreshes in slots of limited capacity, near their preferred times.
+
+    Their total displacement from the preferred times is minimal.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class SlotAssignment:
         Shortest time between two crawls of a host, in time units.
     blackouts : sequence of (start, end) or (start, end, host)
         When no crawl, or none of a host, may start; a slot that one touches is closed.
-    wishes : Method
+    preferred : Method
         Says when crawls are wanted.
 
     Raises
@@ -115,12 +115,18 @@ class SlotAssignment:
     host_capacity: int | Mapping[Any, int] | None = None
     min_gap: float | Mapping[Any, float] = 0.0
     blackouts: Sequence[tuple[Any, ...]] = ()
-    wishes: Method = field(default_factory=Periodic)
+    preferred: Method = field(default_factory=Periodic)
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Raise SourceDataError if a setting is out of range."""
         if not 0.0 < as_number(self.slot, "slot", "Pass a length > 0 in time units.") < math.inf:
             raise SourceDataError(f"slot is {self.slot}. Pass a length > 0 in time units.")
+        if self.host is not None and (
+            isinstance(self.host, str | bytes) or not hasattr(self.host, "__len__")
+        ):
+            raise SourceDataError(
+                f"host is {shortened(repr(self.host))}. Pass the host of each source, or None."
+            )
         as_whole(self.capacity, "capacity", 1, MOST_AT_ONCE)
         for key, least in (("host_capacity", 1), ("min_gap", 0)):
             given = getattr(self, key)
@@ -143,7 +149,9 @@ class SlotAssignment:
         return f"SlotAssignment(slot={self.slot:g}, capacity={self.capacity})"
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
-        """Return sources and times of all refreshes in [0, horizon), sorted by time, then source.
+        """Return sources and times of all refreshes in [0, horizon).
+
+        They are sorted by time, then source.
 
         Raises
         ------
@@ -161,7 +169,7 @@ class SlotAssignment:
         SourceDataError
             If the crawls do not fit into the slots; names the hosts.
         """
-        source, wish = self.wishes.times(rates, horizon)
+        source, wish = self.preferred.times(rates, horizon)
         names, codes = self._hosts(len(rates))
         slots = max(1, math.ceil(min(horizon / self.slot, 1e18) - 1e-9))
         if len(names) * slots > MOST:
@@ -226,7 +234,9 @@ class SlotAssignment:
     def _room(
         self, names: list[Any], slots: int, last: float
     ) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
-        """Return which slots are open to a host, how many crawls it takes in one, and its pause in slots.
+        """Return each host's open slots, capacity and pause.
+
+        The capacity is how many crawls it takes in a slot; the pause is in slots.
 
         A last slot that the horizon cuts short is closed to hosts whose pauses do not fit into the rest.
         """
@@ -254,7 +264,10 @@ class SlotAssignment:
         return open_, room.astype(np.int64), pause
 
     def _require_room(self, names: list[Any], demand: SlotDemand) -> None:
-        """Refuse hosts, and crawlers, that have too little room in all."""
+        """Raise SourceDataError if a host's or the crawlers' capacity is exceeded.
+
+        It is compared with the number of crawls in all.
+        """
         needed, most = np.diff(demand.first), demand.most()
         short = np.flatnonzero(needed > most)
         if len(short):
@@ -288,21 +301,25 @@ def _place(demand: SlotDemand) -> Placed:
     if size == 0 or len(demand.want) == 0:
         none = np.zeros(demand.slots, dtype=np.int64)
         return Placed(np.empty(0, dtype=np.int64), 0.0, none)
-    if size <= NETWORK and not np.any(demand.pause > 1):
-        return network(demand)
     if size <= SMALL or not compiled() or not fits(demand):
         return linear(demand)
     return priced(demand)
 
 
 def _by_host(host: IntArray, wanted: IntArray, hosts: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the order host by host and wish by wish, where each host begins, and the slots wanted."""
+    """Return the order of crawls by host and preferred slot.
+
+    Besides: where each host begins, and the preferred slots in this order.
+    """
     order = np.lexsort((wanted, host))
     return order, np.searchsorted(host[order], np.arange(hosts + 1)), wanted[order]
 
 
 def _together(open_: BoolArray, room: IntArray, pause: IntArray, capacity: int) -> IntArray:
-    """Return the host that stands for each: those that are as free as the crawlers have one in common."""
+    """Return the representative of each host.
+
+    Hosts that are as free as the crawlers have one in common.
+    """
     group = np.arange(len(room))
     free = np.flatnonzero((room >= capacity) & (pause == 1))
     if len(free):

@@ -1,4 +1,7 @@
-"""`SlotDemand`: which slots crawls want, and what hosts and crawlers have room for, all in whole numbers."""
+"""`SlotDemand`: preferred slots of crawls, and capacities, in whole numbers.
+
+The capacities are those of hosts and of crawlers.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.arrays import BoolArray, IntArray
+from freshopt.numerics.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotDemand:
-    """Crawls of hosts, each host's in the order of their wishes.
+    """Crawls of hosts, each host's in the order of their preferred times.
 
     Attributes
     ----------
@@ -52,7 +55,10 @@ class SlotDemand:
         return np.repeat(np.arange(self.hosts), np.diff(self.first))
 
     def counts(self) -> IntArray:
-        """Return how many crawls of each host want each slot, shape (H, S)."""
+        """Return the crawls of each host per preferred slot.
+
+        Shape (H, S).
+        """
         size = self.hosts * self.slots
         return np.bincount(self.host * self.slots + self.want, minlength=size).reshape(self.hosts, self.slots)
 

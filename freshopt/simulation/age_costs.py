@@ -1,9 +1,9 @@
-"""`AgeCosts`: a crawler whose polls answer what the copy held costs at that moment, a function of its age.
+"""`AgeCosts`: crawler that observes costs by age.
 
-What a learner of costs sees [1]_: not whether a source changed, but how much a copy of this age costs, with
-noise. The noise is one factor per copy, so that of two looks at one copy the later one costs no less; mean 1,
-so that the expected cost is the curve. Like changes, a factor belongs to (seed, source, number of the copy),
-whenever it is looked at.
+This is the feedback of a policy that learns costs [1]_: not whether a source changed, but the cost of a copy
+of this age, with noise. The noise is one factor per copy, so that of two observations of one copy the later
+one costs no less; mean 1, so that the expected cost is the curve. Like changes, a factor belongs to (seed,
+source, number of the copy), whenever it is observed.
 
 Cost: sorts the polls of a batch, 200 ns a poll.
 
@@ -19,19 +19,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, IntArray, as_number, as_whole
 from freshopt.errors import SourceDataError, check_seed
-from freshopt.simulation.changes import State
-from freshopt.simulation.draws import uniforms
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole
+from freshopt.numerics.random_streams import uniforms
+from freshopt.simulation.change_processes import State
 
 if TYPE_CHECKING:
-    from freshopt.curve import Curve
+    from freshopt.modelling.cost_curve import Curve
 
-MOST = 10**9  # sources: two columns of them take 16 GB
+# Largest number of sources: two columns of them take 16 GB.
+MOST = 10**9
 
 
 class AgeCosts:
-    """A crawler that observes c(age)·(1 + noise·U), U uniform in (−1, 1) for each copy.
+    """Crawler that observes noisy costs of age.
+
+    An observation is c(age)·(1 + noise·U), U uniform in (−1, 1) for each copy.
 
     Parameters
     ----------
@@ -67,11 +70,11 @@ class AgeCosts:
         return f"AgeCosts({len(self._copies)} sources, noise {self._noise:g}, seed {self._seed})"
 
     def refresh(self, source: npt.ArrayLike, time: npt.ArrayLike) -> Array:
-        """Return what the copies cost just before they are made fresh."""
+        """Return the costs of the copies just before their refresh."""
         return self.poll(source, time, np.zeros(np.size(time), dtype=np.bool_))
 
     def probe(self, source: npt.ArrayLike, time: npt.ArrayLike) -> Array:
-        """Return what the copies cost."""
+        """Return the costs of the copies."""
         return self.poll(source, time, np.ones(np.size(time), dtype=np.bool_))
 
     def poll(self, source: npt.ArrayLike, time: npt.ArrayLike, keep: npt.ArrayLike) -> Array:
@@ -115,11 +118,11 @@ class AgeCosts:
         return answer
 
     def state(self) -> State:
-        """Return what a checkpoint has to keep."""
+        """Return the state for a checkpoint."""
         return {"refreshed": self._refreshed.copy(), "copies": self._copies.copy()}
 
     def restore(self, state: State) -> None:
-        """Take over a state from `state`."""
+        """Restore the records of `state`."""
         if {key: np.shape(array) for key, array in state.items()} != {
             key: array.shape for key, array in self.state().items()
         }:
@@ -130,7 +133,10 @@ class AgeCosts:
         self._refreshed, self._copies = state["refreshed"].copy(), state["copies"].copy()
 
     def _before(self, k: IntArray, t: Array, renewed: npt.NDArray[np.bool_]) -> tuple[Array, IntArray]:
-        """Return each poll's latest refresh before it and the number of its copy; polls source by source."""
+        """Return each poll's latest earlier refresh and its copy.
+
+        The copy is given by its number; polls come source by source.
+        """
         m = len(k)
         head = np.ones(m, dtype=np.bool_)
         np.not_equal(k[1:], k[:-1], out=head[1:])

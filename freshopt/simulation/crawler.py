@@ -1,9 +1,9 @@
-"""`Crawler`, what a learner asks of the world, and `SimulatedCrawler`, which answers from a simulated one.
+"""`Crawler` protocol of policies, and `SimulatedCrawler` in a world.
 
-A learner never sees the world, only a crawler: it sends refreshes and probes and gets one answer each. What
-a simulated crawler answers, a real one can answer too, by fetching at the times asked for: so a learner that
-has been tried on a world runs unchanged against the web. The answer is "has the source changed?"; a crawler
-whose answers are numbers (what a stale copy cost at that moment) serves learners of costs.
+A policy has no access to the world, only to a crawler: it sends refreshes and probes and receives one
+observation each. A real crawler can observe the same by fetching at the requested times: so a policy that was
+tested in a simulation runs unchanged against the web. The observation is "has the source changed?"; a crawler
+whose observations are numbers (the cost of a stale copy at that moment) serves policies that learn costs.
 
 Cost: that of the world's passes, 20-250 ns a poll in batches of a million; 20 µs in calls of one poll.
 """
@@ -15,9 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray
 from freshopt.errors import SourceDataError, expect
-from freshopt.simulation.changes import Changes, State
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.simulation.change_processes import Changes, State
 from freshopt.simulation.world import World
 
 _YES, _NO = np.ones(1, dtype=np.bool_), np.zeros(1, dtype=np.bool_)
@@ -25,14 +25,16 @@ _YES, _NO = np.ones(1, dtype=np.bool_), np.zeros(1, dtype=np.bool_)
 
 @runtime_checkable
 class Crawler(Protocol):
-    """Holds a copy of each source; refreshes and probes them when told to.
+    """Crawler that holds copies, refreshes and probes sources.
 
     Times are in the sources' time unit, sorted within a call, and no call goes back behind an earlier one.
     A source may occur several times in one call.
     """
 
     def refresh(self, source: IntArray, time: Array) -> npt.NDArray[Any]:
-        """Fetch the sources at these times and keep what is found.
+        """Refresh the sources at these times.
+
+        What is fetched becomes the copy.
 
         Returns
         -------
@@ -42,7 +44,9 @@ class Crawler(Protocol):
         ...
 
     def probe(self, source: IntArray, time: Array) -> npt.NDArray[Any]:
-        """Fetch the sources at these times, compare, and keep the copies as they are.
+        """Probe the sources at these times.
+
+        What is fetched is compared, and the copies stay as they are.
 
         Returns
         -------
@@ -54,15 +58,23 @@ class Crawler(Protocol):
 
 @runtime_checkable
 class SignallingCrawler(Crawler, Protocol):
-    """A crawler that also receives the changes which signalled sources announce."""
+    """Crawler that also receives announced changes.
+
+    Signalled sources announce them.
+    """
 
     def signals(self, start: float, end: float) -> tuple[IntArray, Array]:
-        """Return sources and times of the announcements in (start, end], sorted by time."""
+        """Return sources and times of announcements, by time.
+
+        Those in (start, end].
+        """
         ...
 
 
 class SimulatedCrawler:
-    """The crawler of a world; all copies are fresh when it begins.
+    """Crawler of a simulated world.
+
+    All copies are fresh when it begins.
 
     Parameters
     ----------
@@ -78,7 +90,7 @@ class SimulatedCrawler:
 
     Examples
     --------
-    >>> crawler = World.from_events({"source": [0, 0], "time": [1.0, 5.0]}).crawler()
+    >>> crawler = SimulatedCrawler(World.from_events({"source": [0, 0], "time": [1.0, 5.0]}))
     >>> crawler.probe([0, 0], [0.5, 1.5]).tolist(), crawler.refresh([0, 0], [2.0, 3.0]).tolist()
     ([False, True], [True, False])
     """
@@ -93,7 +105,7 @@ class SimulatedCrawler:
         self._signals: _Signals | None = None
 
     def __repr__(self) -> str:
-        """Return the clock and what has been done."""
+        """Return the clock and the numbers of polls."""
         return (
             f"SimulatedCrawler({len(self.world)} sources at {self.world.time_unit} {self.clock:g}, "
             f"{self.refreshes} refreshes, {self.probes} probes)"
@@ -108,7 +120,9 @@ class SimulatedCrawler:
         return self.poll(source, time, _YES)
 
     def poll(self, source: npt.ArrayLike, time: npt.ArrayLike, keep: npt.ArrayLike) -> BoolArray:
-        """Probe where `keep` is true and refresh elsewhere, in one pass.
+        """Probe where `keep` is true and refresh elsewhere.
+
+        In one pass.
 
         Parameters
         ----------
@@ -125,7 +139,9 @@ class SimulatedCrawler:
         return self.missed(source, time, keep) > 0
 
     def missed(self, source: npt.ArrayLike, time: npt.ArrayLike, keep: npt.ArrayLike) -> IntArray:
-        """Poll as `poll` does and return how many changes each copy had missed.
+        """Poll and return the changes each copy had missed.
+
+        As `poll` does otherwise.
 
         A real crawler cannot tell; this is for costs.
         """
@@ -161,12 +177,12 @@ class SimulatedCrawler:
         return announced.advance(end)
 
     def state(self) -> State:
-        """Return what a checkpoint has to keep, as arrays by name."""
+        """Return the state for a checkpoint, arrays by name."""
         done = np.array([self.refreshes, self.probes])
         return {**{k: v.copy() for k, v in self._state.items()}, "clock": np.array(self.clock), "done": done}
 
     def restore(self, state: State) -> None:
-        """Take over a state from `state`, of a crawler of the same world."""
+        """Restore a state of a crawler of the same world."""
         wrong = [key for key, now in self._state.items() if key not in state or state[key].shape != now.shape]
         if wrong or "clock" not in state or "done" not in state:
             raise SourceDataError(
@@ -209,7 +225,9 @@ class SimulatedCrawler:
 
 
 def poll(crawler: Crawler, source: IntArray, time: Array, keep: BoolArray) -> npt.NDArray[Any]:
-    """Probe where `keep` is true and refresh elsewhere, whatever the crawler.
+    """Probe where `keep` is true and refresh elsewhere.
+
+    Whatever the crawler.
 
     A crawler with a method ``poll(source, time, keep)`` gets all at once; any other gets its probes and
     refreshes in runs, in the order of time.
@@ -234,7 +252,7 @@ def poll(crawler: Crawler, source: IntArray, time: Array, keep: BoolArray) -> np
 def as_crawler(world: World | Crawler) -> Crawler:
     """Return the crawler of a world, or the crawler."""
     if isinstance(world, World):
-        return world.crawler()
+        return SimulatedCrawler(world)
     if isinstance(world, Crawler):
         return world
     raise SourceDataError(
@@ -244,14 +262,14 @@ def as_crawler(world: World | Crawler) -> Crawler:
 
 
 class _Signals:
-    """How far the announcements have been read."""
+    """Position up to which the announcements are read."""
 
     def __init__(self, changes: Changes, index: IntArray) -> None:
         self.changes, self.index, self.until = changes, index, -np.inf
         self.state = changes.begin(index)
 
     def advance(self, end: float) -> tuple[IntArray, Array]:
-        """Return the changes up to `end` that have not been returned."""
+        """Return the unread changes up to `end`."""
         offsets, times = self.changes.collect(self.state, self.index, end)
         self.until = end
         source = np.repeat(self.index, np.diff(offsets))

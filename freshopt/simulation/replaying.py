@@ -1,13 +1,14 @@
-"""`replay`: a schedule against the changes that there were, or that a Poisson world draws.
+"""`replay`: cost of a schedule under recorded or simulated changes.
 
 All copies are fresh when the replay begins. Every cost is integrated exactly between the times of refreshes
-and changes (`freshopt.simulation.staleness`), so that what an objective predicts is held against something
-that knows nothing of its formulas. Signalled sources are refreshed at each of their changes with the
-schedule's crawl probability.
+and changes (`freshopt.simulation.staleness_integrals`), so that the predictions of an objective are compared
+with values that do not depend on its formulas. Signalled sources are refreshed at each of their changes with
+the schedule's crawl probability.
 
 Where standard errors come from. Sources of a Poisson world change independently, and a world with another
-seed is another draw of the same: a few runs give each source's variance, and the variances add up. Of a
-recorded history there is one; its error is that of a mean over sources that are a sample of more such ones.
+seed is an independent sample of the same process: a few runs give each source's variance, and the variances
+add up. Of a recorded history there is one; its error is that of a mean over sources that are a sample of more
+such ones.
 
 Cost: one sort of the refreshes by source, then 20 ns a change and refresh and run, compiled.
 """
@@ -22,22 +23,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import as_number, as_vector
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
-from freshopt.objective import Objective
-from freshopt.simulation.changes import PoissonChanges
-from freshopt.simulation.draws import uniforms
-from freshopt.simulation.measured import Measured, Replay
-from freshopt.simulation.requests import Requests, fresh_requests
-from freshopt.simulation.window import Refreshes, Sums, Window, integrals
+from freshopt.modelling.objective import Objective
+from freshopt.numerics.arrays import LARGEST, as_number, as_vector
+from freshopt.numerics.random_streams import uniforms
+from freshopt.simulation.change_processes import PoissonChanges
+from freshopt.simulation.replay_result import Measured, Replay
+from freshopt.simulation.replay_window import CostSums, Refreshes, Window, integrals
+from freshopt.simulation.request_freshness import Requests, fresh_requests
 from freshopt.simulation.world import World
-from freshopt.sources import LARGEST
 
 if TYPE_CHECKING:
     from freshopt.scheduling.schedule import Schedule
 
 MOST_RUNS = 1_000_000
-RUNS = 4  # a variance of each source from four draws: of a hundred sources' sum, its error is known to 4 %
+# Runs for a variance per source: the standard error of a hundred sources' sum is then known to 4 %.
+RUNS = 4
 
 
 def replay(
@@ -53,7 +54,9 @@ def replay(
     runs: int | None = None,
     seed: int = 0,
 ) -> Replay:
-    """Measure what a schedule costs in a world, under every objective.
+    """Measure what a schedule costs in a world.
+
+    Under every objective.
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ def replay(
         Until when, in the world's time, costs count: the end of each source's history. Default: the end of
         the schedule, or of the world if that is earlier.
     importance : array_like, scalar or shape (n,), optional
-        Default: that of the world's sources; 1 in a recorded world.
+        Default: that of the world's sources; in a recorded world that of the schedule, or 1.
     objective : Objective, optional
         One to be measured beside the four named: an `ExpectedPenalty`, or a `SynchronizationCost`, whose cost
         is of the copy's age alone.
@@ -133,13 +136,14 @@ def replay(
     if many < 1 or (many > 1 and not drawn):
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
     sources = world.sources
-    own = 1.0 if sources is None else sources.importance
-    weight = as_vector(own if importance is None else importance, n, "importance")
+    if importance is None:
+        importance = schedule.importance if sources is None else sources.importance
+    weight = as_vector(1.0 if importance is None else importance, n, "importance")
     if not bool(np.all((weight >= 0.0) & (weight <= LARGEST))) or not np.any(weight > 0.0):
         raise SourceDataError(f"importance must be numbers in 0..{LARGEST:g}, not all 0. Correct them.")
     window = Window(begin, counts_from, until)
     clocked = _by_source(schedule, begin)
-    sums: dict[str, Sums] = {}
+    sums: dict[str, CostSums] = {}
     asked: list[tuple[float, float]] = []
     refreshed = on_signal = 0
     for run in range(many):
@@ -148,7 +152,7 @@ def replay(
         refreshes = _merged(clocked, taken)
         refreshed, on_signal = refreshed + window.count(refreshes), on_signal + window.count(taken)
         for name, cost in integrals(each, refreshes, window, objective).items():
-            sums.setdefault(name, Sums(n)).add(cost)
+            sums.setdefault(name, CostSums(n)).add(cost)
         if requests is not None:
             wanted = -(-requests // many) if isinstance(requests, int) else requests
             asked.append(fresh_requests(each, refreshes, wanted, weight, window, seed + run))
@@ -175,7 +179,10 @@ def replay(
 
 
 def _require_fit(schedule: Schedule, world: World) -> None:
-    """Refuse a schedule of other sources, in another clock, or by signals that do not exist."""
+    """Raise if a schedule does not fit the world.
+
+    It must be of the same sources, in the same clock, and without signals that do not exist.
+    """
     n = len(world)
     if len(schedule.rates) != n:
         raise SourceDataError(
@@ -204,20 +211,29 @@ def _require_fit(schedule: Schedule, world: World) -> None:
 
 
 def _draw(world: World, run: int) -> World:
-    """Return the world itself, then those of the seeds after its own."""
+    """Yield the world, then independent copies of it.
+
+    Those of the seeds after its own.
+    """
     if run == 0 or not isinstance(world.changes, PoissonChanges):
         return world
     return replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
 
 
 def _by_source(schedule: Schedule, origin: float) -> Refreshes:
-    """Return the schedule's refreshes source by source, in the world's time."""
+    """Return the schedule's refreshes source by source.
+
+    In the world's time.
+    """
     order = np.argsort(schedule.source, kind="stable")
     return schedule.source[order], origin + schedule.time[order]
 
 
 def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Refreshes:
-    """Return the refreshes that follow signals: each change's own coin decides."""
+    """Return the refreshes that follow signals.
+
+    A Bernoulli draw of its own decides for each change.
+    """
     if schedule.crawl_probability is None:
         return np.empty(0, dtype=np.int64), np.empty(0)
     heard = np.flatnonzero(schedule.crawl_probability > 0.0)  # NaN is not

@@ -1,8 +1,10 @@
-"""`World`: when every source changes. The truth, of which a crawler sees what its polls reveal.
+"""`World`: change process of every source.
 
-A world is a value; what happens in it is a crawler's matter (`World.crawler`). Two crawlers of one world meet
-the same changes, whatever they poll and in whatever batches, so that policies are compared on common random
-numbers: far fewer runs tell two policies apart than with changes drawn anew.
+It is the truth, of which a crawler sees what its polls reveal.
+
+A world is a value; polls and copies belong to a crawler (`SimulatedCrawler`). Two crawlers of one world
+observe the same changes, whatever they poll and in whatever batches, so that policies are compared with
+common random numbers: the variance of their difference is far smaller than with independent changes.
 
 Cost: a Poisson world keeps its rates, a crawler of it 40 bytes per source; no change is stored. A recorded
 world keeps its changes, 8 bytes each.
@@ -16,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
-from freshopt.simulation.changes import Changes, PoissonChanges, RecordedChanges
-from freshopt.sources import Sources
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
+from freshopt.simulation.change_processes import Changes, PoissonChanges, RecordedChanges
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
-    from freshopt.simulation.crawler import SimulatedCrawler
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -183,12 +185,6 @@ class World:
         window = f"{float(np.min(self.start)):g}..{self.horizon:g} {self.time_unit}s"
         return f"World({n} sources with {many} recorded changes in {window})"
 
-    def crawler(self) -> SimulatedCrawler:
-        """Return a crawler that begins in this world, all copies fresh."""
-        from freshopt.simulation.crawler import SimulatedCrawler  # noqa: PLC0415 - which needs this class
-
-        return SimulatedCrawler(self)
-
     def change_rate(self, time: float = 0.0) -> Array:
         """Return the true change rates at a time, shape (n,).
 
@@ -238,7 +234,10 @@ class World:
 def _epochs(
     sources: Sources, times: npt.ArrayLike | None, change_rate: npt.ArrayLike | None
 ) -> tuple[Array, Array]:
-    """Return the edges, 0 first, and the rates of each epoch, shape (n, E)."""
+    """Return the edges and rates of the epochs.
+
+    Edges begin with 0, rates have the shape (n, E).
+    """
     if times is None and change_rate is None:
         return np.zeros(1), np.ascontiguousarray(sources.change_rate, dtype=np.float64)[:, None]
     try:

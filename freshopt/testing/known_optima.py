@@ -1,8 +1,9 @@
-"""`known_optima`: problems whose optimal rates, values and prices follow from an equation.
+"""`known_optima`: problems with analytically known optima.
 
-Two kinds: the textbook cases (the square-root rule, rates in proportion to importance, x ∝ a, what is alike
-gets alike, what is not worth its price gets nothing), and planted ones, `freshopt.testing.planted`, for every
-cell with closed forms, inside and at bounds, with costs and host prices. No solver had a part in either.
+Two kinds: the textbook cases (the square-root rule, rates in proportion to importance, x ∝ a, equal rates of
+identical sources, rate 0 where the marginal value is below the price), and planted ones,
+`freshopt.testing.planted_optima`, for every cell with closed forms, inside and at bounds, with costs and host
+prices. No solver had a part in either.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.arrays import Array
 from freshopt.errors import check_seed
-from freshopt.model import Problem
-from freshopt.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, PollingKnapsack
-from freshopt.sources import Sources
-from freshopt.testing.planted import CELLS, KnownOptimum, plant
+from freshopt.testing.planted_optima import CELLS, KnownOptimum, plant
 
 DISCIPLINES = (Refresh.POISSON, Refresh.PERIODIC)
 
@@ -29,7 +30,7 @@ def known_optima(seed: int = 0) -> list[KnownOptimum]:
     Parameters
     ----------
     seed : int
-        Of the planted ones.
+        Random seed of the planted problems.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def _known(
 
 
 def _square_root() -> list[KnownOptimum]:
-    """Minimise Σ wΔ/ρ by Cauchy-Schwarz; halving all costs halves the price."""
+    """Minimise Σ wΔ/ρ by Cauchy-Schwarz."""
     d, w, bandwidth = np.array([0.3, 1.0, 7.0, 40.0]), np.array([2.0, 1.0, 0.5, 3.0]), 5.0
     root = np.sqrt(w * d)
     value = float(root.sum()) ** 2 / bandwidth
@@ -95,7 +96,10 @@ def _square_root() -> list[KnownOptimum]:
 
 
 def _bounded() -> list[KnownOptimum]:
-    """Caps, costs, hosts under accumulated delay: stationarity Δ/ρ² = cost·λ by hand."""
+    """Bound accumulated delay: caps, costs and hosts by stationarity.
+
+    Stationarity of accumulated delay is Δ/ρ² = cost·λ.
+    """
     d = np.array([0.5, 2.0, 8.0])
     delay = AccumulatedDelay()
     return [
@@ -110,7 +114,7 @@ def _bounded() -> list[KnownOptimum]:
         _known(
             "cost equal to change rate",
             "stationarity: Δ/ρ² = cost·λ is the same equation for every source, so ρ = B/ΣΔ",
-            Problem(delay, Sources(d, cost=d), 7.0),
+            Problem(delay, Sources(d, refresh_cost=d), 7.0),
             np.full(3, 7.0 / d.sum()),
             float(d.sum()) ** 2 / 7.0,
             (float(d.sum()) / 7.0) ** 2,
@@ -128,7 +132,7 @@ def _bounded() -> list[KnownOptimum]:
 
 
 def _proportional() -> list[KnownOptimum]:
-    """Rates in proportion to importance."""
+    """Problems whose optimal rates are proportional to importance."""
     w, bandwidth = np.array([0.5, 1.0, 6.0]), 4.0
     d = np.array([9.0, 20.0, 5.0])
     s = np.array([1.0, 2.0, 0.5])
@@ -162,7 +166,10 @@ def _proportional() -> list[KnownOptimum]:
 
 
 def _polls() -> list[KnownOptimum]:
-    """Give each source polls in proportion to a = −log(1 − u): all gaps are equally good."""
+    """Poll sources in proportion to a = −log(1 − u).
+
+    Then all intervals have the same marginal value.
+    """
     a = -np.log1p(-np.array([0.02, 0.3, 0.9]))
     rates, whole = a / a.sum(), float(a.sum())
     polls = "Granmo & Oommen 2010: equal 1 − q^{1/x} give x ∝ −log q"
@@ -188,7 +195,7 @@ def _polls() -> list[KnownOptimum]:
 
 
 def _stale(objective: Objective, d: float, r: float) -> float:
-    """Return the value per unit of importance of one source, by its closed form."""
+    """Return one source's value at importance 1, in closed form."""
     for cell in CELLS:
         if (
             type(cell.objective) is type(objective)
@@ -208,7 +215,7 @@ def _alike() -> list[KnownOptimum]:
     return [
         _known(
             f"alike, {type(objective).__name__}, {objective.refresh.value}",
-            "Jensen's inequality: sources that are alike get the same",
+            "Jensen's inequality: identical sources have equal rates",
             Problem(objective, Sources([2.0] * 7, 0.3), 3.5),
             np.full(7, 0.5),
             7 * 0.3 * _stale(objective, 2.0, 0.5),
@@ -232,17 +239,20 @@ def _alone() -> list[KnownOptimum]:
 
 
 def _starved() -> list[KnownOptimum]:
-    """Give a second source less than its price w/Δ: the other takes all, at λ = Δ/(Δ+B)² = 1/4."""
+    """Starve a source whose marginal value is below the price.
+
+    At rate 0 its marginal value is w/Δ; the other source takes all, at λ = Δ/(Δ+B)² = 1/4.
+    """
     return [
         _known(
-            f"binary, second source worth {worth:g} of the price",
-            "Cho & Garcia-Molina 2003, section 4: where w ≤ λΔ no refresh is worth it; λ = Δ/(Δ+B)²",
-            Problem(BinaryFreshness(), Sources([1.0, 8.0], [1.0, 8.0 * worth / 4.0]), 1.0),
+            f"binary, second source's marginal value {share:g} of the price",
+            "Cho & Garcia-Molina 2003, section 4: where w ≤ λΔ the optimal rate is 0; λ = Δ/(Δ+B)²",
+            Problem(BinaryFreshness(), Sources([1.0, 8.0], [1.0, 8.0 * share / 4.0]), 1.0),
             np.array([1.0, 0.0]),
             0.5,
             0.25,
         )
-        for worth in (0.5, 0.999, 1.0)
+        for share in (0.5, 0.999, 1.0)
     ]
 
 

@@ -1,4 +1,7 @@
-"""`assert_optimal`: rates from anywhere against the certificate, and what is wrong with them in words."""
+"""`assert_optimal`: certify rates from any solver.
+
+A failure is explained in words: gap, infeasibility, and the sources that lose most.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, as_number, as_vector, total
-from freshopt.certificate import Certificate, certify
+from freshopt.certificates.certificate import Certificate, certify
+from freshopt.certificates.duality_gap import Gap
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
-from freshopt.gap import Gap
-from freshopt.model import FEW_ULP, Problem
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, as_number, as_vector, total
 
-LISTED = 3  # sources that lose most, named in a message
-NAMED = 0.01  # of the gap: what loses less is not named
+# Sources named in a message, those with the largest terms of the gap.
+LISTED = 3
+# Share of the gap below which a term is not named.
+NAMED = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """What is wrong with given rates, if anything.
+    """Judgement of given rates by their certificate.
 
     Attributes
     ----------
@@ -52,8 +57,8 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     Raises
     ------
     AssertionError
-        With a sentence: the certified gap, the infeasibility, and the sources that lose most; or why these
-        are no rates at all.
+        With the certified gap, the infeasibility, and the sources that lose most; or with the reason why
+        these are no rates.
     ObjectiveError
         If nothing can be proved, because the objective has an atom without derivative rules.
 
@@ -84,7 +89,7 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
 
 
 def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement:
-    """Certify rates and put what is wrong with them into words.
+    """Certify rates and describe any shortfall in words.
 
     Raises
     ------
@@ -100,10 +105,10 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
         raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.unknown_atom}")
     if not tolerance >= 0.0:
         raise SourceDataError(f"tolerance is {tolerance}. Pass a relative gap >= 0, such as 1e-6.")
-    proof = certify(problem, rates)
-    feasible, optimal = proof.infeasibility <= tolerance, proof.confirms(tolerance)
+    certificate = certify(problem, rates)
+    feasible, optimal = certificate.infeasibility <= tolerance, certificate.confirms(tolerance)
     if feasible and optimal:
-        return Judgement(proof, feasible, optimal, "")
+        return Judgement(certificate, feasible, optimal, "")
     what = (
         "not proved optimal"
         if feasible
@@ -112,20 +117,20 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
         else "neither feasible nor proved optimal"
     )
     numbers = (
-        f"the certified gap is {proof.gap:.2g} (relative {proof.relative_gap:.2g}), "
-        f"the infeasibility {proof.infeasibility:.2g}"
+        f"the certified gap is {certificate.gap:.2g} (relative {certificate.relative_gap:.2g}), "
+        f"the infeasibility {certificate.infeasibility:.2g}"
     )
     parts = [f"{what} to {tolerance:g}: {numbers}."]
     if not feasible:
         parts.append(f"Violated: {violations(problem, rates, tolerance)}.")
     if not optimal:
-        parts.append(losses(problem, proof))
-    return Judgement(proof, feasible, optimal, " ".join(part for part in parts if part))
+        parts.append(losses(problem, certificate))
+    return Judgement(certificate, feasible, optimal, " ".join(part for part in parts if part))
 
 
 def violations(problem: Problem, rates: Array, tolerance: float) -> str:
-    """Name the bounds and limits that rates violate by more than a relative tolerance, worst first."""
-    cost, label = problem.sources.cost, problem.sources.label
+    """Name the violated bounds and limits, worst first."""
+    cost, label = problem.sources.refresh_cost, problem.sources.label
     used, hosts = np.clip(rates, problem.lower, problem.upper) * cost, problem.hosts
     found: list[tuple[float, str]] = []
     tiny = np.finfo(np.float64).tiny
@@ -145,37 +150,41 @@ def violations(problem: Problem, rates: Array, tolerance: float) -> str:
     return list_offenders(text for _, text in worst)
 
 
-def losses(problem: Problem, proof: Certificate) -> str:
-    """Say in a sentence where the certified gap comes from: its largest terms."""
-    if problem.numerics is None or not proof.gap < np.inf:
-        return "The cost, or the bound on it, is infinite at these rates: " + _endless(problem, proof)
-    gap = Gap.of(problem, proof.rates, problem.numerics)
+def losses(problem: Problem, certificate: Certificate) -> str:
+    """Name the largest terms of the certified gap."""
+    if problem.numerics is None or not certificate.gap < np.inf:
+        return "The cost, or the bound on it, is infinite at these rates: " + _infinite(problem, certificate)
+    gap = Gap.of(problem, certificate.rates, problem.numerics)
     hosts = problem.hosts
-    extra = np.array([proof.host_prices[name] for name in hosts.names])
-    each = np.broadcast_to(proof.price, proof.rates.shape)
-    each = hosts.spread(proof.price + extra, proof.price) if len(hosts) else each
-    terms, paid = gap.terms(each), problem.sources.cost * each
+    extra = np.array([certificate.host_prices[name] for name in hosts.names])
+    each = np.broadcast_to(certificate.price, certificate.rates.shape)
+    each = hosts.broadcast_to_sources(certificate.price + extra, certificate.price) if len(hosts) else each
+    terms, paid = gap.source_gaps(each), problem.sources.refresh_cost * each
     found = [
-        (float(terms[k]), _source(problem, proof, k, rising=bool(gap.slope[k] > paid[k])))
+        (float(terms[k]), _source(problem, certificate, k, rising=bool(gap.slope[k] > paid[k])))
         for k in np.argsort(-terms)[:LISTED]
     ]
-    found.append((proof.price * gap.slack, f"{gap.slack:.3g} of the bandwidth (not used)"))
+    found.append((certificate.price * gap.slack, f"{gap.slack:.3g} of the bandwidth (not used)"))
     for name, price, slack in zip(hosts.names, extra, gap.host_slack, strict=True):
         found.append((float(price * slack), f"{slack:.3g} of the limit of host {name!r} (not used)"))
     largest = [
-        item for item in sorted(found, key=lambda item: -item[0])[:LISTED] if item[0] > NAMED * proof.gap
+        item
+        for item in sorted(found, key=lambda item: -item[0])[:LISTED]
+        if item[0] > NAMED * certificate.gap
     ]
-    named = [f"{text[:-1]}, {100.0 * term / proof.gap:.0f} % of the gap)" for term, text in largest]
+    named = [f"{text[:-1]}, {100.0 * term / certificate.gap:.0f} % of the gap)" for term, text in largest]
     return f"Most is lost at {', '.join(named)}." if named else ""
 
 
-def _source(problem: Problem, proof: Certificate, k: np.intp, *, rising: bool) -> str:
-    return f"{problem.sources.label(k)} (rate {proof.rates[k]:.4g} is too {'low' if rising else 'high'})"
+def _source(problem: Problem, certificate: Certificate, k: np.intp, *, rising: bool) -> str:
+    return (
+        f"{problem.sources.label(k)} (rate {certificate.rates[k]:.4g} is too {'low' if rising else 'high'})"
+    )
 
 
-def _endless(problem: Problem, proof: Certificate) -> str:
+def _infinite(problem: Problem, certificate: Certificate) -> str:
     """Name the sources whose cost is infinite."""
-    costs = np.zeros(0) if problem.numerics is None else problem.numerics.cost(proof.rates)
+    costs = np.zeros(0) if problem.numerics is None else problem.numerics.cost(certificate.rates)
     where = np.flatnonzero(~np.isfinite(costs))
-    names = list_offenders(f"{problem.sources.label(k)} at rate {proof.rates[k]:.4g}" for k in where)
+    names = list_offenders(f"{problem.sources.label(k)} at rate {certificate.rates[k]:.4g}" for k in where)
     return f"{names or 'no price bounds it'}."

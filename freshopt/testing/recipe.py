@@ -1,4 +1,6 @@
-"""`Recipe`: a problem as plain values, from which it can be built again, cut down, and written as Python.
+"""`Recipe`: a problem as plain, editable values.
+
+From a recipe the problem can be built again, cut down, and written as Python.
 
 A foreign solver gets a problem of its own, built from fresh copies, so that whatever it does to its input
 spoils nothing and shows. The shrinker edits recipes, and the smallest failing one is printed as code.
@@ -12,33 +14,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.arrays import Array, BoolArray
 from freshopt.errors import ObjectiveError
-from freshopt.kernel import Index
-from freshopt.model import Problem
-from freshopt.objective import Objective
-from freshopt.sources import Sources
-from freshopt.testing.spelling import Imports, import_lines, spell
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, BoolArray, Index
+from freshopt.testing.python_source import Imports, import_lines, spell
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0,
     "signalled": 0.0,
     "min_rate": 0.0,
     "max_rate": np.inf,
-    "cost": 1.0,
+    "refresh_cost": 1.0,
 }
 COLUMNS = ("change_rate", *DEFAULTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """All that a problem is made of.
+    """All data of a problem.
 
     Parameters
     ----------
     objective : Objective
     bandwidth : float
-    change_rate, importance, min_rate, max_rate, cost : ndarray of float, shape (n,)
+    change_rate, importance, min_rate, max_rate, refresh_cost : ndarray of float, shape (n,)
     signalled : ndarray of bool, shape (n,)
     host, name : ndarray, shape (n,), or None
     host_limits : dict of host to float
@@ -52,21 +53,21 @@ class Recipe:
     signalled: BoolArray
     min_rate: Array
     max_rate: Array
-    cost: Array
+    refresh_cost: Array
     host: npt.NDArray[Any] | None = None
     name: npt.NDArray[Any] | None = None
     host_limits: dict[Any, float] = field(default_factory=dict)
     time_unit: str = "day"
 
     @classmethod
-    def of(cls, problem: Problem) -> Recipe:
+    def from_problem(cls, problem: Problem) -> Recipe:
         """Return a problem's recipe, with copies of its arrays.
 
         Examples
         --------
         >>> import freshopt as fo
         >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
-        >>> Recipe.of(problem).problem()
+        >>> Recipe.from_problem(problem).problem()
         Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day)
         """
         sources = problem.sources
@@ -103,7 +104,10 @@ class Recipe:
         return len(self.change_rate)
 
     def take(self, index: Index) -> Recipe:
-        """Return the recipe of some of the sources; limits of hosts without sources are dropped."""
+        """Return the recipe of some of the sources.
+
+        Limits of hosts without sources are dropped.
+        """
         cut = {key: getattr(self, key)[index] for key in COLUMNS}
         cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in ("host", "name")}
         present = set() if cut["host"] is None else set(cut["host"].tolist())
@@ -111,8 +115,11 @@ class Recipe:
         return replace(self, objective=self.objective.take(index), host_limits=limits, **cut)
 
     def changes_in(self, problem: Problem) -> list[str]:
-        """Return the names of what differs between the recipe and a problem once built from it."""
-        now, intended = Recipe.of(problem), self.problem()
+        """Return the fields that differ between a recipe and a problem.
+
+        The problem was built from the recipe; a solver may have changed it since.
+        """
+        now, intended = Recipe.from_problem(problem), self.problem()
         pairs = [(key, getattr(self, key), getattr(now, key)) for key in (*COLUMNS, "host", "name")]
         pairs += [(key, getattr(intended, key), getattr(problem, key)) for key in ("lower", "upper")]
         found = [key for key, old, new in pairs if not _equal(old, new)]
@@ -120,7 +127,7 @@ class Recipe:
         return found + [key for key in plain if getattr(self, key) != getattr(now, key)]
 
     def code(self) -> str:
-        """Return Python that builds the problem, to be pasted into a test.
+        """Return Python code that builds the problem.
 
         An objective that cannot be written down (one that holds a lambda, say) leaves a line to fill in.
 
@@ -128,7 +135,8 @@ class Recipe:
         --------
         >>> import freshopt as fo
         >>> sources = fo.Sources([1.0, 4.0], max_rate=[np.inf, 0.5])
-        >>> print(Recipe.of(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)).code())
+        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+        >>> print(Recipe.from_problem(problem).code())
         import numpy as np
         from freshopt import Problem, Refresh, Sources
         from freshopt.problems import AccumulatedDelay

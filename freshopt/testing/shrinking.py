@@ -1,4 +1,4 @@
-"""`shrink`: the smallest problem on which something still goes wrong, by greedy simplification.
+"""`shrink`: greedy simplification of a failing problem.
 
 Fewer sources first, in halves and then one by one, the bandwidth cut along with them; then fewer features,
 each first for all sources at once; then rounder numbers. Every step keeps the failure, and no step undoes
@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from freshopt.arrays import Array, IntArray
 from freshopt.errors import FreshoptError
+from freshopt.numerics.arrays import Array, IntArray
 from freshopt.testing.recipe import DEFAULTS, Recipe
 
 Edit: TypeAlias = Callable[[Recipe], Recipe]
-RUNS = 200  # of the solver; with ten sources a kind of failure takes 5 to 30
+# Solver runs at most; with ten sources a kind of failure takes 5 to 30.
+RUNS = 200
 DIGITS = (1, 2, 3)
 
 
@@ -31,15 +32,15 @@ def shrink(recipe: Recipe, fails: Callable[[Recipe], bool], runs: int = RUNS) ->
     recipe : Recipe
         It fails.
     fails : callable
-        Tells whether a recipe fails in the same way; only asked about problems that exist.
+        Returns whether a recipe fails in the same way; called for problems that exist only.
     runs : int
-        How often `fails` may be asked.
+        Calls of `fails` at most.
 
     Examples
     --------
     >>> import freshopt as fo
     >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([0.123, 1.0, 4.56]), bandwidth=2.718)
-    >>> small = shrink(Recipe.of(problem), lambda recipe: bool(recipe.change_rate.max() > 1.5))
+    >>> small = shrink(Recipe.from_problem(problem), lambda recipe: bool(recipe.change_rate.max() > 1.5))
     >>> small.change_rate, small.bandwidth
     (array([5.]), 1.0)
     """
@@ -66,7 +67,7 @@ def shrink(recipe: Recipe, fails: Callable[[Recipe], bool], runs: int = RUNS) ->
 
 
 def _fewer_sources(recipe: Recipe, keeps: Callable[[Recipe], bool]) -> Recipe:
-    """Drop chunks of sources, from halves down to single ones, while the failure stays."""
+    """Drop chunks of sources while the failure persists."""
     chunk = max(1, len(recipe) // 2)
     while chunk >= 1:
         start = 0
@@ -82,7 +83,7 @@ def _fewer_sources(recipe: Recipe, keeps: Callable[[Recipe], bool]) -> Recipe:
 
 
 def _cut(recipe: Recipe, kept: IntArray) -> Iterator[Recipe]:
-    """Yield the recipe of some sources: bandwidth and limits in proportion, then as they are."""
+    """Yield recipes of some sources, bandwidth and limits scaled first."""
     part = recipe.take(kept)
     share = len(part) / len(recipe)
     limits = {host: limit * share for host, limit in part.host_limits.items()}
@@ -91,7 +92,10 @@ def _cut(recipe: Recipe, kept: IntArray) -> Iterator[Recipe]:
 
 
 def _edits(recipe: Recipe) -> Iterator[Edit]:
-    """Yield simplifications: fewer features, then rounder numbers; for all sources at once, then for one."""
+    """Yield simplifications: fewer features, then rounder numbers.
+
+    Each is tried for all sources at once, then for one.
+    """
     n = len(recipe)
     scopes = [np.arange(n), *([np.array([k]) for k in range(n)] if n > 1 else [])]
     yield _without_names
@@ -103,7 +107,7 @@ def _edits(recipe: Recipe) -> Iterator[Edit]:
             yield partial(_set, key=key, scope=scope, value=partial(np.full_like, fill_value=default))
     yield _with_unit_bandwidth
     for digits in DIGITS:
-        for key in ("change_rate", "importance", "min_rate", "max_rate", "cost"):
+        for key in ("change_rate", "importance", "min_rate", "max_rate", "refresh_cost"):
             for scope in scopes:
                 yield partial(_set, key=key, scope=scope, value=partial(_round, digits=digits))
         yield partial(_round_totals, digits=digits)
@@ -122,14 +126,14 @@ def _with_unit_bandwidth(recipe: Recipe) -> Recipe:
 
 
 def _without_limit(recipe: Recipe, host: object) -> Recipe:
-    """Free a host; return the recipe itself if it is free."""
+    """Remove a host's limit; return the same recipe without one."""
     if host not in recipe.host_limits:
         return recipe
     return replace(recipe, host_limits={h: limit for h, limit in recipe.host_limits.items() if h != host})
 
 
 def _set(recipe: Recipe, key: str, scope: IntArray, value: Callable[[Array], Array]) -> Recipe:
-    """Change a column where it is to be changed; return the recipe itself if nothing changes."""
+    """Set part of a column, if that changes it."""
     column: Array = getattr(recipe, key)
     changed = column.copy()
     changed[scope] = value(column[scope])

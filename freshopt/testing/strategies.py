@@ -1,6 +1,6 @@
-"""Hypothesis strategies: small problems in the corners, for property tests of solvers.
+"""Hypothesis strategies: small corner-case problems for property tests.
 
-Ties, zero importances, change rates apart by ten decades, bounds that meet, hosts that take next to nothing,
+Ties, zero importances, change rates apart by ten decades, bounds that meet, hosts with negligible limits,
 one source; drawn so that Hypothesis can shrink them. Importing this module needs Hypothesis, a package for
 tests that freshopt itself does without.
 """
@@ -13,20 +13,21 @@ from typing import TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-from freshopt.arrays import Array
-from freshopt.model import Problem
-from freshopt.objective import Objective
-from freshopt.sources import Sources
-from freshopt.testing.families import standard_objectives
-from freshopt.testing.planted import CELLS, KnownOptimum, plant
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
+from freshopt.testing.planted_optima import CELLS, KnownOptimum, plant
+from freshopt.testing.problem_families import standard_objectives
 
-BUDGETS = (1e-3, 0.03, 0.5, 1.0, 20.0)  # of the sum of the change rates; 1 follows every signal
+# Bandwidths in units of the sum of the change rates; at 1 every signal can be followed.
+BUDGETS = (1e-3, 0.03, 0.5, 1.0, 20.0)
 HOSTS = ("a", "b", "free")
 _T = TypeVar("_T")
 
 
 def objectives() -> st.SearchStrategy[Objective]:
-    """Return a strategy for the named objectives, each under each discipline in which it exists.
+    """Return a strategy for the named objectives and their disciplines.
 
     Examples
     --------
@@ -38,7 +39,10 @@ def objectives() -> st.SearchStrategy[Objective]:
 
 
 def magnitudes(low: int = -6, high: int = 4) -> st.SearchStrategy[float]:
-    """Return a strategy for positive numbers between powers of ten, with ties likely; shrinks towards 1."""
+    """Return a strategy for positive numbers with frequent ties.
+
+    They lie between powers of ten and shrink towards 1.
+    """
     exponents = st.integers(low, high).map(lambda k: 10.0**k)
     return st.one_of(
         st.just(1.0), exponents, st.builds(_digits, st.integers(1, 99), st.integers(low, high - 1))
@@ -99,14 +103,14 @@ def problems(
     limits = draw(st.lists(st.sampled_from((math.inf, 0.01, 0.5, 2.0)), min_size=2, max_size=2))
     return Problem(
         objective,
-        Sources(d, w, host=host, signalled=signalled, min_rate=lower, max_rate=upper, cost=cost),
+        Sources(d, w, host=host, signalled=signalled, min_rate=lower, max_rate=upper, refresh_cost=cost),
         bandwidth,
         _host_limits(host, cost * share, cost * lower, limits),
     )
 
 
 def _host_limits(host: Array, even: Array, least: Array, factors: list[float]) -> dict[str, float]:
-    """Return limits as multiples of the hosts' even shares, with room for what min_rate needs."""
+    """Return host limits, multiples of even shares, feasible for min_rate."""
     limits = {}
     for name, factor in zip(HOSTS, factors, strict=False):
         members = host == name
@@ -116,7 +120,7 @@ def _host_limits(host: Array, even: Array, least: Array, factors: list[float]) -
 
 
 def known_optima(largest: int = 8) -> st.SearchStrategy[KnownOptimum]:
-    """Return a strategy for problems with planted optima; see `freshopt.testing.planted`.
+    """Return a strategy for problems with planted optima.
 
     Examples
     --------

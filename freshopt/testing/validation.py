@@ -1,4 +1,4 @@
-"""`validate`: a foreign solver through whole families of problems, and where it falls short.
+"""`validate`: test a foreign solver on families of problems.
 
 Every shortfall is reported with its certified gap and infeasibility, and for each kind of failure the
 smallest problem that shows it is searched for. Judging an answer takes about twenty milliseconds, finding the
@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from freshopt.arrays import as_number
 from freshopt.errors import expect
-from freshopt.model import Problem
-from freshopt.objective import Objective
-from freshopt.testing.families import SCALES, Instance, Scale, instances, standard_objectives
-from freshopt.testing.foreign import Foreign, Outcome, Verdict, as_function, attempt
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import as_number
+from freshopt.testing.foreign_runs import Foreign, Outcome, Verdict, as_function, attempt
+from freshopt.testing.problem_families import SCALES, Instance, Scale, instances, standard_objectives
 from freshopt.testing.recipe import DEFAULTS, Recipe
-from freshopt.testing.report import Report, Reproduction, Run
 from freshopt.testing.shrinking import shrink
+from freshopt.testing.validation_report import Report, Reproduction, Run
 
-KEPT = 0.1  # of the relative gap: a smaller problem that loses much less may have another cause
+# Share of the relative gap that a smaller problem must keep: with much less it may have another cause.
+KEPT = 0.1
 
 
 def validate(
@@ -35,7 +36,7 @@ def validate(
     smallest: bool = True,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Run a foreign solver through the families of problems and report where it falls short.
+    """Validate a foreign solver on the families of problems.
 
     Parameters
     ----------
@@ -49,19 +50,19 @@ def validate(
     tolerance : float
         Relative gap, and relative violation of a bound or limit, up to which an answer is good.
     smallest : bool
-        Whether to look for the smallest problem that shows each kind of failure.
+        Whether to search the smallest problem that shows each kind of failure.
     announce : callable, optional
-        Told the objective and scale before each family, and the kind of failure before each search.
+        Called with the objective and scale before each family, and the kind of failure before each search.
 
     Returns
     -------
     Report
-        ``.passed``, ``.shortfalls``, ``.smallest``, ``.to_frame()``, and all of it in words by ``repr``.
+        ``.passed``, ``.shortfalls``, ``.smallest``, ``.to_frame()``, and the tables in words by ``repr``.
 
     Raises
     ------
     SolverRefusedError
-        If `solver` is none.
+        If `solver` is no solver.
 
     Notes
     -----
@@ -95,7 +96,7 @@ def validate_on(
     smallest: bool = True,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Run a foreign solver on named problems of your own; otherwise as `validate`.
+    """Validate a foreign solver on named problems of your own.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def validate_on(
 
 
 def _run(solve: Foreign, scale: str, instance: Instance, tolerance: float) -> Run:
-    return Run(scale, instance, attempt(solve, Recipe.of(instance.problem), tolerance))
+    return Run(scale, instance, attempt(solve, Recipe.from_problem(instance.problem), tolerance))
 
 
 def _report(
@@ -130,7 +131,7 @@ def _report(
     *,
     smallest: bool,
 ) -> Report:
-    """Look for the smallest failures, the kinds in the order in which they were met."""
+    """Search the smallest failures and assemble the report."""
     found = []
     kinds = dict.fromkeys(run.outcome.kind for run in runs if run.outcome.verdict.is_shortfall)
     for kind in kinds if smallest else ():
@@ -141,9 +142,9 @@ def _report(
 
 
 def _smallest(solve: Foreign, run: Run, tolerance: float) -> Reproduction:
-    """Cut a failing problem down as long as it fails in the same way, and not much less."""
+    """Shrink a failing problem while its failure persists."""
     least = KEPT * min(1.0, _relative_gap(run.outcome))
-    recipe = Recipe.of(run.instance.problem)
+    recipe = Recipe.from_problem(run.instance.problem)
 
     def fails(candidate: Recipe) -> bool:
         outcome = attempt(solve, candidate, tolerance)
@@ -164,13 +165,13 @@ def _relative_gap(outcome: Outcome) -> float:
 
 
 def _size(run: Run) -> tuple[int, int]:
-    """Return what makes a problem large: sources, then features in use."""
+    """Return a problem's size: sources, then features in use."""
     sources, hosts = run.instance.problem.sources, run.instance.problem.hosts
     features = [bool(np.any(getattr(sources, key) != default)) for key, default in DEFAULTS.items()]
     return len(sources), sum(features) + len(hosts)
 
 
 def _name(solver: object) -> str:
-    """Return how a report calls a solver: where it is imported from, or its repr."""
+    """Return a solver's import path, or its repr."""
     module, name = getattr(solver, "__module__", None), getattr(solver, "__qualname__", None)
     return f"{module}:{name}" if module and name else repr(solver)

@@ -1,0 +1,1 @@
+"""Automatic differentiation of a CVXPY expression, elementwise."""

@@ -1,0 +1,1 @@
+"""Certificates: from primal rates and dual variables to a proved Solution."""

@@ -1,0 +1,288 @@
+"""`certify`: duality-gap certificates from rates and prices alone.
+
+For any feasible primal ρ and any dual variables λ ≥ 0 of the bandwidth and μ_h ≥ 0 of the hosts' limits (the
+prices of the API, in economics shadow prices), with ν_k = cost_k(λ + μ_h) the price that source k pays,
+F = Σ f_k the concave objective (minus the cost, or the freshness), F* its maximum, B the bandwidth, L_h the
+limit of host h and S_h what its sources use,
+
+    F* − F(ρ)  ≤  Σ_k max(0, (ρ̂_k − ρ_k)(f_k'(ρ_k) − ν_k)) + λ(B − Σ cost ρ) + Σ_h μ_h(L_h − S_h),
+
+where f_k' is the marginal value and ρ̂_k the best response of source k to its price. The right-hand side is a
+duality gap. It bounds F* − F(ρ) by weak duality and concavity: the Lagrangian bounds F* from above, and f_k
+lies below its tangent at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity,
+the other two terms are complementary slackness. Every term is ≥ 0 and no large numbers are subtracted, so a
+gap of 1e-15 is a gap, not noise. Whoever produced the rates is not trusted: not a solver's status, not its
+prices (poor prices only make the bound poor). One pass over the sources, in chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.certificates.dual_prices import best_prices
+from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.zero_optimum import has_zero_optimum
+from freshopt.cvx import cp
+from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.modelling.declaration import declare_total
+from freshopt.modelling.host_limits import HostPrices
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Certificate:
+    """Duality-gap certificate of given rates.
+
+    Attributes
+    ----------
+    value : float
+        The objective at `rates`, in the declared sense, Σ w_k(·).
+    bound : float
+        Dual bound: no feasible rates have a better value.
+    gap : float
+        Duality gap ``|bound − value|``, ≥ 0; inf where nothing is proved.
+    relative_gap : float
+        ``gap/(|cost| + λB + Σ μ_h L_h)``, where the cost of a freshness objective is its stale part. Where
+        min_rate leaves only a part of B and L_h free and the gap is more than half of the same with these
+        parts, it is relative to them.
+    infeasibility : float
+        Largest relative violation that the rates had before they were repaired; 0 for feasible rates.
+    price : float
+        Dual variable λ of the bandwidth that proves the bound.
+    host_prices : mapping
+        Dual variables μ_h of the limited hosts.
+    rates : ndarray, shape (n,)
+        The repaired rates to which all of this applies.
+    reason : str
+        Why nothing could be proved, or empty.
+    vanishing : bool
+        Whether the gap is absolutely negligible for an optimal cost of 0.
+    """
+
+    value: float
+    bound: float
+    gap: float
+    relative_gap: float
+    infeasibility: float
+    price: float
+    host_prices: Mapping[Any, float]
+    rates: Array
+    reason: str
+    vanishing: bool
+
+    def confirms(self, tolerance: float) -> bool:
+        """Return whether the duality gap proves optimality to a relative tolerance."""
+        return self.relative_gap <= tolerance or self.vanishing
+
+    def __repr__(self) -> str:
+        """Return one line: value, dual bound and gaps."""
+        return (
+            f"Certificate(value={self.value:.9g}, bound={self.bound:.9g}, gap={self.gap:.3g}, "
+            f"relative_gap={self.relative_gap:.3g}, infeasibility={self.infeasibility:.3g})"
+        )
+
+
+def certify(
+    problem: Problem,
+    rates: npt.ArrayLike,
+    price: float | None = None,
+    host_prices: Mapping[Any, float] | None = None,
+) -> Certificate:
+    """Bound the duality gap of given rates.
+
+    Parameters
+    ----------
+    problem : Problem
+    rates : array_like, shape (n,)
+        Refreshes per time unit, from anywhere. Infeasible rates are repaired first: clipped to their bounds,
+        then shrunk towards min_rate by host and by bandwidth.
+    price : float, optional
+        Dual variable λ ≥ 0 of the bandwidth; None searches for the one with the smallest bound (for rates far
+        from optimal the bound has several valleys, of which the two deepest on a grid are searched).
+    host_prices : mapping, optional
+        Dual variables μ_h ≥ 0 of limited hosts, on top of `price`; None derives them from the rates.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    SourceDataError
+        If rates or prices are not numbers, negative, or of the wrong length.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> fo.certify(problem, [1.0, 2.0])
+    Certificate(value=3, bound=3, gap=0, relative_gap=0, infeasibility=0)
+    >>> fo.certify(problem, [1.5, 1.5]).relative_gap > 0.05
+    True
+    """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    given = as_vector(rates, len(problem.sources), "rates")
+    price = None if price is None else float(as_vector(price, 1, "price")[0])
+    if not all_finite(given):
+        bad = np.flatnonzero(~np.isfinite(given))
+        raise SourceDataError(
+            f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
+        )
+    with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
+        return _certified(problem, given, price, host_prices)
+
+
+def _certified(
+    problem: Problem, given: Array, price: float | None, host_prices: Mapping[Any, float] | None
+) -> Certificate:
+    repaired, infeasibility = repair(problem, given)
+    if problem.numerics is None:
+        return _unproved(problem, repaired, infeasibility)
+    if price is not None and not price >= 0.0:
+        raise SourceDataError(f"price is {price!r}. A price is a number >= 0.")
+    known = price is not None and (host_prices is not None or not len(problem.hosts))
+    gap = Gap.of(problem, repaired, problem.numerics, keep_slopes=not known)
+    given_hosts = None if host_prices is None else _host_vector(problem, host_prices)
+    return _summarise(gap, *best_prices(gap, price, given_hosts), infeasibility)
+
+
+def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
+    """Return feasible rates near given ones, and their largest relative infeasibility.
+
+    Rates are clipped to their bounds, then shrunk towards min_rate by host, then by bandwidth. A sum within a
+    few ulp of its limit counts as feasible.
+    """
+    if _meets(problem, rates):
+        return rates, 0.0
+    cost, lower, upper = problem.sources.refresh_cost, problem.lower, problem.upper
+    repaired = np.clip(rates, lower, upper)
+    worst = 0.0
+    if not np.array_equal(repaired, rates):
+        off = np.abs(repaired - rates)
+        worst = float(np.max(off / np.maximum(np.maximum(repaired, np.abs(rates)), np.finfo(float).tiny)))
+    # What is kept above the least rates is room/spare: 1 − excess/spare loses all digits of large excesses.
+    spare = cost * (repaired - lower)
+    if len(problem.hosts):
+        limits = problem.hosts.limits
+        excess = problem.hosts.totals(cost * repaired) - limits
+        over = excess > limits * FEW_ULP
+        worst = max(worst, float(np.max(np.where(over, excess / limits, 0.0))))
+        room, wanted = limits - problem.hosts.totals(cost * lower), problem.hosts.totals(spare)
+        keep = np.where(over, room / np.where(wanted > 0.0, wanted, 1.0), 1.0)
+        if bool(np.any(over)):
+            repaired = lower + (repaired - lower) * problem.hosts.broadcast_to_sources(
+                np.clip(keep, 0.0, 1.0), 1.0
+            )
+            spare = cost * (repaired - lower)
+    excess_total = total(cost * repaired) - problem.bandwidth
+    if excess_total > problem.bandwidth * FEW_ULP:
+        worst = max(worst, excess_total / problem.bandwidth)
+        keep_all = max(0.0, problem.bandwidth - total(cost * lower)) / total(spare)
+        repaired = lower + (repaired - lower) * keep_all
+    return (rates if worst == 0.0 else read_only(repaired)), worst
+
+
+def _meets(problem: Problem, rates: Array) -> bool:
+    """Return whether rates are feasible, checked chunk by chunk."""
+    used, cost = [], problem.sources.refresh_cost
+    for part in chunks(len(rates)):
+        mine = rates[part]
+        if bool(np.any((mine < problem.lower[part]) | (mine > problem.upper[part]))):
+            return False
+        used.append(float(np.sum(cost[part] * mine)))
+    if exact_sum(used) > problem.bandwidth * (1.0 + FEW_ULP):
+        return False
+    if not len(problem.hosts):
+        return True
+    return bool(np.all(problem.hosts.totals(cost * rates) <= problem.hosts.limits * (1.0 + FEW_ULP)))
+
+
+def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
+    if isinstance(host_prices, HostPrices) and host_prices.hosts is problem.hosts:
+        return _checked(host_prices.values_)
+    known = set(problem.hosts.names)
+    unknown = [repr(host) for host in host_prices if host not in known]
+    if unknown:
+        raise SourceDataError(
+            f"host_prices name hosts without a limit: {list_offenders(unknown)}. Drop them."
+        )
+    return _checked(np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names]))
+
+
+def _checked(prices: Array) -> Array:
+    if not bool(np.all(prices >= 0.0)):
+        raise SourceDataError("host_prices must be numbers >= 0. Correct them.")
+    return prices
+
+
+def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float) -> Certificate:
+    problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
+    objective, sources = problem.objective, problem.sources
+    scale = abs(cost) + price * problem.bandwidth + float(np.dot(host_prices, problem.hosts.limits))
+    proved = math.isfinite(short) and math.isfinite(cost)
+    relative = (short / scale if scale > 0.0 else (0.0 if short == 0.0 else math.inf)) if proved else math.inf
+    relative = max(relative, _relative_to_free_part(gap, price, host_prices, short)) if proved else math.inf
+    return Certificate(
+        value=objective.value_from_cost(cost, sources),
+        bound=objective.value_from_cost(cost - short if proved else -math.inf, sources),
+        gap=short if proved else math.inf,
+        relative_gap=relative,
+        infeasibility=infeasibility,
+        price=price,
+        host_prices=problem.hosts.named(host_prices),
+        rates=gap.rates,
+        reason="" if proved else "the cost or the bound is infinite at these rates.",
+        vanishing=proved and has_zero_optimum(gap, short),
+    )
+
+
+def _relative_to_free_part(gap: Gap, price: float, host_prices: Array, short: float) -> float:
+    """Return the gap relative to what min_rate leaves free.
+
+    The unit is the cost plus the price of the bandwidth and limits beyond min_rate. Shares up to a half count
+    as 0.
+
+    Where least rates use up nearly all bandwidth, λB says little: rates next to 0 make any price, and any
+    gap, small beside it. A gap that is most of what there is to decide is no small one.
+    """
+    problem = gap.problem
+    if not problem.lower.any():
+        return 0.0
+    needed = problem.sources.refresh_cost * problem.lower
+    free = price * max(0.0, problem.bandwidth - total(needed))
+    if len(problem.hosts):
+        free += float(
+            np.dot(host_prices, np.maximum(0.0, problem.hosts.limits - problem.hosts.totals(needed)))
+        )
+    share = short / (abs(gap.cost) + free) if short > 0.0 else 0.0
+    return share if share > 0.5 and not has_zero_optimum(gap, short) else 0.0
+
+
+def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:
+    """Return a certificate without a bound, for unknown atoms.
+
+    CVXPY evaluates the objective at the rates; without derivatives nothing bounds the gap.
+    """
+    rate = cp.Variable(len(rates), nonneg=True, name="rate")
+    declared, _ = declare_total(problem.objective, rate, problem.sources)
+    rate.save_value(np.array(rates))
+    value = float(declared.value)
+    return Certificate(
+        value=value,
+        bound=problem.objective.value_from_cost(-math.inf, problem.sources),
+        gap=math.inf,
+        relative_gap=math.inf,
+        infeasibility=infeasibility,
+        price=math.nan,
+        host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
+        rates=rates,
+        reason=problem.unknown_atom,
+        vanishing=False,
+    )

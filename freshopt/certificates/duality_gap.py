@@ -1,0 +1,209 @@
+"""`Gap`: the duality-gap bound on F* − F(ρ) at any prices.
+
+See `freshopt.certificates.certificate` for the inequality, why it holds, and which dual variable a price is.
+What all prices share (cost and slope at the rates, the primal slacks) is computed once; each pair of prices
+then costs one pass over the sources, in chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray, as_float64, chunks, exact_sum
+
+# Rounding leaves exact rates a gap of about this share of what the sources pay.
+NEGLIGIBLE = 1e-16
+# Up to this share of what the sources pay a gap may be overstated, eightfold.
+ALLOTTED = 1e-12
+# Nearer to the rate than this share of it, steps outwards grow eightfold.
+PUSH = 1e-6
+SEVERAL_ULP = 8 * np.finfo(float).eps
+# The first push beyond a best response adds this share of the step, each further one 64 times as much.
+NUDGE = 4e-15
+# So many steps lead from 8 ulp to 1e12 times the rate; then the bound itself is taken.
+_PUSHES = 80
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gap:
+    """Duality-gap bound for one feasible vector of rates.
+
+    Attributes
+    ----------
+    problem : Problem
+    rates : ndarray, shape (n,)
+    numerics : Numerics
+    cost : float
+        Σ of the sources' costs at the rates.
+    slack : float
+        Primal slack of the bandwidth, B − Σ cost·ρ, ≥ 0.
+    host_slack : ndarray, shape (H,)
+        Primal slacks of the hosts' limits, L_h − S_h, ≥ 0.
+    known_slope : ndarray, shape (n,), or None
+        The slopes, where they are kept.
+    """
+
+    problem: Problem
+    rates: Array
+    numerics: Numerics
+    cost: float
+    slack: float
+    host_slack: Array
+    known_slope: Array | None
+
+    @classmethod
+    def of(cls, problem: Problem, rates: Array, numerics: Numerics, *, keep_slopes: bool = True) -> Gap:
+        """Evaluate cost and slope at feasible rates.
+
+        Without `keep_slopes` they are not kept: for a single evaluation of many sources, at given prices.
+        """
+        slope, costs, used = np.empty(len(rates)) if keep_slopes else None, [], []
+        for part in chunks(len(rates)):
+            piece = numerics.take(part)
+            if slope is None:
+                cost = piece.cost(rates[part])
+            else:
+                cost, slope[part] = _cost_and_slope(piece, rates[part])
+            costs.append(float(np.sum(cost)))
+            used.append(float(np.sum(problem.sources.refresh_cost[part] * rates[part])))
+        slack = max(0.0, problem.bandwidth - exact_sum(used))
+        host_slack = np.zeros(0)
+        if len(problem.hosts):
+            host_used = problem.hosts.totals(problem.sources.refresh_cost * rates)
+            host_slack = np.maximum(0.0, problem.hosts.limits - host_used)
+        return cls(problem, rates, numerics, exact_sum(costs), slack, host_slack, slope)
+
+    @property
+    def slope(self) -> Array:
+        """Marginal value f'(ρ) at the rates, shape (n,)."""
+        if self.known_slope is not None:
+            return self.known_slope
+        parts = (self._slope(part, self.numerics.take(part)) for part in chunks(len(self.rates)))
+        return np.concatenate(list(parts))
+
+    def at(self, price: float, host_prices: Array) -> float:
+        """Return the duality-gap bound at given dual variables.
+
+        The hosts' prices come on top of the bandwidth's.
+        """
+        hosts, cost = self.problem.hosts, self.problem.sources.refresh_cost
+        each = (
+            hosts.broadcast_to_sources(price + host_prices, price)
+            if len(hosts)
+            else np.broadcast_to(price, cost.shape)
+        )
+        slack = price * self.slack if price > 0.0 else 0.0
+        parts = (
+            float(np.sum(self._chunk_gaps(part, cost[part] * each[part]))) for part in chunks(len(self.rates))
+        )
+        return exact_sum([slack, float(np.dot(host_prices, self.host_slack)), *parts])
+
+    def _slope(self, part: slice, numerics: Numerics) -> Array:
+        return numerics.marginal(self.rates[part]) if self.known_slope is None else self.known_slope[part]
+
+    def source_gaps(self, each: Array) -> Array:
+        """Return each source's share of the duality gap.
+
+        It is max(0, (ρ̂−ρ)(f'(ρ)−ν)) at each source's own price per unit of bandwidth.
+        """
+        terms = np.empty(len(self.rates))
+        for part in chunks(len(terms)):
+            terms[part] = self._chunk_gaps(part, self.problem.sources.refresh_cost[part] * each[part])
+        return terms
+
+    def _chunk_gaps(self, part: slice, paid: Array) -> Array:
+        """Return the gaps of a chunk, best responses moved past rounding.
+
+        Each best response ρ̂ is pushed outwards until its marginal has crossed ν, so that complementarity
+        holds for certain.
+
+        Where the marginal is ν but for rounding, ρ̂ may lie far beyond the crossing and the term is still
+        negligible. So a small multiple of NEGLIGIBLE·ν·ρ is allotted to each source first, which says how far
+        it may go; what has not crossed there is inverted. An exact answer thus costs one evaluation of the
+        marginals.
+        """
+        numerics, problem = self.numerics.take(part), self.problem
+        rates, slope = self.rates[part], self._slope(part, numerics)
+        lower, upper = problem.lower[part], problem.upper[part]
+        with np.errstate(all="ignore"):
+            excess = slope - paid
+            step, settled = _near(numerics, rates, paid, excess, lower, upper, NEGLIGIBLE)
+            short, allotted = np.flatnonzero(~settled), 8.0 * NEGLIGIBLE
+            while len(short) and allotted <= ALLOTTED:
+                own = (rates[short], paid[short], excess[short], lower[short], upper[short])
+                near, settled = _near(numerics.take(short), *own, allotted)
+                step[short[settled]] = near[settled]
+                short, allotted = short[~settled], 8.0 * allotted
+            if len(short):
+                rising = excess[short] > 0.0
+                room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
+                # Where a constant marginal is the price but for rounding, the bandwidth is what bounds ρ̂.
+                exact = rising & (excess[short] <= ALLOTTED * paid[short])
+                most = problem.bandwidth / problem.sources.refresh_cost[part][short]
+                room = np.where(exact, np.minimum(room, most), room)
+                typical = as_float64(problem.sources.column("change_rate")[part][short])
+                far = (rates[short], paid[short], rising, room, typical)
+                step[short] = _crossing(numerics.take(short), *far)
+            off = np.abs(excess, out=excess)
+            terms = step * off
+            unknown = np.isnan(terms)
+            if bool(np.any(unknown)):  # 0·inf: no marginal gain, or no room is left
+                terms[unknown & ((off == 0.0) | (step == 0.0))] = 0.0
+            return terms
+
+
+def _near(
+    numerics: Numerics, rates: Array, paid: Array, excess: Array, lower: Array, upper: Array, allotted: float
+) -> tuple[Array, BoolArray]:
+    """Return a step outwards within an allotted share of the price paid.
+
+    The second array says where it has crossed ν or met a bound.
+    """
+    near = np.fmax(allotted * paid * rates / np.abs(excess), SEVERAL_ULP * rates)  # 0/0 says nothing
+    reached = np.minimum(np.maximum(rates + np.copysign(near, excess), lower), upper)
+    marginal = numerics.marginal(reached)
+    rising = excess > 0.0
+    settled = ((marginal <= paid) == rising) | (marginal == paid)
+    settled |= (rising & (reached >= upper)) | (~rising & (reached <= lower))
+    settled &= np.isfinite(reached)
+    settled |= excess == 0.0
+    return np.abs(reached - rates), settled
+
+
+def _crossing(
+    numerics: Numerics, rates: Array, paid: Array, rising: BoolArray, room: Array, typical: Array
+) -> Array:
+    """Return the distance from ρ to the best response ρ̂.
+
+    The best response is the inverse marginal, pushed on past rounding until its marginal has crossed ν.
+    """
+    response = numerics.inverse_marginal(paid)
+    # The inverse may have landed on ρ itself (a kink) or on its wrong side by rounding.
+    step = np.where(rising, response - rates, rates - response)
+    least = PUSH * np.maximum(rates, typical)
+    step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
+    step = np.minimum(step, room)
+    for k in range(_PUSHES):
+        marginal = numerics.marginal(np.where(rising, rates + step, rates - step))
+        crossed = np.where(rising, marginal <= paid, marginal >= paid)
+        short = (step < room) & ~crossed
+        if not bool(np.any(short)):
+            return step
+        # An inverse that is short by rounding needs a negligible push, and the bound grows with the step.
+        nudge = step * min(1.0, NUDGE * 64.0**k) + SEVERAL_ULP * rates
+        further = step + np.where(step < least, 7.0 * step, np.minimum(step, nudge))
+        step = np.where(short, np.minimum(further, room), step)
+    return np.where(short, room, step)
+
+
+def _cost_and_slope(numerics: Numerics, rates: Array) -> tuple[Array, Array]:
+    """Return cost and slope, from one evaluation where possible."""
+    if isinstance(numerics, DerivedNumerics):
+        jet = numerics.jet(rates, order=1)
+        return jet.cost, jet.marginal
+    return numerics.cost(rates), numerics.marginal(rates)

@@ -1,0 +1,182 @@
+"""`Status` and `Solution`: solver status and certified solution."""
+
+from __future__ import annotations
+
+import enum
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freshopt.certificates.certificate import Certificate
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    import polars
+
+
+class Status(enum.Enum):
+    """Solver status.
+
+    The value is the word; `sentence` explains it.
+    """
+
+    OPTIMAL = "optimal"
+    INACCURATE = "inaccurate"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    ITERATION_LIMIT = "iteration limit"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+    @property
+    def sentence(self) -> str:
+        """Solver status in one sentence."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Status.OPTIMAL: "The certificate shows that no rates are better by more than the tolerance.",
+    Status.INACCURATE: "The rates are feasible, but the certificate does not show them to be optimal.",
+    Status.INFEASIBLE: "No rates meet the constraints.",
+    Status.UNBOUNDED: "The objective improves without limit.",
+    Status.ITERATION_LIMIT: "The solver stopped at its iteration limit.",
+    Status.FAILED: "The solver ended without an answer.",
+    Status.REFUSED: "The solver does not apply to this problem.",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer:
+    """Raw primal-dual answer of a solver.
+
+    Solvers hand it to `freshopt.certificates.solver_protocol.certified_solution`: rates and prices, not yet
+    certified.
+
+    Parameters
+    ----------
+    rates : ndarray, shape (n,), or None
+        None if the solver ended without any.
+    price : float or None
+        Dual variable (shadow price) of the bandwidth; None has the certificate search for one.
+    host_prices : mapping or None
+        Dual variables of the limited hosts, on top of `price`.
+    iterations : int
+    status : Status or None
+        Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
+        ITERATION_LIMIT.
+    note : str
+        A sentence on how the answer came about.
+    """
+
+    rates: Array | None
+    price: float | None = None
+    host_prices: Mapping[Any, float] | None = None
+    iterations: int = 0
+    status: Status | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Solution:
+    """Primal rates, dual prices and their certificate.
+
+    Attributes
+    ----------
+    problem : Problem
+    status : Status
+    rates : ndarray, shape (n,)
+        Refreshes per time unit; NaN where the solver ended without an answer. Of a signalled source: p·Δ.
+    value : float
+        The objective in the declared sense, Σ w_k(·).
+    price : float
+        Dual variable λ of the bandwidth, its shadow price: the marginal value of one more refresh per time
+        unit. Where several prices are optimal, because demand is the bandwidth at all of them, exact solvers
+        return the least.
+    host_prices : mapping
+        Dual variables μ_h ≥ 0 of the limited hosts, on top of `price`.
+    certificate : Certificate or None
+        None only if ``certify=False``.
+    iterations : int
+        Evaluations of all sources, or steps of a foreign solver.
+    seconds : float
+        Time in the solver, without the certificate.
+    solver : object
+        The solver's settings.
+    note : str
+        Why the status is not optimal, or how the answer came about.
+    """
+
+    problem: Problem
+    status: Status
+    rates: Array
+    value: float
+    price: float
+    host_prices: Mapping[Any, float]
+    certificate: Certificate | None
+    iterations: int
+    seconds: float
+    solver: object
+    note: str = ""
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table of rates and intervals.
+
+        Columns are source, rate and interval; the interval is null at rate 0.
+        If some sources are signalled, ``signalled`` and ``change_rate`` follow: a signalled source is
+        refreshed on its signals, with probability rate/change_rate, and not at intervals.
+        """
+        import polars
+
+        names = self.problem.sources.name
+        frame = polars.DataFrame(
+            {"source": np.arange(len(self.rates)) if names is None else names, "rate": self.rates}
+        )
+        frame = frame.with_columns(
+            interval=polars.when(polars.col("rate") > 0).then(1.0 / polars.col("rate"))
+        )
+        sources = self.problem.sources
+        if not bool(np.any(sources.signalled)):
+            return frame
+        columns = {"signalled": sources.signalled, "change_rate": sources.change_rate}
+        return frame.with_columns(**{key: np.ascontiguousarray(column) for key, column in columns.items()})
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the rows of the text and HTML reprs."""
+        problem, unit = self.problem, self.problem.sources.time_unit
+        lower, upper = problem.lower, problem.upper
+        zero = int(np.sum(self.rates == 0.0))
+        low = int(np.sum((self.rates <= lower) & (lower > 0.0)))
+        high = int(np.sum((self.rates >= upper) & (upper > 0.0)))
+        rows = [
+            ("solution", f"{self.status.value}, by {self.solver}"),
+            ("problem", repr(problem)),
+            ("value", f"{self.value:.9g} ({problem.objective.sense}d)"),
+            ("price", f"{self.price:.6g} per refresh/{unit}"),
+            ("sources", f"{len(self.rates)}: {zero} never refreshed, {low} at min_rate, {high} at max_rate"),
+        ]
+        if self.certificate is not None:
+            proof = self.certificate
+            rows.append(
+                ("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})")
+            )
+        claimed = self.status is Status.OPTIMAL and self.certificate is None
+        rows.append(("verdict", "Not certified: nothing is proved." if claimed else self.status.sentence))
+        if self.note:
+            rows.append(("note", self.note))
+        rows.append(("effort", f"{self.iterations} iterations, {self.seconds:.3g} s"))
+        return rows
+
+    def __repr__(self) -> str:
+        """Return at most nine lines: status, value, price, gap, verdict."""
+        return "\n".join(f"{key:>8}: {value}" for key, value in self._lines())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>"
+            for key, value in self._lines()
+        )
+        return f"<table>{rows}</table>"

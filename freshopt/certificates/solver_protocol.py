@@ -1,0 +1,219 @@
+"""Wrap a solver's raw answer into a certified Solution.
+
+Every result leaves the library through here. No solver's own status counts as evidence. The rates are
+repaired if they are infeasible by more than rounding, certified from rates and prices alone, and called
+optimal only if the duality gap says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from freshopt.certificates.certificate import Certificate, certify, repair
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import all_finite, as_number, as_whole, chunks, exact_sum
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """Tolerance, certificate and warm start of one solve.
+
+    Parameters
+    ----------
+    tolerance : float
+        Relative duality gap above which the status is inaccurate.
+    certify : bool
+        False leaves the certificate out and computes the value alone.
+    warm_start : float or None
+        A dual variable (price) of the bandwidth to start from.
+    bandwidth_used : float or None
+        The bandwidth that the same sources use at that price, if that is known.
+    """
+
+    tolerance: float = 1e-6
+    certify: bool = True
+    warm_start: float | None = None
+    bandwidth_used: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError unless the tolerance is a number >= 0."""
+        remedy = "Pass a relative gap >= 0, such as 1e-6."
+        if not as_number(self.tolerance, "tolerance", remedy) >= 0.0:
+            raise SourceDataError(f"tolerance is {self.tolerance}. {remedy}")
+
+
+DEFAULT = SolveOptions()
+LONGEST_SEARCH = 10**12  # iterations; no computer makes more
+Method: TypeAlias = Callable[[Problem, float | None], Answer]
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """Protocol of solvers: a frozen record of an algorithm's settings.
+
+    A solver may also carry ``baseline = True``: it does not aim at the optimum; or ``sampled = True``: it
+    learns from a finite number of samples. Then a gap is its result and not its failure.
+    """
+
+    def supports(self, problem: Problem) -> str | None:
+        """Return None, or why this solver does not apply."""
+
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Return a certified solution; failures and refusals are a status."""
+
+
+def check_solver(solver: Solver | None) -> None:
+    """Raise SolverRefusedError unless a setting is a solver instance, or None.
+
+    Examples
+    --------
+    >>> check_solver(None)
+    """
+    if solver is not None and (isinstance(solver, type) or not isinstance(solver, Solver)):
+        raise SolverRefusedError(
+            f"{shortened(repr(solver))} is not a solver instance. "
+            "Pass one, such as freshopt.solvers.WaterFilling()."
+        )
+
+
+def check_search(tolerance: float, limit: int) -> None:
+    """Raise SourceDataError unless tolerance and iteration limit are valid.
+
+    Examples
+    --------
+    >>> check_search(1e-6, 0)
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: limit is 0. Pass a whole number from 1 to 1000000000000.
+    """
+    if not 0.0 <= tolerance < math.inf:
+        raise SourceDataError(f"tolerance is {tolerance!r}. Pass a number >= 0, such as 1e-6.")
+    as_whole(limit, "limit", 1, LONGEST_SEARCH)
+
+
+_EXEMPT = {
+    "": "",
+    "baseline": "A baseline, not meant to be optimal: ",
+    "sampled": "Learnt from a finite number of samples: ",
+}
+
+
+def gap_is_expected(solver: object) -> str:
+    """Return why a duality gap is not a solver's failure.
+
+    A "baseline" does not aim at the optimum, a "sampled" solver learns from a finite number of samples; ""
+    for all others.
+    """
+    return next((kind for kind in _EXEMPT if kind and getattr(solver, kind, False)), "")
+
+
+def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, method: Method) -> Solution:
+    """Run a solver's method, certify its answer and set its status.
+
+    The method is called as ``method(problem, start)`` and timed.
+
+    What overflows on the way warns of nothing: it ends in the certificate, or in a status.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : Problem
+    options : SolveOptions
+    method : callable
+        Returns an `Answer`; may raise InfeasibleProblemError.
+    """
+    begun = time.perf_counter()
+    reason = solver.supports(problem)
+    if reason is not None:
+        answer = Answer(
+            None, status=Status.REFUSED, note=f"{type(solver).__name__} does not apply: {reason}."
+        )
+    else:
+        try:
+            with np.errstate(all="ignore"):
+                answer = method(problem, options.warm_start)
+        except InfeasibleProblemError as error:
+            answer = Answer(None, status=Status.INFEASIBLE, note=str(error))
+    seconds = time.perf_counter() - begun
+    if answer.rates is not None and not all_finite(answer.rates):
+        note = f"{type(solver).__name__} returned rates that are not finite."
+        answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
+    if answer.rates is None:
+        return _empty(solver, problem, answer, seconds)
+    if not options.certify:
+        return _uncertified(solver, problem, answer, seconds)
+    proof = certify(problem, answer.rates, answer.price, answer.host_prices)
+    status, note = _status(solver, answer, proof, options.tolerance)
+    return Solution(
+        problem=problem,
+        status=status,
+        rates=proof.rates,
+        value=proof.value,
+        price=proof.price,
+        host_prices=proof.host_prices,
+        certificate=proof,
+        iterations=answer.iterations,
+        seconds=seconds,
+        solver=solver,
+        note=note,
+    )
+
+
+def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float) -> tuple[Status, str]:
+    """Return the status that the certificate supports, and a sentence."""
+    if answer.status not in (None, Status.OPTIMAL):  # that something is optimal is for the proof to say
+        return answer.status, answer.note
+    if proof.confirms(tolerance):
+        return Status.OPTIMAL, answer.note
+    if proof.reason:
+        return Status.INACCURATE, f"Nothing is proved: {proof.reason}"
+    why = _EXEMPT[gap_is_expected(solver)]
+    shortfall = f"{why}the certified gap {proof.relative_gap:.2g} exceeds the tolerance {tolerance:g}."
+    return Status.INACCURATE, " ".join(part for part in (shortfall, answer.note) if part)
+
+
+def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
+    return Solution(
+        problem=problem,
+        status=answer.status or Status.FAILED,
+        rates=np.full(len(problem.sources), np.nan),
+        value=math.nan,
+        price=math.nan,
+        host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
+        certificate=None,
+        iterations=answer.iterations,
+        seconds=seconds,
+        solver=solver,
+        note=answer.note,
+    )
+
+
+def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
+    """Return the answer without a certificate; the value costs one pass."""
+    given, numerics = answer.rates, problem.numerics
+    with np.errstate(over="ignore"):
+        rates = None if given is None else repair(problem, given)[0]
+    value = math.nan
+    if numerics is not None and rates is not None:
+        parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
+        value = problem.objective.value_from_cost(exact_sum(parts), problem.sources)
+    return Solution(
+        problem=problem,
+        status=answer.status or (Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL),
+        rates=np.full(len(problem.sources), np.nan) if rates is None else rates,
+        value=value,
+        price=math.nan if answer.price is None else answer.price,
+        host_prices=answer.host_prices or problem.hosts.named(np.zeros(len(problem.hosts))),
+        certificate=None,
+        iterations=answer.iterations,
+        seconds=seconds,
+        solver=solver,
+        note=answer.note,
+    )

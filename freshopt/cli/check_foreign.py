@@ -1,0 +1,180 @@
+"""`freshopt check --solver`: validation of a user's solver."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+import click
+import numpy as np
+
+from freshopt.cli.check_problems import Case
+from freshopt.cli.console import progress
+from freshopt.cli.objective_options import NAMES, Parameters, objective_of
+from freshopt.cli.options import Decorator
+from freshopt.errors import (
+    FreshoptError,
+    InfeasibleProblemError,
+    ObjectiveError,
+    SourceDataError,
+    list_offenders,
+)
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.testing.foreign_runs import guarded
+from freshopt.testing.problem_families import SCALES
+from freshopt.testing.validation import validate, validate_on
+
+WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
+
+solver_option: Decorator = click.option(
+    "--solver",
+    metavar="MODULE:FUNCTION",
+    help="Solver of your own, a function from a problem to rates; MODULE may lie in the current folder.",
+)
+seed_option: Decorator = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Random seed of the problem families for --solver.",
+)
+
+
+class Task(Protocol):
+    """Objective, discipline and case, as `freshopt check` lists them."""
+
+    @property
+    def objective(self) -> str:
+        """Name of the objective."""
+
+    @property
+    def refresh(self) -> str:
+        """The discipline."""
+
+    @property
+    def case(self) -> Case:
+        """Sources and constraints."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Parameters of the objective besides the sources."""
+
+
+def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
+    """Return the user's own problems, or each objective once.
+
+    An objective stands for its families of problems.
+
+    Raises
+    ------
+    FreshoptError
+        If none of a user's own problems exists; those that do not are passed over.
+    """
+    if not own:
+        once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
+        return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
+    problems: list[tuple[str, Problem]] = []
+    first: FreshoptError | None = None
+    for task in tasks:
+        try:
+            objective = objective_of(task.objective, task.refresh, task.parameters)
+            problem = Problem(objective, task.case.sources, task.case.bandwidth, task.case.host_limits)
+        except (ObjectiveError, InfeasibleProblemError) as error:
+            first = first or error
+        else:
+            problems.append((f"{task.objective}, {task.refresh}", problem))
+    if first is not None and not problems:
+        raise first
+    return problems
+
+
+def _alike(given: Parameters) -> Parameters:
+    """Return parameters with one number for all sources.
+
+    The sources of a family are others than those of the case from which the parameters come.
+    """
+    middle = {
+        name: None if (value := getattr(given, name)) is None else float(f"{np.median(value):.1g}")
+        for name in NAMES
+    }
+    return Parameters(**middle)
+
+
+def check_solver(
+    path: str, work: list[Objective] | list[tuple[str, Problem]], seed: int, tolerance: float
+) -> bool:
+    """Validate a solver, print the report, return whether it passed.
+
+    Parameters
+    ----------
+    path : str
+        ``module:function``; a class or a solver instance serves too.
+    work : list
+        Objectives, whose families are run, or named problems.
+    seed : int
+    tolerance : float
+
+    Raises
+    ------
+    SourceDataError
+        If there is no such module or function, or importing it fails.
+    """
+    solver = load(path)
+    objectives = [each for each in work if isinstance(each, Objective)]
+    problems = [each for each in work if isinstance(each, tuple)]
+    with progress(len(problems) + len(objectives) * len(SCALES)) as announce:
+        report = (
+            validate_on(solver, problems, tolerance=tolerance, announce=announce)
+            if problems
+            else validate(solver, objectives, seed=seed, tolerance=tolerance, announce=announce)
+        )
+    click.echo(repr(report))
+    return report.passed
+
+
+def load(path: str) -> object:
+    """Import a solver by its path.
+
+    Modules of the current folder are found too, as by ``python -m``.
+
+    Examples
+    --------
+    >>> load("freshopt.solvers:WaterFilling")
+    <class 'freshopt.solvers.water_filling.WaterFilling'>
+    """
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise SourceDataError(f"--solver: {path!r} names no function in a module. {WRITTEN}")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = guarded(lambda: importlib.import_module(module_name))
+    if (
+        isinstance(module, ModuleNotFoundError)
+        and module.name
+        and f"{module_name}.".startswith(f"{module.name}.")
+    ):
+        raise SourceDataError(
+            f"--solver: there is no module {module_name!r} in {folder} or among the installed ones. {WRITTEN}"
+        )
+    if isinstance(module, BaseException):
+        kind = type(module).__name__
+        raise SourceDataError(f"--solver: importing {module_name!r} fails with {kind}: {module}. Mend it.")
+    if not hasattr(module, name):
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        has = f" It has {list_offenders(own)}." if own else ""
+        raise SourceDataError(f"--solver: module {module_name!r} has no {name!r}. {WRITTEN}{has}")
+    solver = getattr(module, name)
+    made = guarded(solver) if isinstance(solver, type) else solver
+    if isinstance(made, BaseException):
+        raise SourceDataError(
+            f"--solver: {path} cannot be called without arguments: {type(made).__name__}: {made}. "
+            "Name a function, or a class without required settings."
+        )
+    if not callable(made) and not hasattr(made, "solve"):
+        raise SourceDataError(f"--solver: {path} is {made!r}, not a function. {WRITTEN}")
+    return solver

@@ -1,0 +1,185 @@
+"""Results of `freshopt check` in words.
+
+A line per problem, a row per solver, and an outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from freshopt.certificates.solver_protocol import gap_is_expected
+from freshopt.cli.console import count
+from freshopt.crosscheck import Agreement, aligned, gap_text
+
+HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")
+
+
+class Checked(NamedTuple):
+    """A problem and the agreement of the solvers on it."""
+
+    objective: str
+    refresh: str
+    case: str
+    agreement: Agreement
+
+    @property
+    def label(self) -> str:
+        """Objective, discipline and case."""
+        return f"{self.objective} {self.refresh}, {self.case}"
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the problem, its proved answers and its shortfalls."""
+        agreement = self.agreement
+        judged, short = agreement.judged(), agreement.short()
+        text = (
+            f"{len(judged) - len(short)} of {len(judged)} proved"
+            if judged
+            else "only baselines, which do not aim at the optimum"
+        )
+        if short:
+            text += "; " + ", ".join(f"{agreement.names[k]} {shortfall(agreement, k)}" for k in short)
+        if agreement.contradictions():
+            text += "; CONTRADICTION"
+        sources = str(len(agreement.problem.sources))
+        return self.objective, self.refresh, self.case, sources, text
+
+
+class Skipped(NamedTuple):
+    """A problem that does not exist, and why."""
+
+    objective: str
+    refresh: str
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """All that a run found.
+
+    Attributes
+    ----------
+    named : tuple of str
+        The solvers that the user asked for by name; each of them must prove what it applies to.
+    checked : list of Checked
+    skipped : list of Skipped
+    """
+
+    named: tuple[str, ...]
+    checked: list[Checked] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def passed(self) -> bool:
+        """Return whether every optimum is proved, without contradiction.
+
+        Solvers that were asked for by name must each prove it.
+        """
+        if self.named:
+            judged = any(checked.agreement.judged() for checked in self.checked)
+            useless = [name for name in self.named if name in self.idle()] or not judged
+            short = any(checked.agreement.short() for checked in self.checked)
+            contradictory = any(checked.agreement.contradictions() for checked in self.checked)
+            return not (useless or short or contradictory)
+        return all(checked.agreement.proved for checked in self.checked)
+
+    def solvers(self) -> list[tuple[str, ...]]:
+        """Return a row per applicable solver, baselines left out."""
+        names = dict.fromkeys(name for checked in self.checked for name in checked.agreement.names)
+        rows: list[tuple[str, ...]] = []
+        for name in names:
+            runs = self._runs(name)
+            if not runs:
+                continue
+            short = [(checked, k) for checked, k in runs if k in checked.agreement.short()]
+            worst = max(short, key=lambda run: _gap(run[0].agreement, run[1]), default=None)
+            gaps = [_gap(checked.agreement, k) for checked, k in runs]
+            seconds = sum(checked.agreement.solutions[k].seconds for checked, k in runs)
+            rows.append(
+                (
+                    name,
+                    str(len(runs)),
+                    str(len(runs) - len(short)),
+                    str(len(short)),
+                    "–" if max(gaps) == math.inf else gap_text(max(gaps)),
+                    f"{seconds:.1f}",
+                    worst[0].label if worst else "",
+                )
+            )
+        return rows
+
+    def summary(self) -> list[str]:
+        """Return the rows per solver as aligned lines."""
+        rows = self.solvers()
+        return aligned([HEAD, *rows], numbers=range(1, 6)) if rows else []
+
+    def idle(self) -> list[str]:
+        """Return the solvers that did not apply to any problem."""
+        names = dict.fromkeys(name for checked in self.checked for name in checked.agreement.names)
+        return [name for name in names if not self._runs(name) and not self._is_exempt(name)]
+
+    def skips(self) -> list[str]:
+        """Return the skipped problems, a line per reason."""
+        reasons: dict[str, list[str]] = {}
+        for objective, refresh, case, reason in self.skipped:
+            reasons.setdefault(reason, []).append(f"{objective} {refresh}, {case}")
+        return [f"{'; '.join(labels)}: {reason}" for reason, labels in reasons.items()]
+
+    def outcome(self) -> str:
+        """Return the outcome in two or three sentences."""
+        problems = count(len(self.checked), "problem")
+        contradictions = [text for checked in self.checked for text in checked.agreement.contradictions()]
+        if contradictions:
+            return f"The solvers CONTRADICT each other on {problems}: {contradictions[0]}"
+        open_ones = [checked.label for checked in self.checked if not checked.agreement.proved]
+        proved = len(self.checked) - len(open_ones)
+        short = sum(len(checked.agreement.short()) for checked in self.checked)
+        every = f"all {problems}" if proved > 1 else "the problem"
+        text = f"The optimum of {f'{proved:,} of {problems}' if open_ones else every} is proved"
+        if open_ones:
+            text += f", but not of {open_ones[0]}"
+            text += f" and {len(open_ones) - 1} more" if len(open_ones) > 1 else ""
+        else:
+            text += ", and no solver contradicts another"
+        if short and not self.named:
+            text += f". {count(short, 'answer')} fell short of it, as a certified gap shows"
+        elif short:
+            text += f". {count(short, 'answer')} fell short of it"
+        missing = [name for name in self.named if name in self.idle()]
+        if missing:
+            text += f". Not applicable to any of them: {', '.join(missing)}"
+        return f"{text}."
+
+    def _runs(self, name: str) -> list[tuple[Checked, int]]:
+        """Return the problems of a solver and its position there.
+
+        They are those that it answered or should have answered.
+        """
+        return [
+            (checked, k)
+            for checked in self.checked
+            for k in checked.agreement.judged()
+            if checked.agreement.names[k] == name
+        ]
+
+    def _is_exempt(self, name: str) -> bool:
+        for checked in self.checked:
+            for k, solution in enumerate(checked.agreement.solutions):
+                if checked.agreement.names[k] == name:
+                    return bool(gap_is_expected(solution.solver))
+        return False
+
+
+def shortfall(agreement: Agreement, k: int) -> str:
+    """Return a solver's relative duality gap, or its status."""
+    certificate = agreement.solutions[k].certificate
+    return gap_text(certificate.relative_gap) if certificate else agreement.solutions[k].status.value
+
+
+def _gap(agreement: Agreement, k: int) -> float:
+    certificate = agreement.solutions[k].certificate
+    if certificate is None:
+        return math.inf
+    # At an optimal value of zero a relative gap is infinite although the absolute one is mere rounding.
+    return 0.0 if certificate.vanishing else certificate.relative_gap

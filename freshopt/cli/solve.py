@@ -1,0 +1,184 @@
+"""`freshopt estimate`, `freshopt solve` and `freshopt examples`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from freshopt.cli import inputs, options, tables
+from freshopt.cli.console import number, show
+from freshopt.cli.estimator_options import Estimation, estimation_options
+from freshopt.cli.log_inputs import Origin, origin_options, outcome
+from freshopt.cli.objective_options import objective_of
+from freshopt.cli.solve_dask import solve_in_partitions
+from freshopt.datasets.change_histories import EXAMPLES, load_example
+from freshopt.io.atomic_output import complete_file
+from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.modelling.problem import Problem
+from freshopt.solving import solve as solve_problem
+
+out_option = click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Table to write, .csv or .parquet."
+)
+
+
+@click.command()
+@options.log_argument
+@options.example_option
+@origin_options
+@out_option
+@estimation_options
+@options.hosts_option
+@options.confidence_option
+@options.time_unit_option
+@options.overwrite_option
+def estimate(
+    origin: Origin,
+    out: Path,
+    estimation: Estimation,
+    hosts: Path | None,
+    confidence: float,
+    time_unit: str,
+    overwrite: bool,
+) -> None:
+    """Estimate the change rates of the sources in a LOG."""
+    import polars
+
+    if hosts is not None and not estimation.by_host:
+        raise click.UsageError("--hosts is for --prior host. Give both or neither.")
+    table_ending(out)
+    for read in (origin.log, origin.history):
+        inputs.require_other(read, out)
+    with complete_file(out, overwrite) as staging:
+        found = origin.read(time_unit)
+        crawls = found.log
+        model = estimation.fit(crawls, tables.hosts_of(hosts))
+        lower, upper = model.interval(confidence)
+        columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
+        frame = polars.DataFrame({**columns, "upper": upper, "flag": model.flag_})
+        write_table(with_unit(frame, crawls.time_unit), staging)
+    flags, counts = np.unique(model.flag_, return_counts=True)
+    kinds = ", ".join(
+        f"{number_of:,} {flag}" for flag, number_of in zip(flags.tolist(), counts.tolist(), strict=True)
+    )
+    known = model.change_rate_[np.isfinite(model.change_rate_)]
+    median = f"median {number(float(np.median(known)))} per {crawls.time_unit}; " if len(known) else ""
+    show(
+        [
+            ("log", f"{found.words}{outcome(found.data)}"),
+            ("change rates", f"{median}{kinds}"),
+            ("estimator", repr(model)),
+            ("wrote", str(out)),
+        ]
+    )
+
+
+@click.command()
+@click.argument("sources", type=click.Path(path_type=Path))
+@options.solve_objective_option
+@options.exponent_option
+@options.deadline_option
+@options.refresh_option
+@options.bandwidth_option
+@options.host_limits_option
+@click.option(
+    "--solver",
+    type=click.Choice(list(options.SOLVERS)),
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help=f"Solver, one of {', '.join(options.SOLVERS)}; auto chooses one and says why.",
+)
+@options.engine_options(
+    "SOURCES is then a folder of Parquet files, and --out a folder for the rates, a file per partition."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Table to write, .csv or .parquet; a folder with --engine dask.",
+)
+@options.table_unit_option
+@options.overwrite_option
+def solve(
+    sources: Path,
+    objective: str,
+    exponent: float | None,
+    deadline: str | None,
+    refresh: str | None,
+    bandwidth: str,
+    host_limits: Path | None,
+    solver: str,
+    engine: str,
+    scheduler: str | None,
+    out: Path,
+    time_unit: str | None,
+    overwrite: bool,
+) -> None:
+    """Find certified refresh rates for a table of SOURCES.
+
+    SOURCES is a CSV or Parquet file with the column change_rate and, optionally, source (a name), importance,
+    min_rate, max_rate, refresh_cost (bandwidth of one refresh), host, and signalled (true if the source
+    announces its changes). --objective power reads scale, exponent and cap, --objective deadline reads
+    deadline.
+    """
+    if engine == "dask":
+        solve_in_partitions(
+            sources,
+            objective,
+            (exponent, deadline, refresh),
+            bandwidth,
+            host_limits,
+            solver,
+            out,
+            time_unit,
+            scheduler,
+            overwrite=overwrite,
+        )
+        return
+    if scheduler is not None:
+        raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
+    table_ending(out)
+    inputs.require_other(sources, out)
+    with complete_file(out, overwrite) as staging:
+        known, columns = tables.sources_of(sources, time_unit)
+        unit = known.time_unit
+        problem = Problem(
+            objective_of(
+                objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
+            ),
+            known,
+            inputs.rate_of("--bandwidth", bandwidth, unit),
+            tables.host_limits_of(host_limits, unit),
+        )
+        solution = solve_problem(problem, options.SOLVERS[solver])
+        write_table(with_unit(solution.to_frame(), unit), staging)
+    click.echo(repr(solution))
+    click.echo(f"   wrote: {out}")
+
+
+@click.command(short_help="List the bundled examples, or write the log of one.")
+@click.argument("name", required=False)
+@click.option("--out", type=click.Path(path_type=Path), help="File for the example's crawl log.")
+@options.overwrite_option
+def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
+    """List the bundled examples, or write the log of NAME."""
+    import polars
+
+    if out is not None:
+        table_ending(out)
+    if name is None:
+        if out is not None:
+            raise click.UsageError("Name the example to write, before --out.")
+        show([(key, example.description) for key, example in EXAMPLES.items()])
+        return
+    log = load_example(name)
+    if out is None:
+        show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
+        return
+    with complete_file(out, overwrite) as staging:
+        columns = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log)}
+        write_table(polars.DataFrame({**columns, "changed": log.changed.astype(np.int8)}), staging)
+    show([(name, repr(log)), ("wrote", str(out))])

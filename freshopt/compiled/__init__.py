@@ -1,0 +1,1 @@
+"""Compiled passes over the sources: demand and best responses."""

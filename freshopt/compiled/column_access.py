@@ -1,0 +1,126 @@
+"""Access to columns in compiled loops: arrays or single numbers.
+
+A column is an array or one number for all sources, which numba tells by type. For a number the functions
+below cost nothing. They are given to numba by overloads; what stands in their bodies is what the overloads do
+with arrays. Imported by `freshopt.compiled.loops` alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from freshopt.compiled.source_columns import Data
+from freshopt.numerics.arrays import IntArray
+
+
+def part(column: Data, begin: int, end: int) -> Data:
+    """Return a column's entries, or the number."""
+    return column[begin:end]
+
+
+def at(column: Data, k: int) -> Data:
+    """Return a column's entry, or the number."""
+    return column[k]
+
+
+def parts(columns: Data, begin: int, end: int) -> Data:
+    """Return `part` of each column."""
+    return tuple(part(column, begin, end) for column in columns)
+
+
+def entries(columns: Data, k: int) -> Data:
+    """Return `at` of each column."""
+    return tuple(at(column, k) for column in columns)
+
+
+def room(column: Data, size: int) -> Data:
+    """Return memory for some of a column's entries, or the number."""
+    return np.empty(size, column.dtype)
+
+
+def rooms(columns: Data, size: int) -> Data:
+    """Return `room` for each column."""
+    return tuple(room(column, size) for column in columns)
+
+
+def gathered(column: Data, members: IntArray, into: Data) -> Data:
+    """Return a column's entries of some sources, or the number.
+
+    They are written to memory at hand.
+    """
+    into[: len(members)] = column[members]
+    return into[: len(members)]
+
+
+def all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
+    """Return `gathered` of each column."""
+    return tuple(gathered(column, members, place) for column, place in zip(columns, into, strict=True))
+
+
+@overload(room, strict=False)
+def _room(column: Data, size: int) -> Data:
+    if isinstance(column, types.Array):
+        return lambda column, size: np.empty(size, column.dtype)
+    return lambda column, size: column
+
+
+@overload(rooms, strict=False)
+def _rooms(columns: Data, size: int) -> Data:
+    if len(columns) == 1:
+        return lambda columns, size: (room(columns[0], size),)
+    return lambda columns, size: (room(columns[0], size), room(columns[1], size))
+
+
+@overload(gathered, strict=False)
+def _gathered(column: Data, members: IntArray, into: Data) -> Data:
+    if isinstance(column, types.Array):
+
+        def picked(column: Data, members: IntArray, into: Data) -> Data:
+            for j in range(len(members)):
+                into[j] = column[members[j]]
+            return into[: len(members)]
+
+        return picked
+    return lambda column, members, into: column
+
+
+@overload(all_gathered, strict=False)
+def _all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
+    if len(columns) == 1:
+        return lambda columns, members, into: (gathered(columns[0], members, into[0]),)
+    return lambda columns, members, into: (
+        gathered(columns[0], members, into[0]),
+        gathered(columns[1], members, into[1]),
+    )
+
+
+@overload(part, strict=False)
+def _part(column: Data, begin: int, end: int) -> Data:
+    if isinstance(column, types.Array):
+        return lambda column, begin, end: column[begin:end]
+    return lambda column, begin, end: column
+
+
+@overload(at, strict=False)
+def _at(column: Data, k: int) -> Data:
+    if isinstance(column, types.Array):
+        if column.dtype == types.float32:
+            return lambda column, k: np.float64(column[k])
+        return lambda column, k: column[k]
+    return lambda column, k: column
+
+
+@overload(parts, strict=False)
+def _parts(columns: Data, begin: int, end: int) -> Data:
+    if len(columns) == 1:
+        return lambda columns, begin, end: (part(columns[0], begin, end),)
+    return lambda columns, begin, end: (part(columns[0], begin, end), part(columns[1], begin, end))
+
+
+@overload(entries, strict=False)
+def _entries(columns: Data, k: int) -> Data:
+    if len(columns) == 1:
+        return lambda columns, k: (at(columns[0], k),)
+    return lambda columns, k: (at(columns[0], k), at(columns[1], k))

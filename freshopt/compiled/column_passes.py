@@ -1,0 +1,119 @@
+"""Sums of the sources' best responses to a price.
+
+Plain steps that compiled loops inline.
+
+`rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, compiled into
+each of these functions. Sums are added in pieces of `IN_TURN` sources, so that their error does not grow with
+the number of sources. Imported by `freshopt.compiled.loops` and what it inlines alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from freshopt.compiled.column_access import (
+    all_gathered,
+    at,
+    entries,
+    gathered,
+    part,
+    parts,
+    room,
+    rooms,
+)
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import IN_TURN, Array, IntArray
+
+Rate: TypeAlias = Callable[..., float]
+
+
+def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:
+    """Return the optimal rate of source k within its bounds."""
+    marginal_value = at(columns.importance, k) * inverse_price / at(columns.cost, k)
+    unconstrained = rate(at(columns.signalled, k), marginal_value, entries(columns.parameters, k))
+    bounded: float = min(max(unconstrained, at(columns.lower, k)), at(columns.upper, k))
+    return bounded
+
+
+def sources_of(columns: SourceColumns, begin: int, end: int) -> SourceColumns:
+    """Return the columns of consecutive sources, as views."""
+    return SourceColumns(
+        part(columns.signalled, begin, end),
+        part(columns.importance, begin, end),
+        parts(columns.parameters, begin, end),
+        part(columns.cost, begin, end),
+        part(columns.lower, begin, end),
+        part(columns.upper, begin, end),
+    )
+
+
+def memory_of(columns: SourceColumns, size: int) -> SourceColumns:
+    """Return memory for the columns of `size` sources."""
+    return SourceColumns(
+        room(columns.signalled, size),
+        room(columns.importance, size),
+        rooms(columns.parameters, size),
+        room(columns.cost, size),
+        room(columns.lower, size),
+        room(columns.upper, size),
+    )
+
+
+def members_of(columns: SourceColumns, members: IntArray, memory: SourceColumns) -> SourceColumns:
+    """Return copies of some sources' columns, which stay in the first-level cache."""
+    return SourceColumns(
+        gathered(columns.signalled, members, memory.signalled),
+        gathered(columns.importance, members, memory.importance),
+        all_gathered(columns.parameters, members, memory.parameters),
+        gathered(columns.cost, members, memory.cost),
+        gathered(columns.lower, members, memory.lower),
+        gathered(columns.upper, members, memory.upper),
+    )
+
+
+def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
+    """Return Σ cost·ρ of n best responses."""
+    total = 0.0
+    for begin in range(0, n, IN_TURN):
+        size = min(n - begin, IN_TURN)
+        total += _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
+    return total
+
+
+def fill_rates(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
+    """Write best responses to `rates`, and return Σ cost·ρ of them."""
+    n, total = len(rates), 0.0
+    for begin in range(0, n, IN_TURN):
+        some = 0.0
+        for k in range(begin, min(n, begin + IN_TURN)):
+            rates[k] = best_response(rate, columns, k, inverse_price)
+            some += at(columns.cost, k) * rates[k]
+        total += some
+    return total
+
+
+def bandwidth_used(columns: SourceColumns, rates: Array) -> float:
+    """Return Σ cost·ρ of given rates, added as `fill_rates` does."""
+    n, total = len(rates), 0.0
+    for begin in range(0, n, IN_TURN):
+        some = 0.0
+        for k in range(begin, min(n, begin + IN_TURN)):
+            some += at(columns.cost, k) * rates[k]
+        total += some
+    return total
+
+
+def _demand_in_turn(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
+    some = 0.0
+    for k in range(n):
+        some += at(columns.cost, k) * best_response(rate, columns, k, inverse_price)
+    return some
+
+
+def _fill_in_turn(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
+    some = 0.0
+    for k in range(len(rates)):
+        rates[k] = best_response(rate, columns, k, inverse_price)
+        some += at(columns.cost, k) * rates[k]
+    return some

@@ -1,0 +1,263 @@
+"""Compiled passes: demand at a price, and best responses to prices.
+
+A price is the dual variable of the bandwidth or of a host's limit; the passes run at the speed of memory. A
+demand function of `freshopt.compiled.demand_functions` is compiled by numba into loops over chunks that stay
+in the first-level cache. Each chunk's sum is kept and the sums are added exactly rounded, so that a demand
+has the same bits on any number of threads. Columns that are one number (stride 0) enter as a number and cost
+no memory traffic.
+
+Compiling takes about a second per objective and kind of columns, once per machine: the result is cached on
+disk. `enabled` tells whether it pays; ``FRESHOPT_COMPILED=0`` switches it off and
+``FRESHOPT_THREADS`` limits the threads (by default one per core that the process may use).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from freshopt.compiled import backend
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.source_columns import HostGroups as HostGroups
+from freshopt.compiled.source_columns import SearchStart, SourceColumns
+from freshopt.numerics.arrays import (
+    CACHED,
+    IN_TURN,
+    ROUNDED,
+    Array,
+    BoolArray,
+    IntArray,
+    exact_sum,
+    is_scalar,
+    read_only,
+)
+
+Column: TypeAlias = Array | float
+
+# Blocks of sources whose hosts' sums are kept apart.
+BLOCKS = 4
+# Below so many sources NumPy is done before a compiled loop is loaded from its cache.
+WORTHWHILE = 65_536
+# From so many sources on a loop that is loaded is faster: six times at 10⁴.
+AT_HAND = 2048
+
+
+def enabled(n: int, formula: Demand, announced: Demand | None = None) -> bool:
+    """Return whether passes over n sources are to be compiled.
+
+    They are for many sources, or once the loops are at hand.
+    """
+    least = AT_HAND if (formula, announced) in _BUILT else WORTHWHILE
+    return n >= least and backend.compiled()
+
+
+def threads() -> int:
+    """Return how many threads share a pass."""
+    given = os.environ.get("FRESHOPT_THREADS", "")
+    return max(1, int(given)) if given.isdigit() else len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Columns of a pass: n entries each, or single numbers.
+
+    Entries are float64 or float32.
+
+    Attributes
+    ----------
+    n : int
+    formula : callable
+        Best response ρ(importance/price, *parameters) of a source, from
+        `freshopt.compiled.demand_functions`.
+    announced : callable or None
+        The same of the signalled sources, if there are any.
+    signalled : ndarray of bool or False
+    importance, cost, lower, upper : ndarray or float
+    parameters : tuple of ndarray or float
+        Of both formulas.
+    """
+
+    n: int
+    formula: Demand
+    announced: Demand | None
+    signalled: BoolArray | bool
+    importance: Column
+    parameters: tuple[Column, ...]
+    cost: Column
+    lower: Column
+    upper: Column
+
+    def demand(self, price: float) -> float:
+        """Return the demand Σ cost·ρ at a price."""
+        return self._pass(price, None)
+
+    def fill(self, price: float, out: Array) -> float:
+        """Write the best responses at a price to `out`; return demand.
+
+        The demand is Σ cost·ρ of them.
+        """
+        return self._pass(price, out)
+
+    def sample(self, size: int) -> Columns:
+        """Return about `size` of the sources, evenly spaced."""
+        stride = max(1, self.n // size)
+        return self.take(slice(0, self.n, stride), len(range(0, self.n, stride)))
+
+    def take(self, index: slice | IntArray, n: int) -> Columns:
+        """Return the n sources that an index picks."""
+
+        def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
+            return (
+                read_only(np.ascontiguousarray(column[index])) if isinstance(column, np.ndarray) else column
+            )
+
+        return Columns(
+            n,
+            self.formula,
+            self.announced,
+            taken(self.signalled),
+            taken(self.importance),
+            tuple(taken(parameter) for parameter in self.parameters),
+            taken(self.cost),
+            taken(self.lower),
+            taken(self.upper),
+        )
+
+    def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
+        """Return the demand Σ cost·ρ of each host at a price.
+
+        Parameters
+        ----------
+        price : float
+        codes : ndarray of int, shape (n,)
+            The host of each source; `hosts` for those of none.
+        hosts : int
+
+        Returns
+        -------
+        ndarray, shape (hosts,)
+        """
+        # A block's sources add to a row of their own: same bits always.
+        sums = np.zeros((BLOCKS, hosts + 1))
+        loop, size = _loops(self.formula, self.announced).by_host, -(-self.n // BLOCKS)
+
+        def part(begin: int, end: int) -> None:
+            loop(begin, end, self.n, size, price, self._record(), codes, sums)
+
+        run_chunks_in_threads(part, BLOCKS, 1)
+        used: Array = np.sum(sums, axis=0)[:hosts]
+        return used
+
+    def settle_hosts(
+        self, limits: HostGroups, used: Array, floor: float, guess: float, steepness: float, out: Array
+    ) -> Array:
+        """Write rates of hosts above their limits, at dual prices.
+
+        The prices are the hosts' own, the rates go to `out`.
+
+        Parameters
+        ----------
+        limits : HostGroups
+        used : ndarray, shape (H,)
+            Bandwidth used by the hosts at the price `floor`.
+        floor, guess : float
+            A price below all that matter, and a likely one.
+        steepness : float
+            −d log(used)/d log(price), about, > 0.
+        out : ndarray, shape (n,)
+            Untouched where a limit is met at `floor`.
+
+        Returns
+        -------
+        ndarray, shape (H,)
+            The hosts' prices, the least ones where several will do, and 0 where the limit is met at `floor`;
+            NaN where none was found.
+        """
+        prices = np.zeros(len(limits.limits))
+        counts = np.diff(limits.first)
+        # Long sums in one go lose digits: the loop adds these again, in pieces.
+        doubt = np.where(counts > IN_TURN, counts * float(np.finfo(np.float64).eps), 0.0)
+        which = np.flatnonzero(used > limits.limits * (1.0 + ROUNDED - doubt))
+        if not len(which):
+            return prices
+        loop = _loops(self.formula, self.announced).hosts
+        largest = int(np.max(counts))
+        begun = SearchStart(math.log(floor), math.log(guess), steepness)
+
+        def part(begin: int, end: int) -> None:
+            loop(begin, end, which, largest, limits, begun, self._record(), used, out, prices)
+
+        run_chunks_in_threads(part, len(which), max(1, len(which) // (8 * threads())))
+        return prices
+
+    def _pass(self, price: float, out: Array | None) -> float:
+        loops = _loops(self.formula, self.announced)
+        sums = np.empty(-(-self.n // CACHED))
+
+        def part(begin: int, end: int) -> None:
+            if out is None:
+                loops.demand(begin, end, self.n, price, self._record(), sums)
+            else:
+                loops.fill(begin, end, self.n, price, self._record(), sums, out)
+
+        run_chunks_in_threads(part, len(sums), 16)
+        return exact_sum(sums.tolist())
+
+    def _record(self) -> SourceColumns:
+        return SourceColumns(
+            self.signalled, self.importance, self.parameters, self.cost, self.lower, self.upper
+        )
+
+
+def column(array: Array) -> Column:
+    """Return a column as a number, or as a contiguous array."""
+    return float(array[0]) if is_scalar(array) else read_only(np.ascontiguousarray(array))
+
+
+def run_chunks_in_threads(part: Callable[[int, int], None], pieces: int, least: int) -> None:
+    """Run ``part(begin, end)`` over 0..pieces, in threads.
+
+    There are as many threads as `threads` says, with `least` pieces each.
+    """
+    shares = max(1, pieces // least)
+    workers = min(threads(), shares) if shares > 1 else 1
+    if workers == 1:
+        part(0, pieces)
+        return
+    edges = [pieces * k // workers for k in range(workers + 1)]
+    with ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(part, *edges[k : k + 2]) for k in range(workers)]:
+            done.result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    demand: Callable[..., None]
+    fill: Callable[..., None]
+    by_host: Callable[..., None]
+    hosts: Callable[..., None]
+
+
+_BUILT: dict[tuple[Demand, Demand | None], _Loops] = {}
+
+
+def _loops(formula: Demand, announced: Demand | None) -> _Loops:
+    """Return the compiled loops of a demand function.
+
+    They are compiled for the columns' kinds when these first occur.
+    """
+    key = (formula, announced)
+    if key not in _BUILT:
+        from freshopt.compiled.loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        try:
+            _BUILT[key] = _Loops(*build(formula, announced, cache=True))
+        except RuntimeError:  # numba's error where no folder to cache in can be written
+            _BUILT[key] = _Loops(*build(formula, announced, cache=False))
+    return _BUILT[key]

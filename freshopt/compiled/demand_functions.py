@@ -1,0 +1,199 @@
+"""Demand functions: optimal rate of one source at a given price.
+
+The best response of a source of importance w to the price λ, a dual variable, is the rate ρ with
+−w·J'(ρ) = λ. Each function here takes a = w/λ ≥ 0 and the source's parameters, and returns that ρ: the
+inverse marginals of `freshopt.problems` once more, in scalar arithmetic for compiled loops, with the fewest
+divisions and without temporaries. A `Kernel` names the one that belongs to it; without compilation
+they are not used, and tests hold the two against each other. They are plain Python and can be called.
+
+The forms avoid cancellation, and overflow for the accepted magnitudes 1e-100..1e100.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from freshopt.numerics.inverse_tables import (
+    SEGMENTS,
+    from_table,
+    octave_place,
+    octave_table,
+    polynomial,
+    ratio_table,
+)
+from freshopt.numerics.special_functions import (
+    inverse_age_index,
+    inverse_gamma2,
+    inverse_harmonic_index,
+    inverse_log_excess,
+)
+from freshopt.numerics.vector_math import fast_exp, fast_log
+
+Demand: TypeAlias = Callable[..., float]
+
+# Beyond s² / 2 = 50, e^{−u} is below half an ulp of u.
+HARMONIC_TOP = 10.0
+HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
+# Newton steps; 5 reach the last bit.
+AGE_STEPS = 6
+# Beyond s³ / 3 = 915, u = 43, P(2, u) is 1.
+AGE_TOP = 14.0
+AGE = ratio_table(lambda s: inverse_age_index(s * s * s / 3.0), AGE_TOP)
+# Below this share P(2, u) is inverted in s = √(2·share), above in 1 − share: u has a singularity at 1.
+GAMMA_SHARE = 0.75
+# log₂ of the smallest 1 − share.
+NEAR = -53
+# 4s in place of s: the singularity at s = √2 asks for finer segments. Then follow the rows in 1 − share.
+GAMMA = np.concatenate(
+    [
+        0.25 * ratio_table(lambda s: 4.0 * inverse_gamma2(s * s / 32.0), 5.0),
+        octave_table(lambda q: inverse_log_excess(-np.log(q)), NEAR, -2),
+    ]
+)
+FIRST_NEAR = 5 * SEGMENTS
+# The largest share of P(2, u) below 1.
+LAST = 1.0 - 2.0**-53
+
+
+def gamma2_gap(share: float) -> float:
+    """Return u with P(2, u) = share for share < 1.
+
+    There is no branch, so that loops are vectorised.
+    """
+    s = math.sqrt(32.0 * min(share, GAMMA_SHARE))
+    place = s * SEGMENTS
+    segment = int(place)
+    row, z = octave_place(max(1.0 - share, 2.0**NEAR), NEAR)
+    near = share > GAMMA_SHARE
+    u = polynomial(GAMMA, row + FIRST_NEAR if near else segment, z if near else 2.0 * (place - segment) - 1.0)
+    return u if near else s * u
+
+
+def harmonic_poisson(worth: float, d: float) -> float:
+    """Return the root of ρ² + Δρ = aΔ: harmonic staleness, Poisson.
+
+    Examples
+    --------
+    >>> harmonic_poisson(2.0, 1.0)
+    1.0
+    """
+    return 2.0 * worth * d / (d + math.sqrt(d * (d + 4.0 * worth)))
+
+
+def harmonic_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u − 1 + e^{−u} = Δ/a.
+
+    Harmonic staleness under periodic refreshes.
+    """
+    y = d / worth
+    s = math.sqrt(2.0 * y)
+    if s < HARMONIC_TOP:
+        return d / from_table(HARMONIC, s)
+    return d / (1.0 + y)
+
+
+def reciprocal_below(worth: float, d: float) -> float:
+    """Return min(a, Δ): harmonic staleness on signals."""
+    return min(worth, d)
+
+
+def binary_poisson(worth: float, d: float) -> float:
+    """Return max(0, √(aΔ) − Δ): binary freshness, Poisson."""
+    if worth <= d:
+        return 0.0
+    return d * (worth - d) / (d + math.sqrt(worth * d))
+
+
+def binary_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with P(2, u) = Δ/a < 1, else 0.
+
+    Binary freshness under periodic refreshes.
+    """
+    share = d / worth
+    rate = d / gamma2_gap(share)
+    return rate if share < 1.0 else 0.0
+
+
+def all_or_nothing(worth: float, d: float) -> float:
+    """Return Δ where a ≥ Δ, else 0: binary freshness on signals.
+
+    Its marginal is constant.
+    """
+    return d if d <= worth else 0.0
+
+
+def delay(worth: float, d: float) -> float:
+    """Return √(aΔ): accumulated delay, Poisson or on signals."""
+    return math.sqrt(worth * d)
+
+
+def delay_periodic(worth: float, d: float) -> float:
+    """Return √(aΔ/2): accumulated delay, periodic."""
+    return math.sqrt(0.5 * worth * d)
+
+
+def age_poisson(worth: float, d: float) -> float:
+    """Return the ρ with Δ(2ρ+Δ)/(ρ(ρ+Δ))² = 1/a: age, Poisson.
+
+    In y = x(x+1), x = ρ/Δ, that is q·y² = √(1+4y) with q = Δ²/a: convex, and Newton's steps need no powers.
+    """
+    q = d * (d / worth)
+    y = 1.0 / math.sqrt(q) + fast_exp((2.0 / 3.0) * fast_log(2.0 / q))
+    for _ in range(AGE_STEPS):
+        root = math.sqrt(1.0 + 4.0 * y)
+        y = y - (q * y * y - root) / (2.0 * q * y - 2.0 / root)
+    rate = d * (2.0 * y / (1.0 + math.sqrt(1.0 + 4.0 * y)))
+    return rate if q < np.inf else 0.0
+
+
+def age_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u²/2 − P(2, u) = Δ²/a: age, periodic."""
+    y = d * (d / worth)
+    s = (3.0 * y) ** (1.0 / 3.0)
+    if s < AGE_TOP:
+        return d / from_table(AGE, s)
+    return d / math.sqrt(2.0 * (y + 1.0))
+
+
+def reciprocal_root_below(worth: float, d: float) -> float:
+    """Return min(√a, Δ): age on signals."""
+    return min(math.sqrt(worth), d)
+
+
+def polls(worth: float, a: float) -> float:
+    """Return a/t with P(2, t) = λ/w < 1, else 0.
+
+    The polls form of the polling knapsack.
+    """
+    share = 1.0 / worth
+    rate = a / gamma2_gap(share)
+    return rate if share < 1.0 else 0.0
+
+
+def materials(worth: float, a: float) -> float:
+    """Return a/t with 1−e^{−t} = λ/w < 1, else 0.
+
+    The materials form of the polling knapsack.
+    """
+    share = 1.0 / worth
+    if share >= 1.0:
+        return 0.0
+    return -a / math.log1p(-min(share, LAST))
+
+
+def power_law(worth: float, log_scale: float, share: float) -> float:
+    """Return (C/λ)^share, the best response of a power law.
+
+    It is the ρ with C·ρ^{−e−1} = λ, share = 1/(1+e); 0 for log C = −inf.
+
+    Examples
+    --------
+    >>> round(power_law(8.0, 0.0, 1.0 / 3.0), 15)
+    2.0
+    """
+    rate = fast_exp(share * (fast_log(worth) + log_scale))
+    return rate if log_scale > -np.inf else 0.0

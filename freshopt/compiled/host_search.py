@@ -1,0 +1,271 @@
+"""Dual variable of one host limit, by a secant search.
+
+The search runs on logarithms, in plain steps that compiled loops inline.
+
+At the price sought the host's sources use its limit. Demand falls with the price, so the root stays between a
+price at which they use more and one at which they use no more; the secant of log demand over log price is
+followed as long as it stays between them. Where demand is the limit on a whole interval of prices the least
+one is the answer: the search goes on unless a source is strictly between its bounds, which makes it unique.
+
+Prices are kept as logarithms x, demand as the excess log(used / limit).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.compiled.column_access import at
+from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates
+from freshopt.compiled.source_columns import SearchStart, SourceColumns
+from freshopt.numerics.arrays import ROUNDED, Array, IntArray
+
+# Bisection of 1400 nats, all that floats have, to an ulp takes 60.
+ROUNDS = 200
+# In nats: the floor's demand tells where the price is, if that is not farther from the floor.
+NEAR = 20.0
+# Relative: width of a price's bracket at which demand jumps inside it.
+WIDTH = 1e-13
+# Relative: an error of the limit that is left to be divided among sources.
+CLOSE = 1e-13
+ULP, EPS = 4e-16, float(np.finfo(np.float64).eps)
+
+# How a search goes: on, or ended because demand is the limit, is linear between the last two prices to
+# rounding, or jumps over the limit. If it ends while it still goes on, there is no price.
+GOES_ON, MET, LINEAR, JUMPS = 0, 1, 2, 3
+
+
+class HostSearch(NamedTuple):
+    """How a search ended.
+
+    Attributes
+    ----------
+    state : int
+        One of `GOES_ON`, `MET`, `LINEAR`, `JUMPS`.
+    x, before : float
+        The last log price, and the one before.
+    low, high : float
+        Log prices on both sides of the root.
+    used : float
+        Bandwidth used at x.
+    turn : int
+        The last turn. The two vectors of rates have changed places as many times.
+    """
+
+    state: int
+    x: float
+    before: float
+    low: float
+    high: float
+    used: float
+    turn: int
+
+
+class Stride(NamedTuple):
+    """Step in the log price, its slope and the next leap.
+
+    `steepness` led to `step`; `leap` is the next step where there is no slope.
+    """
+
+    step: float
+    steepness: float
+    leap: float
+
+
+def settle_host(
+    rate: Rate,
+    own: SourceColumns,
+    limit: float,
+    used: float,
+    start: SearchStart,
+    scratch: Array,
+    members: IntArray,
+    out: Array,
+) -> float:
+    """Write one host's rates and return its price if the limit binds.
+
+    Where the limit does not bind nothing is written and the price is 0.
+
+    `used` is the bandwidth used at the floor; `scratch` has two rows with room for the rates of its sources.
+    """
+    many = len(members)
+    one, other = scratch[0, :many], scratch[1, :many]
+    excess = math.log(used / limit)
+    # An excess so small may come from the order in which demand was added.
+    if excess <= many * EPS:
+        excess = math.log(fill_rates(rate, own, math.exp(-start.floor), one) / limit)
+        if excess <= ROUNDED:
+            return 0.0
+    found = search_price(rate, own, limit, excess, start, one, other)
+    rates, earlier = (one, other) if found.turn % 2 == 0 else (other, one)
+    if found.state == LINEAR:
+        return write_between(found, own, limit, rates, earlier, members, out)
+    if found.state == MET:
+        return write_met(found, own, limit, rates, members, out)
+    if found.state == JUMPS:
+        return write_mixture(rate, found, own, limit, rates, earlier, members, out)
+    return np.nan
+
+
+def search_price(
+    rate: Rate,
+    own: SourceColumns,
+    limit: float,
+    floor_excess: float,
+    start: SearchStart,
+    rates: Array,
+    earlier: Array,
+) -> HostSearch:
+    """Search the log price at which a host's sources use its limit."""
+    state, used, turn = GOES_ON, np.nan, 0
+    low, high = start.floor, np.inf
+    before, excess_before = start.floor, floor_excess
+    x = before + excess_before / start.steepness
+    if not abs(x - before) <= NEAR:
+        x, before, excess_before = start.guess, np.nan, np.nan
+    stride = Stride(np.inf, start.steepness, 1.0)
+    for turn in range(ROUNDS):
+        used = fill_rates(rate, own, math.exp(-x), rates)
+        excess = math.log(used / limit)
+        if math.isnan(excess):
+            break
+        low, high = (x, high) if excess > ROUNDED else (low, x)
+        narrow = high - low <= WIDTH + ULP * abs(x)
+        quadratic = turn > 0 and abs(excess) * abs(excess_before) <= CLOSE
+        # Most steps end nowhere near: the rates are not compared there.
+        if narrow or quadratic or abs(excess) <= CLOSE:
+            state = search_state(own, excess, rates, earlier, narrow, quadratic)
+            if state != GOES_ON:
+                break
+        stride = next_stride(stride, excess, (excess_before - excess) / (x - before), turn == 0)
+        before, excess_before = x, excess
+        rates, earlier = earlier, rates
+        x += stride.step
+        if not low < x < high:
+            x = 0.5 * (low + high) if high < np.inf else before + 1.0
+    return HostSearch(state, x, before, low, high, used, turn)
+
+
+def search_state(
+    own: SourceColumns, excess: float, rates: Array, earlier: Array, narrow: bool, quadratic: bool
+) -> int:
+    """Return whether a search has ended, and how.
+
+    `quadratic` errors are those a secant leaves none of.
+    """
+    close = abs(excess) <= CLOSE
+    if close and any_inside(own, rates):
+        return MET
+    if narrow:
+        return JUMPS
+    if quadratic and not close and not any_moved(own, rates, earlier) and any_inside(own, rates):
+        return LINEAR
+    return GOES_ON
+
+
+def next_stride(last: Stride, excess: float, secant: float, first: bool) -> Stride:
+    """Return the step to the next log price.
+
+    It is at most four times as long as the last one.
+    """
+    steepness = last.steepness
+    if 0.0 < secant < np.inf:
+        steepness = secant
+    elif not first:  # demand is flat here: the root is farther away
+        steepness *= 0.25
+    if abs(excess) < np.inf:
+        reach = 4.0 * abs(last.step)
+        return Stride(min(reach, max(-reach, excess / steepness)), steepness, last.leap)
+    return Stride(math.copysign(last.leap, excess), steepness, 4.0 * last.leap)
+
+
+def write_between(
+    found: HostSearch,
+    own: SourceColumns,
+    limit: float,
+    rates: Array,
+    earlier: Array,
+    members: IntArray,
+    out: Array,
+) -> float:
+    """Write interpolated rates and return their price.
+
+    They lie between the last two vectors of rates, or just beyond them.
+    """
+    share = (limit - found.used) / (bandwidth_used(own, earlier) - found.used)
+    for j in range(len(members)):
+        rate = rates[j] + share * (earlier[j] - rates[j])
+        out[members[j]] = min(max(rate, at(own.lower, j)), at(own.upper, j))
+    return math.exp(found.x + share * (found.before - found.x))
+
+
+def write_met(
+    found: HostSearch, own: SourceColumns, limit: float, rates: Array, members: IntArray, out: Array
+) -> float:
+    """Write the last rates and return their price.
+
+    What rounding has left of the limit goes to the rates strictly between their bounds.
+    """
+    interior = 0.0
+    for j in range(len(members)):
+        if is_inside(rates[j], own, j):
+            interior += at(own.cost, j) * rates[j]
+    factor = 1.0 + (limit - found.used) / interior if interior > 0.0 else 1.0
+    for j in range(len(members)):
+        rate = rates[j] * factor if is_inside(rates[j], own, j) else rates[j]
+        out[members[j]] = min(max(rate, at(own.lower, j)), at(own.upper, j))
+    return math.exp(found.x)
+
+
+def write_mixture(
+    rate: Rate,
+    found: HostSearch,
+    own: SourceColumns,
+    limit: float,
+    rich: Array,
+    poor: Array,
+    members: IntArray,
+    out: Array,
+) -> float:
+    """Write mixed rates at a jump of demand; return the price.
+
+    The rates are a mixture of those on both sides of the jump.
+
+    `rich` and `poor` are memory for the rates on both sides.
+    """
+    most = fill_rates(rate, own, math.exp(-found.low), rich)
+    least = fill_rates(rate, own, math.exp(-found.high), poor)
+    share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
+    for j in range(len(members)):
+        out[members[j]] = poor[j] + share * (rich[j] - poor[j])
+    return math.exp(found.high + share * (found.low - found.high))
+
+
+def is_inside(rate: float, own: SourceColumns, j: int) -> bool:
+    """Return whether a rate is strictly between its bounds."""
+    inside: bool = at(own.lower, j) < rate < at(own.upper, j)
+    return inside
+
+
+def any_inside(own: SourceColumns, rates: Array) -> bool:
+    """Return whether a source is strictly between its bounds.
+
+    Else demand is flat at this price.
+    """
+    for j in range(len(rates)):  # noqa: SIM110 - numba compiles no generator here
+        if is_inside(rates[j], own, j):
+            return True
+    return False
+
+
+def any_moved(own: SourceColumns, rates: Array, earlier: Array) -> bool:
+    """Return whether the set of rates at bounds has changed.
+
+    That is: whether a source is at a bound in one of two vectors of rates and not in the other.
+    """
+    for j in range(len(rates)):  # noqa: SIM110 - numba compiles no generator here
+        if is_inside(rates[j], own, j) != is_inside(earlier[j], own, j):
+            return True
+    return False

@@ -1,0 +1,165 @@
+"""Compiled passes over sources.
+
+This module imports numba and is imported when first needed.
+
+The machine code is cached on disk beside this module (or in the user's cache folder), apart for each edition
+of the formulas. The functions of `freshopt.compiled.demand_functions`, `column_passes` and `host_search` are
+inlined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.compiled import (
+    column_access,
+    column_passes,
+    demand_functions,
+    host_search,
+    source_columns,
+)
+from freshopt.compiled.column_access import at
+from freshopt.compiled.column_passes import (
+    Rate,
+    best_response,
+    demand_of,
+    fill_rates,
+    members_of,
+    memory_of,
+    sources_of,
+)
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.host_search import settle_host
+from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
+from freshopt.numerics import inverse_tables, vector_math
+from freshopt.numerics.arrays import CACHED, Array, IntArray
+
+# Nothing that assumes away infinities or NaN.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+INLINED = (inverse_tables, vector_math, demand_functions, column_passes, host_search)
+# Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
+FORCED = (column_passes, host_search)
+
+for _module in INLINED:
+    for _, _function in inspect.getmembers(_module, inspect.isfunction):
+        if _function.__module__ == _module.__name__ and _function not in (
+            inverse_tables.ratio_table,
+            inverse_tables.octave_table,
+        ):
+            register_jitable(forceinline=_module in FORCED)(_function)
+
+
+EDITION = hashlib.sha256(
+    "".join(inspect.getsource(module) for module in (*INLINED, column_access, source_columns)).encode()
+).hexdigest()
+
+
+def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Callable[..., None], ...]:
+    """Return the loops (demand, fill, by_host, hosts) of a demand function.
+
+    With `announced` they are loops of two demand functions: the second is that of signalled sources.
+    """
+    rate = _rate_of(formula, announced)
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    return (*_passes(rate, options), *_host_passes(rate, options))
+
+
+def _rate_of(formula: Demand, announced: Demand | None) -> Rate:
+    """Return the demand function of sources that are signalled or not."""
+    if announced is None:
+
+        @register_jitable
+        def rate(signalled: Data, marginal_value: float, parameters: Data) -> float:
+            return formula(marginal_value, *parameters)
+    else:
+
+        @register_jitable
+        def rate(signalled: Data, marginal_value: float, parameters: Data) -> float:
+            return (
+                announced(marginal_value, *parameters) if signalled else formula(marginal_value, *parameters)
+            )
+
+    return rate
+
+
+def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return the passes over chunks of `CACHED` sources.
+
+    One adds up demand, the other keeps the rates too.
+    """
+    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:
+        _ = edition
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = demand_of(rate, sources_of(columns, a, b), b - a, 1.0 / price)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def fill(
+        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
+    ) -> None:
+        _ = edition
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = fill_rates(rate, sources_of(columns, a, b), 1.0 / price, out[a:b])
+
+    return demand, fill
+
+
+def _host_passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return the passes over hosts: total demand, and price search."""
+    edition = EDITION
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def by_host(
+        begin: int,
+        end: int,
+        n: int,
+        size: int,
+        price: float,
+        columns: SourceColumns,
+        codes: IntArray,
+        sums: Array,
+    ) -> None:
+        _ = edition
+        inverse_price = 1.0 / price
+        for block in range(begin, end):
+            own = sums[block]
+            for a in range(block * size, min(n, (block + 1) * size), CACHED):
+                b = min(n, (block + 1) * size, a + CACHED)
+                chunk, host = sources_of(columns, a, b), codes[a:b]
+                for k in range(b - a):
+                    own[host[k]] += at(chunk.cost, k) * best_response(rate, chunk, k, inverse_price)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def hosts(
+        begin: int,
+        end: int,
+        which: IntArray,
+        largest: int,
+        market: HostGroups,
+        start: SearchStart,
+        columns: SourceColumns,
+        used: Array,
+        out: Array,
+        prices: Array,
+    ) -> None:
+        _ = edition
+        # Fields that are arrays are read once: for each host, counting their references would be felt.
+        order, first, limits = market.order, market.first, market.limits
+        scratch, memory = np.empty((2, largest)), memory_of(columns, largest)
+        for host in which[begin:end]:
+            members = order[first[host] : first[host + 1]]
+            own = members_of(columns, members, memory)
+            prices[host] = settle_host(rate, own, limits[host], used[host], start, scratch, members, out)
+
+    return by_host, hosts

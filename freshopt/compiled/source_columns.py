@@ -1,0 +1,59 @@
+"""Records of columns: what compiled passes read and write, by name.
+
+Named tuples, which numba compiles as they are: a field costs what a variable does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from freshopt.numerics.arrays import Array, IntArray
+
+Data: TypeAlias = Any  # a column, a number that stands for n equal ones, or a tuple of them
+
+
+class SourceColumns(NamedTuple):
+    """Columns of sources, of n entries each or one number for all.
+
+    Attributes
+    ----------
+    signalled : ndarray of bool or False
+    importance : ndarray or float
+    parameters : tuple of ndarray or float
+        Of the demand functions.
+    cost : ndarray or float
+    lower, upper : ndarray or float
+        Bounds of the rates.
+    """
+
+    signalled: Data
+    importance: Data
+    parameters: Data
+    cost: Data
+    lower: Data
+    upper: Data
+
+
+class HostGroups(NamedTuple):
+    """Who belongs to which host: as in `freshopt.modelling.host_limits.HostLimits`."""
+
+    limits: Array
+    codes: IntArray
+    order: IntArray
+    first: IntArray
+
+
+class SearchStart(NamedTuple):
+    """Where the search for the hosts' prices starts.
+
+    Attributes
+    ----------
+    floor, guess : float
+        Logarithms of a price below all that matter and of a likely one.
+    steepness : float
+        −d log(demand)/d log(price), about, > 0.
+    """
+
+    floor: float
+    guess: float
+    steepness: float

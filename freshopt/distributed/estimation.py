@@ -1,0 +1,229 @@
+"""Change rates from a partitioned crawl log, on the workers.
+
+Before anything is solved they are estimated file by file, and no source may be in two files.
+
+A source's crawls are all in one file, so each file is a log of its own and its change rates are those of the
+whole log. Whether it is so is checked: where the names of files overlap, workers sort 64-bit hashes of them,
+and each compares those of one range over all files. Names with the same hash are then compared themselves.
+
+Cost: one reading of the log; the check reads 8 bytes per source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.distributed.driver import file_name
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.atomic_output import complete_file
+from freshopt.io.read_log import read_log
+from freshopt.io.tables import read_table, write_table
+from freshopt.numerics.arrays import total
+from freshopt.planning.plan import learn
+from freshopt.planning.plan_files import change_rates
+from freshopt.planning.request import PlanRequest
+
+SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
+AT_A_TIME = 4_000_000  # hashes that a worker compares, 32 MB
+Adapt: TypeAlias = Callable[[PlanRequest, Path], PlanRequest]
+
+
+class Order(NamedTuple):
+    """Instructions for each file of the log.
+
+    They are the request, a file's own request, the time unit and the folder to write to.
+    """
+
+    request: PlanRequest
+    adapt: Adapt | None
+    time_unit: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What the client keeps of a file.
+
+    Attributes
+    ----------
+    n, crawls, found : int
+        Sources, crawls, and crawls that found a change.
+    flags : dict
+        How many sources have which flag.
+    change_rate : float
+        The sum of all change rates.
+    first, last : str or int
+        The least and the greatest name.
+    begin, end : float
+        The times of its earliest and latest crawl.
+    origin : datetime or None
+        The moment of time 0, if the file has dates.
+    estimator : str
+    """
+
+    n: int
+    crawls: int
+    found: int
+    flags: dict[str, int]
+    change_rate: float
+    first: str | int
+    last: str | int
+    begin: float
+    end: float
+    origin: datetime | None
+    estimator: str
+
+
+def learn_file(file: str, k: int, order: Order) -> Learnt:
+    """Estimate the change rates of one file's sources; write them.
+
+    Raises
+    ------
+    FreshoptError
+        If the file is no log, or its sources have no importance or host.
+    """
+    import polars
+
+    request = order.request if order.adapt is None else order.adapt(order.request, Path(file))
+    log = read_log(file, order.time_unit)
+    estimate, lower, upper, sources = learn(log, request)
+    folder, name = Path(order.folder), file_name(k)
+    with complete_file(folder / "change_rates" / name, overwrite=True) as part:
+        write_table(change_rates(estimate, lower, upper, sources), part)
+    with complete_file(folder / SOURCES / name, overwrite=True) as part:
+        write_table(sources.to_frame().with_columns(polars.Series("last_crawl", log.last_crawl)), part)
+    with complete_file(folder / HASHES / f"{name}.npy", overwrite=True) as part:
+        np.save(part, np.sort(_hashes(log.sources_)))
+    flags, counts = np.unique(estimate.flag_, return_counts=True)
+    return Learnt(
+        len(sources),
+        len(log),
+        int(np.count_nonzero(log.changed)),
+        dict(zip(flags.tolist(), counts.tolist(), strict=True)),
+        total(estimate.change_rate_),
+        log.sources_[0].item(),
+        log.sources_[-1].item(),
+        float(np.min(log.time)),
+        log.end,
+        log.origin,
+        repr(estimate),
+    )
+
+
+def require_alike(found: list[Learnt], files: list[Path]) -> None:
+    """Raise unless all files have names and times of one kind.
+
+    Names are text or integers, times are dates or numbers.
+
+    Raises
+    ------
+    SourceDataError
+        If some are unlike others.
+    """
+    for what, kinds in (
+        ("names as sources", [isinstance(one.first, str) for one in found]),
+        ("dates as times", [one.origin is not None for one in found]),
+    ):
+        if len(set(kinds)) > 1:
+            one, other = files[kinds.index(True)], files[kinds.index(False)]
+            raise SourceDataError(f"{one} has {what} and {other} has numbers. Write the same in each file.")
+
+
+def ranges_overlap(found: list[Learnt]) -> bool:
+    """Return whether the name ranges of files overlap.
+
+    Only the least and greatest names are compared.
+    """
+    ordered: list[Any] = sorted(found, key=lambda one: one.first)
+    return any(ordered[k].last >= ordered[k + 1].first for k in range(len(ordered) - 1))
+
+
+def require_apart(index: int, ranges: int, message: tuple[list[str], str]) -> int:
+    """Raise if two files share a source of one range.
+
+    Compares the hashes of that range over all files; returns how many there are.
+
+    Parameters
+    ----------
+    index, ranges : int
+        Which range, of how many.
+    message : tuple
+        The files of the log, and the folder with what was learnt of them.
+
+    Raises
+    ------
+    SourceDataError
+        If a source is in two files.
+    """
+    files, folder = message
+    step = -(-(2**64) // ranges)
+    low, high = index * step, (index + 1) * step
+    drawn = []
+    for k in range(len(files)):
+        hashes = np.load(Path(folder) / HASHES / f"{file_name(k)}.npy", mmap_mode="r")
+        begin = np.searchsorted(hashes, np.uint64(low))
+        end = len(hashes) if high >= 2**64 else np.searchsorted(hashes, np.uint64(high))
+        drawn.append(np.array(hashes[begin:end]))
+    owner = np.repeat(np.arange(len(files)), [len(one) for one in drawn])
+    hashes = np.concatenate(drawn)
+    order = np.argsort(hashes, kind="stable")
+    twice = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
+    if len(twice):
+        _require_other_names(hashes[twice[:20]], owner, hashes, files, Path(folder))
+    return len(hashes)
+
+
+def _require_other_names(
+    twice: npt.NDArray[np.uint64],
+    owner: npt.NDArray[np.int64],
+    hashes: npt.NDArray[np.uint64],
+    files: list[str],
+    folder: Path,
+) -> None:
+    """Raise if a name is in two files.
+
+    Different names may have the same hash, so the names themselves are compared.
+    """
+    for one in np.unique(twice):
+        seen: dict[Any, str] = {}
+        for k in np.unique(owner[hashes == one]).tolist():
+            names = read_table(folder / SOURCES / file_name(k), columns=["source"])["source"].to_numpy()
+            for name in names[_hashes(names) == one].tolist():
+                if name in seen:
+                    where = list_offenders([seen[name], files[k]])
+                    raise SourceDataError(
+                        f"source {name!r} is in {where}. A source's change rate is learnt from all of its "
+                        "crawls: write the log so that each source is in one file."
+                    )
+                seen[name] = files[k]
+
+
+def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Return 64-bit hashes, the same in every process.
+
+    They are spread evenly, whatever the names.
+    """
+    plain = names.astype(np.int64).tobytes() if names.dtype.kind in "iu" else None
+    texts = (
+        (name.encode() for name in names.tolist())
+        if plain is None
+        else (plain[k : k + 8] for k in range(0, len(plain), 8))
+    )
+    digests = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, dtype=np.uint64)
+
+
+def lasting(request: PlanRequest) -> PlanRequest:
+    """Return the request without what only estimation needs.
+
+    Messages of later steps carry it.
+    """
+    return replace(request, importance=None, hosts=None, host_limits=None, estimate=None)

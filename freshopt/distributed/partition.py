@@ -1,0 +1,298 @@
+"""`Partition`: one partition on a worker, its rates at prices.
+
+A partition is a `Problem` of its own sources, so that bounds, signals, costs and every objective mean what
+they mean in memory. Its rates come from compiled loops where the objective has them and the partition is
+large, else from its numerics in chunks. Hosts are numbered by the position of their limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from freshopt.compiled.columns import WORTHWHILE, Columns
+from freshopt.distributed.dask_passes import unpack
+from freshopt.distributed.partitioned_sources import NUMBERS, Table
+from freshopt.dual_search.problem_columns import columns_of
+from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
+from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import CHUNK, IN_TURN, Array, IntArray, chunks, exact_sum, read_only
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionedProblem:
+    """Data of a partitioned problem that all partitions share.
+
+    Attributes
+    ----------
+    objective : Objective
+    bandwidth : float
+    hosts : tuple
+        The limited hosts.
+    columns : tuple of str
+        Those that the partitions have.
+    time_unit : str
+    """
+
+    objective: Objective
+    bandwidth: float
+    hosts: tuple[Any, ...]
+    columns: tuple[str, ...]
+    time_unit: str
+
+    def own(self, share: bytes | None) -> Objective:
+        """Return the objective of a partition.
+
+        It is the common one, or the partition's packed share of one that holds arrays.
+        """
+        return self.objective if share is None else unpack(share)
+
+    def priced(self) -> list[str]:
+        """Return the columns that prices and rates depend on."""
+        own = [name for name in NUMBERS if name in self.columns]
+        return [*own, "host"] if self.hosts else own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Sources of one partition, ready to be evaluated at prices.
+
+    Attributes
+    ----------
+    problem : Problem
+        Without hosts.
+    numerics : Numerics
+    columns : Columns or None
+        Of compiled loops.
+    codes : ndarray of int, shape (n,), or None
+        Position of each source's host among the limited ones, H for none; None without limits.
+    hosts : int
+        H, the number of limited hosts.
+    """
+
+    problem: Problem
+    numerics: Numerics
+    columns: Columns | None
+    codes: IntArray | None
+    hosts: int
+
+    @classmethod
+    def of(
+        cls, objective: Objective, sources: Sources, bandwidth: float, codes: IntArray | None, hosts: int
+    ) -> Partition:
+        """Return the partition of given sources.
+
+        Raises
+        ------
+        ObjectiveError
+            If the objective is refused, or has an atom without derivatives.
+        """
+        problem = Problem(objective, sources, bandwidth)
+        if problem.numerics is None:
+            raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
+        # By size alone, not by what a worker happens to have loaded: a step run again returns the same bits.
+        columns = columns_of(problem, problem.numerics) if len(sources) >= WORTHWHILE else None
+        return cls(problem, problem.numerics, columns, codes, hosts)
+
+    def rates(self, price: float | Array) -> Array:
+        """Return each source's best response to a price.
+
+        The price is per unit of bandwidth: one number, or one per source; inf stands for the lower bounds.
+        """
+        sources, columns = self.problem.sources, self.columns
+        if np.ndim(price) == 0 and price == np.inf:
+            return np.array(self.problem.lower)
+        rates = np.empty(len(sources))
+        if columns is not None:
+            if isinstance(price, np.ndarray):
+                columns, price = replace(columns, importance=read_only(columns.importance / price)), 1.0
+            columns.fill(float(price), rates)
+            return rates
+        cost, lower, upper = sources.refresh_cost, self.problem.lower, self.problem.upper
+        paid = np.broadcast_to(price, rates.shape)
+        for part in chunks(len(rates)):
+            unconstrained = self.numerics.take(part).inverse_marginal(cost[part] * paid[part])
+            # Finite stand-in where the unconstrained rate is infinite.
+            most = 2.0 * self.problem.bandwidth / cost[part]
+            rates[part] = np.clip(
+                np.where(np.isinf(unconstrained), most, unconstrained), lower[part], upper[part]
+            )
+        return rates
+
+    def use(self, price: float | Array) -> Array:
+        """Return the bandwidth used at a price, shape (1+H,).
+
+        Σ cost·ρ of the sources without a limit, then of each limited host.
+        """
+        if self.codes is None and self.columns is not None and isinstance(price, float) and price < np.inf:
+            return np.array([self.columns.demand(price)])
+        return self.totals(self.rates(price))
+
+    def totals(self, rates: Array) -> Array:
+        """Return the bandwidth that rates use, shape (1+H,).
+
+        Σ cost·ρ of the sources without a limit, then of each limited host.
+        """
+        return self.sums(self.problem.sources.refresh_cost, rates)
+
+    def sums(self, factor: Array, amounts: Array) -> Array:
+        """Return Σ factor·amount likewise, shape (1+H,).
+
+        It is summed chunk by chunk, as one long sum loses digits.
+        """
+        codes = self.codes
+        if codes is None:
+            return np.array([exact_sum(float(np.dot(factor[p], amounts[p])) for p in chunks(len(amounts)))])
+        found, size = HostSums((self.hosts + 1,)), max(CHUNK, self.hosts)
+        # Of few hosts each has many sources in a chunk: these are added in several lanes.
+        lanes = min(CHUNK // IN_TURN, max(1, size // (self.hosts + 1)))
+        lane = np.arange(size) % lanes * (self.hosts + 1)
+        for part in chunks(len(amounts), size):
+            used = factor[part] * amounts[part]
+            bins = codes[part] if lanes == 1 else codes[part] + lane[: len(used)]
+            added = np.bincount(bins, weights=used, minlength=lanes * (self.hosts + 1)).astype(np.float64)
+            found.add(added if lanes == 1 else np.sum(added.reshape(lanes, -1), axis=0))
+        return np.roll(found.total(), 1)
+
+    def broadcast_to_sources(self, per_host: Array, otherwise: float) -> Array:
+        """Return each source's host's value, shape (n,)."""
+        codes = np.zeros(0, dtype=np.int64) if self.codes is None else self.codes
+        values: Array = np.append(per_host, otherwise)[codes]
+        return values
+
+
+class HostSums:
+    """Compensated sums of arrays.
+
+    They depend on the order of the terms in the last bit at most.
+
+    Examples
+    --------
+    >>> sums = HostSums((1,))
+    >>> for term in (1e16, 1.0, -1e16):
+    ...     sums.add(np.array([term]))
+    >>> sums.total()
+    array([1.])
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._head, self._tail = np.zeros(shape), np.zeros(shape)
+
+    def add(self, term: Array) -> None:
+        """Add a term, keeping its rounding error.
+
+        Rows are added one by one, to keep temporaries small.
+        """
+        if term.ndim > 1:
+            for head, tail, row in zip(self._head, self._tail, term, strict=True):
+                self._add(head, tail, row)
+        else:
+            self._add(self._head, self._tail, term)
+
+    @staticmethod
+    def _add(total: Array, tail: Array, term: Array) -> None:
+        head = total + term
+        with np.errstate(invalid="ignore"):
+            kept = head - total
+            lost = (total - (head - kept)) + (term - kept)
+        tail += np.where(np.isfinite(lost), lost, 0.0)
+        total[...] = head
+
+    def total(self) -> Array:
+        """Return the sum so far."""
+        return self._head + self._tail
+
+
+def piece_of(
+    table: Table, label: str, first: int, objective: Objective, terms: PartitionedProblem
+) -> Partition:
+    """Return the partition of a table.
+
+    Errors name the file and the row.
+
+    Raises
+    ------
+    FreshoptError
+        If a value is missing or out of range, or the objective is refused.
+    """
+    codes = codes_of(table, label, first, terms.hosts) if terms.hosts else None
+    sources = sources_of(table, label, first, terms.time_unit)
+    return naming_rows(
+        label, first, lambda: Partition.of(objective, sources, terms.bandwidth, codes, len(terms.hosts))
+    )
+
+
+def sources_of(table: Table, label: str, first: int, time_unit: str) -> Sources:
+    """Return a table's sources, without names and hosts."""
+    present = [name for name in NUMBERS if name in table.column_names]
+    columns = {name: _numbers(table, name, label, first) for name in present}
+    return naming_rows(label, first, lambda: Sources(**columns, time_unit=time_unit))
+
+
+def naming_rows(label: str, first: int, make: Callable[[], Made]) -> Made:
+    """Call `make`; its errors name rows instead of sources."""
+    try:
+        return make()
+    except FreshoptError as error:
+        text = re.sub(r"source (\d+)", lambda found: f"row {first + int(found.group(1))}", str(error))
+        raise type(error)(f"{label} (its first row is 0): {text}") from None
+
+
+def codes_of(table: Table, label: str, first: int, hosts: Sequence[Any]) -> IntArray:
+    """Return each source's position among the limited hosts.
+
+    H where its host has no limit.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = _plain(table, "host", label, first)
+    try:
+        known = pa.array(list(hosts)).cast(column.type)
+    except pa.ArrowException:
+        raise SourceDataError(
+            f"{label}: hosts are {column.type}, and those with a limit are not (first: {hosts[0]!r}). "
+            "Name hosts as the column does."
+        ) from None
+    found = pc.fill_null(pc.index_in(column, value_set=known), len(hosts))
+    codes: IntArray = found.to_numpy().astype(np.int64)
+    return codes
+
+
+def _numbers(table: Table, name: str, label: str, first: int) -> Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = _plain(table, name, label, first)
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = pc.cast(column, pa.int8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise SourceDataError(f"{label}: column '{name}' holds {kind}. Make it numbers.")
+    values: Array = column.cast(pa.float64(), safe=False).to_numpy()
+    return values
+
+
+def _plain(table: Table, name: str, label: str, first: int) -> Any:  # noqa: ANN401
+    """Return a column without empty cells and without a dictionary."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    if column.null_count:
+        row = first + pc.index(pc.is_null(column), True).as_py()
+        more = f" and {column.null_count - 1} more" if column.null_count > 1 else ""
+        raise SourceDataError(
+            f"{label} (its first row is 0): column '{name}' is empty or no number in row {row}{more}. "
+            "Fill the cells or drop the rows."
+        )
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,215 @@
+"""Last pass: rates from prices, written, with certificate terms.
+
+The dual search leaves a bracket of each price: at its low end the demand slightly exceeds the bandwidth, at
+its high end it falls slightly short. The rates are the convex combination of both ends that uses exactly the
+bandwidth. Where demand is smooth the bracket is so narrow that both ends agree but for the last digits; where
+demand jumps, as for signalled sources under binary freshness, the combination is the optimum. A host at its
+limit has a bracket of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.zero_optimum import free_rates, typical_cost
+from freshopt.distributed.dask_passes import unpack
+from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
+from freshopt.numerics.arrays import Array, exact_sum, total
+
+# Share of a typical cost above which the optimal value is taken to be positive without a test.
+NEARLY = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Dual prices that determine every rate.
+
+    Attributes
+    ----------
+    low, high : float
+        The bracket of the bandwidth's price; inf where min_rate uses up the bandwidth.
+    share : float
+        Of the rates at `low` in the mixture.
+    price : float
+        λ, the dual variable of the bandwidth, for the certificate.
+    host_low, host_high, host_share : ndarray, shape (H,)
+        The same of each limited host.
+    host_price : ndarray, shape (H,)
+        λ_h, 0 where the limit does not bind; inf where min_rate uses it up.
+    multipliers : ndarray, shape (H,)
+        μ_h of each limited host, on top of `price`, for the certificate.
+    """
+
+    low: float
+    high: float
+    share: float
+    price: float
+    host_low: Array
+    host_high: Array
+    host_share: Array
+    host_price: Array
+    multipliers: Array
+
+    def rates(self, piece: Partition) -> Array:
+        """Return a partition's rates."""
+        frugal = piece.rates(self.high)
+        generous = frugal if self.low == self.high else piece.rates(self.low)
+        if piece.codes is not None and bool(np.any(self.host_price > self.low)):
+            scarce = piece.rates(piece.broadcast_to_sources(self.host_high, self.high))
+            ample = piece.rates(piece.broadcast_to_sources(self.host_low, self.high))
+            own = scarce + piece.broadcast_to_sources(self.host_share, 0.0) * (ample - scarce)
+            price = piece.broadcast_to_sources(self.host_price, 0.0)
+            generous = np.where(price > self.low, own, generous)
+            frugal = np.where(price > self.high, own, frugal)
+        if generous is frugal:
+            return frugal
+        mixed = frugal + self.share * (generous - frugal)
+        return np.clip(mixed, piece.problem.lower, piece.problem.upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Result of the last pass over a partition.
+
+    Attributes
+    ----------
+    n : int
+    cost, value : float
+        Σ of what the sources cost, and the same in the declared sense.
+    terms : float
+        Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate.
+    use : ndarray, shape (1+H,)
+        Σ cost·ρ of the sources without a limit, then of each limited host.
+    typical : float
+        What counts as a large cost, for an optimum of 0.
+    free : float
+        Σ cost·ρ of the least rates that cost nothing; inf where there are none or the cost is not small.
+    never, at_lower, at_upper : int
+        Sources at rate 0, at a min_rate > 0, and at max_rate.
+    """
+
+    n: int
+    cost: float
+    value: float
+    terms: float
+    use: Array
+    typical: float
+    free: float
+    never: int
+    at_lower: int
+    at_upper: int
+
+
+def finish(
+    part: FilePart | Frame,
+    label: str,
+    first: int,
+    share: bytes | None,
+    place: int,
+    file: str,
+    message: tuple[PartitionedProblem, Decision, str | None],
+) -> Finished:
+    """Compute a partition's rates and certificate terms; write the rates.
+
+    Parameters
+    ----------
+    part, label, first, share
+        The partition, and its own share of the objective if that holds arrays.
+    place : int
+        Of its first source among all, for sources without names.
+    file : str
+        The name of the file to write.
+    message : tuple
+        The terms, the decision, and the folder to write to or None.
+    """
+    terms, decision, folder = message
+    own = terms.own(share)
+    named = folder is not None and "source" in terms.columns
+    table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
+    n, hosts = table.num_rows, len(terms.hosts)
+    if n == 0:
+        return Finished(0, 0.0, 0.0, 0.0, np.zeros(1 + hosts), 0.0, 0.0, 0, 0, 0)
+    piece = piece_of(table, label, first, own, terms)
+    rates = decision.rates(piece)
+    gap = Gap.of(piece.problem, rates, piece.numerics)
+    each = np.broadcast_to(decision.price, (n,))
+    if piece.codes is not None:
+        each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
+    parts = gap.source_gaps(each)
+    if folder is not None:
+        _write(rates_table(table, piece, rates, place, terms.time_unit), Path(folder), file)
+    lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(gap)
+    return Finished(
+        n,
+        gap.cost,
+        own.value_from_cost(gap.cost, piece.problem.sources),
+        exact_sum([total(parts)]),
+        piece.totals(rates),
+        typical,
+        _free_use(piece) if abs(gap.cost) <= NEARLY * typical else np.inf,
+        int(np.count_nonzero(rates == 0.0)),
+        int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
+        int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
+    )
+
+
+def rates_frame(
+    part: FilePart | Frame,
+    label: str,
+    first: int,
+    share: bytes | None,
+    place: int,
+    message: bytes,
+) -> Any:  # noqa: ANN401 - a pandas frame
+    """Return a partition's rates, computed anew, as a pandas frame."""
+    terms, decision = unpack(message)
+    table = read(part, [*terms.priced(), *(name for name in ("source",) if name in terms.columns)], label)
+    piece = piece_of(table, label, first, terms.own(share), terms)
+    return rates_table(table, piece, decision.rates(piece), place, terms.time_unit).to_pandas()
+
+
+def rates_table(table: Table, piece: Partition, rates: Array, place: int, time_unit: str) -> Table:
+    """Return (source, rate, interval), as `Solution.to_frame` does.
+
+    The interval is null at rate 0.
+    """
+    import pyarrow as pa
+
+    n = len(rates)
+    source = (
+        table.column("source") if "source" in table.column_names else pa.array(np.arange(place, place + n))
+    )
+    with np.errstate(divide="ignore"):
+        interval = pa.array(1.0 / rates, mask=rates == 0.0)
+    columns = {"source": source, "rate": pa.array(rates), "interval": interval}
+    if "signalled" in table.column_names:
+        columns["signalled"] = pa.array(piece.problem.sources.signalled)
+        columns["change_rate"] = pa.array(piece.problem.sources.change_rate)
+    if time_unit != "day":
+        columns["time_unit"] = pa.array([time_unit]).take(pa.array(np.zeros(n, dtype=np.int8)))
+    return pa.table(columns)
+
+
+def _write(table: Table, folder: Path, name: str) -> None:
+    """Write a file atomically; repeated runs are harmless."""
+    import pyarrow.parquet as pq
+
+    staging = folder / f".{name}.{secrets.token_hex(4)}"
+    pq.write_table(table, staging, use_dictionary=["source"], compression="snappy")
+    staging.replace(folder / name)
+
+
+def _free_use(piece: Partition) -> float:
+    """Return the bandwidth that the least zero-cost rates use.
+
+    It is inf if no rates have cost 0.
+    """
+    rates = free_rates(piece.problem, piece.numerics)
+    return np.inf if rates is None else total(piece.problem.sources.refresh_cost * rates)

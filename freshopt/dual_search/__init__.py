@@ -1,0 +1,1 @@
+"""Search for dual prices of separable problems."""

@@ -1,0 +1,143 @@
+"""Compiled water-filling: dual prices of hosts first, then bandwidth.
+
+The prices are dual variables. A host's own price matters only where it is above the bandwidth's. So a sample
+of hosts tells about where the bandwidth's price will be; one pass at a price somewhat below shows which hosts
+exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, all
+is done once more, from nothing. Passes are compiled columns and a sample.
+
+Among prices with the same demand the answer is the least, as `freshopt.solvers.water_filling` states: hosts
+are solved so by the loops, 0 is recognised here, and other intervals are left to the general search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from freshopt.certificates.solution import Answer
+from freshopt.compiled.columns import Column, Columns, HostGroups
+from freshopt.dual_search.price_bracketing import trimmed
+from freshopt.dual_search.sampled_search import first_price, sampled_search
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import ROUNDED, Array, chunks, exact_sum, is_scalar, read_only, total
+
+# At a price so low only refreshes of no marginal value are left undone.
+TINY_PRICE = 1e-290
+# So many hosts are solved for to learn the price; their demands' sum is known to a few per cent.
+SAMPLED_HOSTS = 1500
+# Below this share of the price that they tell, hosts are not solved for.
+MARGIN = 0.9
+
+
+def fill_compiled(
+    problem: Problem, columns: Columns, start: float | None, used: float | None = None
+) -> Answer | None:
+    """Return primal rates and dual prices by compiled passes, or None.
+
+    None means that only the general search will do.
+    """
+    if not len(problem.hosts):
+        return _solve_bandwidth(problem, columns, np.zeros(0), start, used)
+    if _uses_up(problem):
+        return None
+    groups = HostGroups(problem.hosts.limits, problem.hosts.codes, problem.hosts.order, problem.hosts.first)
+    likely, steepness = _likely_price(problem, columns, groups, start)
+    for floor in dict.fromkeys(
+        (MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE, TINY_PRICE)
+    ):
+        capped = np.array(problem.upper)
+        prices = _solve_hosts(columns, groups, floor, likely, steepness, capped)
+        if not bool(np.all(np.isfinite(prices))):
+            return None
+        found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), prices, likely)
+        if found is None or floor == TINY_PRICE or (found.price is not None and found.price > floor):
+            return found
+    return None
+
+
+def _solve_hosts(
+    columns: Columns, groups: HostGroups, floor: float, guess: float, steepness: float, out: Array
+) -> Array:
+    """Return the dual prices of hosts whose limits bind.
+
+    Only prices above a floor count; these hosts' rates are written to `out`.
+    """
+    used = columns.by_host(floor, groups.codes, len(groups.limits))
+    return columns.settle_hosts(groups, used, floor, guess, steepness, out)
+
+
+def _solve_bandwidth(
+    problem: Problem,
+    columns: Columns,
+    host_prices: Array,
+    start: float | None,
+    used: float | None = None,
+) -> Answer | None:
+    """Return rates that use up the bandwidth, with dual prices.
+
+    The hosts were solved for above a price.
+    """
+    hosts, sources = problem.hosts, columns.n
+    if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + ROUNDED):
+        rates = np.empty(sources)
+        if math.isfinite(columns.fill(TINY_PRICE, rates)):
+            return Answer(trimmed(problem, rates), 0.0, hosts.named(host_prices), 1)
+    if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
+        return None
+    found = sampled_search(columns, problem.bandwidth, start, used)
+    if found is None:
+        return None
+    on_top = np.maximum(0.0, host_prices - found.price) if len(hosts) else host_prices
+    return Answer(found.rates, found.price, hosts.named(on_top), found.passes)
+
+
+def _likely_price(
+    problem: Problem, columns: Columns, groups: HostGroups, start: float | None
+) -> tuple[float, float]:
+    """Return about the bandwidth's dual price, and the demand's steepness.
+
+    They come from a sample of hosts.
+    """
+    stride = max(1, len(groups.limits) // SAMPLED_HOSTS)
+    if stride == 1:
+        return start or first_price(columns, problem.bandwidth), 1.0
+    few = np.arange(0, len(groups.limits), stride)
+    counts = np.diff(groups.first)[few]
+    first = np.concatenate(([0], np.cumsum(counts)))
+    own = groups.order[np.repeat(groups.first[few] - first[:-1], counts) + np.arange(first[-1])]
+    free = columns.n - len(groups.order)
+    others = np.flatnonzero(groups.codes == len(groups.limits))[::stride] if free else own[:0]
+    sample = columns.take(np.concatenate((own, others)), len(own) + len(others))
+    codes = np.concatenate((np.repeat(np.arange(len(few)), counts), np.full(len(others), len(few))))
+    share = problem.bandwidth * sample.n / columns.n
+    guess = start or first_price(sample, share)
+    capped = np.full(sample.n, sample.upper)
+    fewer = HostGroups(groups.limits[few], codes, np.arange(len(own)), first)
+    _solve_hosts(sample, fewer, TINY_PRICE, guess, 1.0, capped)
+    sample = replace(sample, upper=read_only(capped))
+    price = first_price(sample, share, sample.n)
+    here, beyond = sample.demand(price), sample.demand(math.e * price)
+    steepness = math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0
+    return price, max(0.1, steepness)
+
+
+def _uses_up(problem: Problem) -> bool:
+    """Return whether min_rate uses up a host's limit."""
+    if is_scalar(problem.lower) and problem.lower[0] == 0.0:
+        return False
+    used = problem.hosts.totals(problem.sources.refresh_cost * problem.lower)
+    return bool(np.any(used >= problem.hosts.limits * (1.0 - FEW_ULP)))
+
+
+def _sum(cost: Column, rates: Column, n: int) -> float:
+    """Return Σ cost·rates without a temporary.
+
+    A number stands for n equal rates.
+    """
+    if not isinstance(rates, np.ndarray):
+        return rates * (n * cost if isinstance(cost, float) else total(cost)) if rates else 0.0
+    if isinstance(cost, float):
+        return cost * total(rates)
+    return exact_sum(float(np.dot(cost[part], rates[part])) for part in chunks(n))

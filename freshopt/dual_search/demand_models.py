@@ -1,0 +1,245 @@
+"""`DemandModels`: piecewise models of the demand functions.
+
+They are made from evaluations of a declared expression.
+
+A source's demand function gives its optimal rate at a price. What one evaluation of the expression tells
+about it depends on the kind of model: `LocalModel` is a line on logarithms, `CuttingPlanes` the maximum of
+tangents. Both are frozen values, one of each chunk of sources that stays in the cache. An evaluation is a
+pass over the chunks that returns new models; the demand of all models at a price is another one, which costs
+an exponential or some comparisons per source and no evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.modelling.kernel import MixedNumerics, Numerics
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, IntArray, chunks, exact_sum, is_scalar
+
+# Sources of a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB.
+SIZE = 8192
+# Nats that a rate may move at once: farther, ill-scaled marginals are not straight.
+REACH = 3.0
+
+Kinds: TypeAlias = tuple[tuple[IntArray, DerivedNumerics], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Some of the sources: derivatives, costs and bounds.
+
+    Parameters
+    ----------
+    part : slice
+        Their positions.
+    kinds : tuple of (ndarray of int, DerivedNumerics)
+        What is evaluated: for each kind of source, the places in the chunk and the derivatives.
+    cost, lower, upper : ndarray, shape (m,)
+        Of a refresh, and between what the rates lie.
+    """
+
+    part: slice
+    kinds: Kinds
+    cost: Array
+    lower: Array
+    upper: Array
+
+    def jets(self, rate: Array) -> tuple[Array, Array, Array]:
+        """Return value, marginal and curvature at the rates."""
+        if len(self.kinds) == 1:
+            return self.kinds[0][1].jet(rate)
+        joined = np.empty((3, len(rate)))
+        for where, numerics in self.kinds:
+            joined[:, where] = numerics.jet(rate[where])
+        return joined[0], joined[1], joined[2]
+
+
+class ChunkModel(Protocol):
+    """Demand models of one chunk of sources, a frozen value."""
+
+    @property
+    def chunk(self) -> Chunk:
+        """Return whose demand it is."""
+
+    def rates(self, log_price: float | Array) -> Array:
+        """Return the modelled rates at log λ."""
+
+    def slopes(self, log_price: float | Array, rates: Array) -> Array:
+        """Return the fall of modelled rates per nat of the price.
+
+        It is 0 where they are cut.
+        """
+
+    def capped(self, rates: Array) -> ChunkModel:
+        """Return the models with no rates above these."""
+
+    def evaluated(self, rates: Array, price: Array) -> ChunkEvaluation:
+        """Evaluate the expression at the rates."""
+
+    def marginals_at_lower(self) -> Array:
+        """Return marginals per unit of bandwidth at the lower bounds."""
+
+
+class ChunkEvaluation(NamedTuple):
+    """Models after an evaluation of a chunk, and what its rates lose.
+
+    Attributes
+    ----------
+    model : ChunkModel
+    gap : float
+        An estimate or a bound of the rates' suboptimality at the prices of the last models.
+    cost : float
+        The sources' costs.
+    misfit : float
+        The largest |marginal/price − 1| of a source whose rate would move.
+    """
+
+    model: ChunkModel
+    gap: float
+    cost: float
+    misfit: float
+
+
+class Evaluation(NamedTuple):
+    """Models after an evaluation of all sources; attributes as in `ChunkEvaluation`."""
+
+    models: DemandModels
+    gap: float
+    cost: float
+    misfit: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DemandModels:
+    """Models of all sources' demand functions.
+
+    Parameters
+    ----------
+    pieces : tuple of ChunkModel
+        In the order of the sources.
+    evaluations : int
+        Evaluations of the expression, so far.
+    """
+
+    pieces: tuple[ChunkModel, ...]
+    evaluations: int
+
+    def evaluated(self, rates: Array, prices: Array) -> Evaluation:
+        """Evaluate the expression at some rates.
+
+        Parameters
+        ----------
+        rates : ndarray, shape (n,)
+        prices : ndarray, shape (n,)
+            What each source pays per unit of bandwidth, by these models.
+        """
+        with np.errstate(all="ignore"):
+            found = [
+                piece.evaluated(
+                    rates[piece.chunk.part], prices[:1] if is_scalar(prices) else prices[piece.chunk.part]
+                )
+                for piece in self.pieces
+            ]
+        models = DemandModels(tuple(one.model for one in found), self.evaluations + 1)
+        gap, cost = exact_sum(one.gap for one in found), exact_sum(one.cost for one in found)
+        return Evaluation(models, gap, cost, max(one.misfit for one in found))
+
+    def rates(self, log_price: float | Array) -> Array:
+        """Return the modelled rates at log λ.
+
+        λ is one price for all sources, or one each.
+        """
+        found = np.empty(self.pieces[-1].chunk.part.stop)
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                part = piece.chunk.part
+                found[part] = piece.rates(log_price[part] if isinstance(log_price, np.ndarray) else log_price)
+        return found
+
+    def response(self, log_price: Array) -> tuple[Array, Array]:
+        """Return each source's bandwidth at its log λ, and the slope.
+
+        The slope is its fall per nat of the price.
+        """
+        used, falls = np.empty(len(log_price)), np.empty(len(log_price))
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                part, cost = piece.chunk.part, piece.chunk.cost
+                rates = piece.rates(log_price[part])
+                np.multiply(piece.slopes(log_price[part], rates), cost, out=falls[part])
+                np.multiply(rates, cost, out=used[part])
+        return used, falls
+
+    def total_response(self, log_price: float) -> tuple[float, float]:
+        """Return the total bandwidth used at log λ, and the slope.
+
+        The slope is its fall per nat of the price.
+        """
+        used, falls = [], []
+        with np.errstate(all="ignore"):
+            for piece in self.pieces:
+                rates = piece.rates(log_price)
+                used.append(float(np.dot(rates, piece.chunk.cost)))
+                falls.append(float(np.dot(piece.slopes(log_price, rates), piece.chunk.cost)))
+        return exact_sum(used), exact_sum(falls)
+
+    def capped(self, rates: Array) -> DemandModels:
+        """Return the models with no rates above these."""
+        pieces = tuple(piece.capped(rates[piece.chunk.part]) for piece in self.pieces)
+        return replace(self, pieces=pieces)
+
+    def marginals_at_lower(self) -> Array:
+        """Return marginals per unit of bandwidth at the lower bounds.
+
+        They are those of sources evaluated there.
+        """
+        return np.concatenate([piece.marginals_at_lower() for piece in self.pieces])
+
+
+def split(
+    problem: Problem, numerics: Numerics, upper: Array, model: Callable[[Chunk], ChunkModel]
+) -> tuple[ChunkModel, ...]:
+    """Return a model of each chunk of a problem's sources.
+
+    Parameters
+    ----------
+    problem : Problem
+    numerics : DerivedNumerics or MixedNumerics of such
+    upper : ndarray, shape (n,)
+        Rates that no feasible source exceeds.
+    model : callable
+        What makes the model of a chunk.
+    """
+    cost, lower = problem.sources.refresh_cost, problem.lower
+    return tuple(
+        model(Chunk(part, _by_kind(numerics, part), cost[part], lower[part], upper[part]))
+        for part in chunks(len(upper), SIZE)
+    )
+
+
+def _by_kind(numerics: Numerics, part: slice) -> Kinds:
+    """Return the numerics of a chunk.
+
+    These are one, or one for each kind of its sources and where these are.
+    """
+    taken = numerics.take(part)
+    if not isinstance(taken, MixedNumerics):
+        pairs = [(np.arange(part.stop - part.start), taken)]
+    else:
+        silent, announced = np.flatnonzero(~taken.signalled), np.flatnonzero(taken.signalled)
+        pairs = [
+            (silent, taken.silent_sources.take(silent)),
+            (announced, taken.signalled_sources.take(announced)),
+        ]
+    return tuple((where, own) for where, own in pairs if isinstance(own, DerivedNumerics))
+
+
+def clipped(rates: Array, lower: Array, upper: Array) -> Array:
+    """Clip an array in place and return it; faster than `np.clip`."""
+    return np.minimum(np.maximum(rates, lower, out=rates), upper, out=rates)

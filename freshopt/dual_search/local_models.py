@@ -1,0 +1,185 @@
+"""`LocalModel`: a demand function as a line on logarithms.
+
+The line goes through one evaluation of the expression.
+
+At its rate ρ a source has the marginal μ (per unit of bandwidth) and its slope. Marginals are nearly straight
+on logarithms, and those that are finite at rate 0 become so when μ is replaced by y = −log(1/μ − 1/μ₀), where
+μ₀ is the marginal at 0: for power laws, and for w/(1 + ρ/Δ)² near both of its ends, the line through one
+evaluation is the demand function itself. With σ = −dy/d log ρ the model says that at price λ the rate is
+
+    ρ·exp((y − y(λ))/σ),   y(λ) = log λ − log(1 − λ/μ₀),   0 where λ ≥ μ₀.
+
+A rate moves by at most three nats at once. A marginal of 0 or less has no logarithm; there Newton's step is
+taken on the marginal itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from freshopt.dual_search.demand_models import REACH, Chunk, ChunkEvaluation, clipped
+from freshopt.numerics.arrays import Array, BoolArray
+
+# Relative movement of a rate; less is rounding.
+MOVED = 1e-14
+# At prices below, all demand is met but that of sources whose marginal value is negligible.
+TINY_PRICE = 1e-290
+# 1/σ of a marginal that does not fall: any price but its own sends the rate to a bound.
+STEEP = 1e18
+# Levels that the typical price is a median of.
+SOME = 10_000
+_MOST = math.exp(REACH)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalModel:
+    """Log-linear models of a chunk's demand functions around the latest evaluation.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    edge : ndarray, shape (m,)
+        1/μ₀; 0 where marginals at rate 0 are infinite.
+    limited : bool
+        Whether any marginal at rate 0 is finite.
+    rate, marginal : ndarray, shape (m,)
+        The latest evaluation: where, and the decrease of cost per unit of bandwidth.
+    level, pace : ndarray, shape (m,)
+        The line: y and 1/σ.
+    floor, ceiling : ndarray, shape (m,)
+        Between what the modelled rates lie.
+    """
+
+    chunk: Chunk
+    edge: Array
+    limited: bool
+    rate: Array
+    marginal: Array
+    level: Array
+    pace: Array
+    floor: Array
+    ceiling: Array
+
+    @classmethod
+    def at(cls, chunk: Chunk, rate: Array) -> LocalModel:
+        """Return models before the first evaluation.
+
+        That is to be at these rates > 0; μ₀ is evaluated.
+        """
+        m = len(rate)
+        with np.errstate(all="ignore"):
+            _, marginal, _ = chunk.jets(np.zeros(m))
+            at_zero = marginal / chunk.cost
+            edge = np.where(np.isnan(at_zero), 0.0, 1.0 / np.maximum(at_zero, 0.0))
+        unknown, flat = np.full(m, np.nan), np.full(m, STEEP)
+        limited = bool(np.any(edge))
+        return cls(chunk, edge, limited, rate, unknown, np.zeros(m), flat, chunk.lower, chunk.upper)
+
+    def rates(self, log_price: float | Array) -> Array:
+        """Return the modelled rates at log λ."""
+        if not self.limited:
+            step = self.level - log_price
+        else:  # log(1/λ − 1/μ₀)
+            difference = np.exp(-log_price) - self.edge
+            step = self.level + np.log(np.maximum(difference, 0.0))
+        step *= self.pace
+        found: Array = np.exp(step, out=step)
+        found *= self.rate
+        clipped(found, self.floor, self.ceiling)
+        if self.limited:
+            np.copyto(found, self.chunk.lower, where=difference <= 0.0)
+        return found
+
+    def slopes(self, log_price: float | Array, rates: Array) -> Array:
+        """Return the fall of modelled rates per nat of the price.
+
+        It is 0 where they are cut.
+        """
+        fall: Array = rates * self.pace
+        if self.limited:
+            inverse = np.exp(-log_price)
+            fall *= inverse / np.maximum(inverse - self.edge, 1e-300)
+        fall *= (rates > self.floor) & (rates < self.ceiling)
+        return fall
+
+    def capped(self, rates: Array) -> LocalModel:
+        """Return the models with no rates above these, until the next evaluation."""
+        return replace(self, ceiling=np.minimum(self.ceiling, rates))
+
+    def evaluated(self, rates: Array, price: Array) -> ChunkEvaluation:
+        """Evaluate the expression at the rates.
+
+        A source at rate 0 is evaluated where it was.
+
+        The gap is an estimate, Σ |change of rate to come|·|marginal − price|.
+        """
+        chunk, asleep = self.chunk, rates <= 0.0
+        rate, cost = np.where(asleep, self.rate, rates), chunk.cost
+        value, slope, curvature = chunk.jets(rate)
+        marginal = slope / cost
+        positive = marginal > 0.0
+        model = self._through(rate, marginal, curvature, positive)
+
+        # Where the rates would go at the price.
+        target = model.rates(np.log(np.maximum(price, TINY_PRICE)))
+        if not bool(np.all(positive)):
+            # y does not exist: Newton's step on the marginal itself, none where it is the price.
+            plain = np.fmax(rate - (price - marginal) * cost / curvature, rate / _MOST)
+            plain = np.where(marginal == price, rate, np.clip(plain, model.floor, model.ceiling))
+            np.copyto(target, plain, where=~positive)
+            floor, ceiling = (np.where(positive, bound, target) for bound in (model.floor, model.ceiling))
+            model = replace(model, floor=floor, ceiling=ceiling)
+        move, off = np.abs(target - rate), np.abs(marginal - price)
+        lost = move * off
+        if self.limited:
+            np.copyto(lost, 0.0, where=asleep & (price * self.edge >= 1.0))
+        off *= (lost > 0.0) & (move > MOVED * rate)
+        misfit = float(np.max(off / np.maximum(price, TINY_PRICE)))
+        return ChunkEvaluation(model, float(np.dot(lost, cost)), float(np.sum(value)), misfit)
+
+    def marginals_at_lower(self) -> Array:
+        """Return marginals per unit of bandwidth at the lower bounds.
+
+        They are those of sources evaluated there.
+        """
+        with np.errstate(divide="ignore"):
+            return np.where(self.chunk.lower > 0.0, self.marginal, 1.0 / self.edge)
+
+    def _through(self, rate: Array, marginal: Array, curvature: Array, positive: BoolArray) -> LocalModel:
+        """Return the models of an evaluation.
+
+        Where marginals are not positive they do not count.
+        """
+        # One block for all: smaller ones would be handed back to the system, and fetched again, each time.
+        level, pace, floor, ceiling = np.empty((4, len(rate)))
+        usable = marginal if bool(np.all(positive)) else np.where(positive, marginal, 1.0)
+        np.divide(usable * self.chunk.cost, rate * curvature, out=pace)
+        if self.limited:
+            inverse = 1.0 / usable
+            gained = np.maximum(inverse - self.edge, 1e-17 * inverse)
+            np.negative(np.log(gained), out=level)
+            pace *= gained * usable
+        else:
+            np.log(usable, out=level)
+        np.fmin(pace, STEEP, out=pace)  # nan and inf too: no curvature
+        np.copyto(pace, STEEP, where=pace <= 0.0)
+        np.maximum(self.chunk.lower, rate * (1.0 / _MOST), out=floor)
+        np.minimum(self.chunk.upper, rate * _MOST, out=ceiling)
+        if self.limited:
+            # Near rate 0 the marginal is nearly μ₀, however far down that is.
+            np.copyto(floor, self.chunk.lower, where=self.edge > 0.0)
+        return LocalModel(self.chunk, self.edge, self.limited, rate, marginal, level, pace, floor, ceiling)
+
+
+def typical_log_price(models: Sequence[LocalModel]) -> float:
+    """Return the median of the stationary log prices.
+
+    At its stationary price a source would stay at its rate.
+    """
+    levels = np.concatenate([one.level for one in models])
+    some = levels[:: max(1, len(levels) // SOME)]
+    return float(np.median(some[np.isfinite(some)])) if bool(np.any(np.isfinite(some))) else 0.0

@@ -1,0 +1,276 @@
+"""Dual of the separable model problem.
+
+Host multipliers are solved for first, then the bandwidth multiplier.
+
+A host at its limit has a price of its own, which does not depend on the bandwidth's, and rates fall with the
+price: a source's rate is the smaller of those at its host's price and at the bandwidth's. So the duals of all
+hosts are solved side by side, their rates become ceilings, and one search for the bandwidth's price remains.
+Where prices are not unique they are the least: what is searched for is where demand crosses the limit plus
+rounding, as in `freshopt.solvers.water_filling`.
+
+Models and dual points are frozen values: `first_models` makes the models of a problem, `solve_model_dual`
+takes models to a dual point, and `freshopt.dual_search.demand_models` takes both to better models.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from freshopt.certificates.solution import Answer
+from freshopt.dual_search.demand_models import DemandModels, split
+from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
+from freshopt.dual_search.price_bracketing import BEYOND, trimmed
+from freshopt.dual_search.price_newton import PriceBracket, newton_prices
+from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
+
+# Relative width of the last brackets of prices, between whose ends rates are mixed.
+WIDTH = 4e-15
+# Log prices from which the next search starts, within those it may end at.
+_SEARCHED = 680.0
+# Nats from a price at which demand is a limit and rounding to one at which it is below.
+_BEYOND = math.log(BEYOND)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DualPoint:
+    """Prices at which modelled demand meets the limits, and the rates there.
+
+    Parameters
+    ----------
+    rates : ndarray, shape (n,)
+    price : float
+        The bandwidth's; nan before the first search.
+    host_prices : ndarray, shape (H,)
+        Not on top of `price` but instead of it, where they are higher.
+    source_prices : ndarray, shape (n,)
+        What each source pays per unit of bandwidth.
+    log_price : float
+    log_host_prices : ndarray, shape (H,)
+        Where the next search starts.
+    """
+
+    rates: Array
+    price: float
+    host_prices: Array
+    source_prices: Array
+    log_price: float
+    log_host_prices: Array
+
+    def starting_from(self, log_price: float) -> DualPoint:
+        """Return the point with the next search started from a log price."""
+        return replace(
+            self, log_price=log_price, log_host_prices=np.full(len(self.log_host_prices), log_price)
+        )
+
+
+def sources_at_lower(problem: Problem, numerics: Numerics) -> BoolArray | None:
+    """Return the sources held at min_rate because it uses up their limit.
+
+    Raises
+    ------
+    InfeasibleProblemError
+        If such a source has an infinite cost there.
+    """
+    hosts = problem.hosts
+    need = problem.sources.refresh_cost * problem.lower
+    if total(need) >= problem.bandwidth * (1.0 - FEW_ULP):
+        pinned, what = np.ones(len(need), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}"
+    elif len(hosts):
+        full = hosts.totals(need) >= hosts.limits * (1.0 - FEW_ULP)
+        if not bool(np.any(full)):
+            return None
+        pinned, what = hosts.broadcast_to_sources(full.astype(float)) > 0.0, "a host's limit"
+    else:
+        return None
+    starved = np.flatnonzero(pinned & ~np.isfinite(numerics.cost(np.array(problem.lower))))
+    if len(starved):
+        raise InfeasibleProblemError(
+            f"min_rate uses up {what} and leaves nothing for "
+            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
+            "Raise the bandwidth or the limit, or lower min_rate."
+        )
+    return pinned
+
+
+def first_models(
+    problem: Problem, numerics: Numerics, pinned: BoolArray | None
+) -> tuple[DemandModels, DualPoint]:
+    """Return local models and a dual point to start from.
+
+    Models are taken at equal shares of the bandwidth.
+
+    Parameters
+    ----------
+    problem : Problem
+    numerics : DerivedNumerics or MixedNumerics of such
+    pinned : ndarray of bool, shape (n,), optional
+        Sources held at min_rate.
+    """
+    hosts = len(problem.hosts)
+    models, share = _unevaluated(problem, numerics, pinned)
+    unknown = np.full(len(share), np.nan)
+    first = np.where(share > 0.0, share, problem.sources.change_rate)
+    models = models.evaluated(first, unknown).models
+    start = typical_log_price([one for one in models.pieces if isinstance(one, LocalModel)])
+    return models, DualPoint(share, math.nan, np.zeros(hosts), unknown, start, np.full(hosts, start))
+
+
+def solve_model_dual(
+    problem: Problem, models: DemandModels, start: DualPoint, tolerance: float, width: float = WIDTH
+) -> DualPoint:
+    """Return the dual prices of the models' problem.
+
+    At these the models' demand meets the limits; the point holds the rates there, too.
+
+    Parameters
+    ----------
+    problem : Problem
+    models : DemandModels
+    start : DualPoint
+        Where to start from.
+    tolerance : float
+        Relative excess of demand that is none; with 0 the limits are met to rounding, by mixing rates.
+    width : float
+        Relative distance of the prices whose rates are mixed.
+    """
+    hosts, host_prices, log_host_prices = problem.hosts, start.host_prices, start.log_host_prices
+    if len(hosts):
+        found = _host_multipliers(problem, models, log_host_prices, tolerance, width)
+        models = models.capped(_host_rates(problem, models, found))
+        log_host_prices = np.clip(found.high, -_SEARCHED, _SEARCHED)
+        host_prices = _prices(found.high)
+
+    def response(log_price: Array) -> tuple[Array, Array]:
+        used, falls = models.total_response(float(log_price[0]))
+        return np.array([used]), np.array([falls])
+
+    target, first = np.array([problem.bandwidth * (1.0 + ROUNDED)]), np.array([start.log_price])
+    found = newton_prices(response, target, first, tolerance, width)
+    low, high = float(found.low[0]), float(found.high[0])
+    rates = models.rates(high)
+    if low < high:
+        rates = _mixture(problem, models.rates(low), models.rates(high + _BEYOND))
+    price = float(_prices(found.high)[0])
+    paid = np.maximum(price, hosts.broadcast_to_sources(host_prices, 0.0)) if len(hosts) else price
+    return DualPoint(
+        rates,
+        price,
+        host_prices,
+        np.broadcast_to(paid, rates.shape),
+        min(max(high, -_SEARCHED), _SEARCHED),
+        log_host_prices,
+    )
+
+
+def answer_of(
+    problem: Problem, models: DemandModels, point: DualPoint, pinned: BoolArray | None, note: str
+) -> Answer:
+    """Return the rates and multipliers of a dual point."""
+    hosts, host_prices = problem.hosts, np.array(point.host_prices)
+    if pinned is not None:
+        np.maximum.at(host_prices, hosts.codes[pinned], _edge_prices(problem, models)[pinned])
+    on_top = hosts.named(np.maximum(0.0, host_prices - point.price))
+    rates = trimmed(problem, np.clip(point.rates, problem.lower, problem.upper))
+    return Answer(rates, point.price, on_top, models.evaluations, note=note)
+
+
+def answer_at_lower(problem: Problem, numerics: Numerics) -> Answer:
+    """Return min_rate for every source, and its dual price.
+
+    The price is the least at which no source takes more.
+    """
+    lower = np.array(problem.lower)
+    models, _ = _unevaluated(problem, numerics, None)
+    models = models.evaluated(lower, np.full(len(lower), np.nan)).models
+    price = float(np.max(_edge_prices(problem, models), initial=0.0))
+    none = dict.fromkeys(problem.hosts.names, 0.0)
+    return Answer(lower, price, none, models.evaluations)
+
+
+def _unevaluated(
+    problem: Problem, numerics: Numerics, pinned: BoolArray | None
+) -> tuple[DemandModels, Array]:
+    """Return local models at rate 0, and equal shares.
+
+    Only the marginals at rate 0 are evaluated.
+    """
+    hosts, cost = problem.hosts, problem.sources.refresh_cost
+    most = 2.0 * problem.bandwidth / cost
+    if len(hosts):
+        most = np.minimum(most, 2.0 * hosts.broadcast_to_sources(hosts.limits, problem.bandwidth) / cost)
+    upper = np.minimum(problem.upper, most)
+    share = np.clip(np.full(len(cost), problem.bandwidth / total(cost)), problem.lower, upper)
+    if pinned is not None:
+        upper = np.where(pinned, problem.lower, upper)
+    rates = np.where(share > 0.0, share, problem.sources.change_rate)
+    pieces = split(problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part]))
+    return DemandModels(pieces, 1), share
+
+
+def _host_multipliers(
+    problem: Problem, models: DemandModels, start: Array, tolerance: float, width: float
+) -> PriceBracket:
+    """Return the log dual variables of the host limits.
+
+    At these hosts' demand meets their limits, whatever the bandwidth's price.
+    """
+    hosts = problem.hosts
+
+    def response(log_prices: Array) -> tuple[Array, Array]:
+        used, falls = models.response(hosts.broadcast_to_sources(log_prices, 0.0))
+        return hosts.totals(used), hosts.totals(falls)
+
+    return newton_prices(response, hosts.limits * (1.0 + ROUNDED), start, tolerance, width)
+
+
+def _host_rates(problem: Problem, models: DemandModels, found: PriceBracket) -> Array:
+    """Return rates at the hosts' own prices.
+
+    They are mixed where the demand jumps, and inf beyond limited hosts.
+    """
+    hosts, cost = problem.hosts, problem.sources.refresh_cost
+    high = np.where(found.low < found.high, found.high + _BEYOND, found.high)
+    frugal = models.rates(hosts.broadcast_to_sources(high, 0.0))
+    if bool(np.any(found.low < found.high)):
+        generous = models.rates(hosts.broadcast_to_sources(found.low, 0.0))
+        above, below = hosts.totals(cost * generous), hosts.totals(cost * frugal)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(above > below, (hosts.limits - below) / (above - below), 0.0)
+        frugal = frugal + hosts.broadcast_to_sources(np.clip(share, 0.0, 1.0)) * (generous - frugal)
+    limited: Array = np.where(hosts.codes < len(hosts), frugal, np.inf)
+    return limited
+
+
+def _mixture(problem: Problem, generous: Array, frugal: Array) -> Array:
+    """Return the convex combination of two rate vectors that uses the bandwidth."""
+    cost = problem.sources.refresh_cost
+    above, below = total(cost * generous), total(cost * frugal)
+    if above <= below:
+        return frugal
+    share = min(1.0, max(0.0, (problem.bandwidth - below) / (above - below)))
+    mixed: Array = frugal + share * (generous - frugal)
+    return mixed
+
+
+def _edge_prices(problem: Problem, models: DemandModels) -> Array:
+    """Return each source's marginal price at its min_rate.
+
+    At this price it would take its min_rate and no more.
+    """
+    slope = models.marginals_at_lower()
+    open_ = (problem.upper > problem.lower) & np.isfinite(slope)
+    edges: Array = np.where(open_, np.maximum(slope, 0.0), 0.0)
+    return edges
+
+
+def _prices(logarithms: Array) -> Array:
+    """Return prices, 0 where none was low enough."""
+    prices: Array = np.exp(logarithms)
+    prices[prices <= TINY_PRICE] = 0.0
+    return prices

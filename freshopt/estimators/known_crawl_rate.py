@@ -1,0 +1,121 @@
+"""`KnownCrawlRate`: base of the estimators given the crawl rate.
+
+They are given the rate of the crawling process and do not use the crawl intervals.
+
+When crawls come as a Poisson process of rate p, a crawl finds a change with probability Δ/(Δ+p), whatever
+came before. Such estimators need which crawls found a change, and p; the rate may differ from crawl to crawl.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.estimators.estimator import OnlineEstimator
+from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
+from freshopt.inference.rate_distribution import RateDistribution
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.numerics.arrays import Array, IntArray
+
+# Number of sums: Σ I p, Σ p, Σ I, Σ 1 and Σ w·1, each summand weighted by w.
+TALLY = 5
+
+
+class KnownCrawlRate(OnlineEstimator):
+    """Online estimator for crawls at known rates p.
+
+    It keeps sums of the rates beside its own statistics.
+
+    Notes
+    -----
+    Its interval is that of the share μ = Δ/(Δ+p) of crawls that find a change: Jeffreys' posterior of μ,
+    whatever the convergence of the estimate to Δ. Under rates that differ, f = Σ_found p / p̄ crawls, p̄ the
+    mean rate, stand for those that found a change, and f and the number u of the others are both taken
+    (f+u)/k times, which makes the variance that of the estimating equation Σ_found p − uΔ = 0. It is closed,
+    and costs nothing per crawl.
+    """
+
+    _squares: ClassVar[int] = -1
+
+    @abstractmethod
+    def _advance(
+        self, known: SufficientStatistics, at: IntArray, rows: ObservedIntervals, rate: Array
+    ) -> Array:
+        """Return the statistics of all sources after a batch.
+
+        The crawls of the batch had these rates.
+        """
+
+    def _distribution(self) -> RateDistribution:
+        found_rate, rate, found, crawls, squares = self._fitted().state[:, -TALLY:].T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = rate / crawls
+            like, missed = np.nan_to_num(found_rate / mean), crawls - found
+            scale = np.nan_to_num((like + missed) / crawls * (crawls / squares))
+        return RateDistribution.of_odds(like * scale, missed * scale, mean)
+
+    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
+        """Estimate the change rates of a log's sources.
+
+        Results of earlier fits are discarded.
+
+        Parameters
+        ----------
+        log : CrawlLog
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
+            per crawl, in the log's order. Required: the crawl intervals themselves are not used.
+
+        Returns
+        -------
+        Self
+            This estimator, with its attributes set.
+
+        Raises
+        ------
+        SourceDataError
+            If a crawl rate, or an α_k of `LawOfLargeNumbers`, is not a positive number.
+        """
+        return self._learn(None, log, crawl_rate)
+
+    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
+        """Update the estimates with one more batch.
+
+        Equal to `fit` of all batches together.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
+            the batch before) or ``elapsed`` tells its crawl interval. Its crawls come after those of earlier
+            batches.
+        crawl_rate : scalar or array_like of shape (n,) or (rows,)
+            As in `fit`; of this batch.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        SourceDataError
+            As in `fit`, or if the time unit or the kind of the sources' names is not that of the batches
+            before. The statistics before it stay.
+        """
+        return self._learn(self._evidence, log, crawl_rate)
+
+    def _learn(self, earlier: SufficientStatistics | None, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
+        rows = ObservedIntervals.of(log)
+        rate = rows.crawl_rates(log, crawl_rate)
+
+        def advance(known: SufficientStatistics, at: IntArray, weights: Array) -> Array:
+            tally = known.state[:, -TALLY:].copy()
+            found = np.where(rows.changed, weights, 0.0)
+            each = (found * rate, weights * rate, found, weights, weights * weights)
+            tally[at] += np.stack([rows.sums(values) for values in each], axis=1)
+            return np.concatenate([self._advance(known, at, rows, rate), tally], axis=1)
+
+        return self._carry_on(earlier, log, rows, advance)

@@ -1,0 +1,241 @@
+"""Observed crawl intervals and sufficient statistics of estimators.
+
+What they read from a crawl log, and what they carry from one batch to the next.
+
+`ObservedIntervals` is a batch without its baseline rows; `SufficientStatistics` summarises all batches so
+far: per source the number of crawls, how many found a change, and a few numbers of the estimator's own. A
+batch may bring new sources. Nothing is changed in place, so that an invalid batch leaves an estimator
+unchanged.
+
+Cost: one pass over a batch; memory for the sources, not for the crawls seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+from freshopt.logs.crawl_log import CrawlLog, require_log
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_number, as_vector
+from freshopt.numerics.segments import segment_sums
+from freshopt.units import convert_time
+
+# Changes per day: a source estimated at 0 would never be crawled again, nor its estimate corrected.
+FLOOR = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedIntervals:
+    """Rows of a log with a known crawl interval.
+
+    Source after source.
+
+    Attributes
+    ----------
+    offsets : ndarray of int, shape (n+1,)
+        Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    changed : ndarray of bool, shape (m,)
+    interval : ndarray of float, shape (m,)
+    changes : ndarray of float, shape (m,), or None
+        NaN where unknown.
+    row : ndarray of int, shape (m,)
+        Position of each in the log.
+
+    Examples
+    --------
+    >>> log = CrawlLog(source=["a", "a", "b"], time=[0.0, 2.0, 1.0], changed=[0, 1, 0])
+    >>> rows = ObservedIntervals.of(log)
+    >>> rows.interval.tolist(), rows.crawls.tolist(), rows.found.tolist()
+    ([2.0], [1, 0], [1, 0])
+    """
+
+    offsets: IntArray
+    changed: BoolArray
+    interval: Array
+    changes: Array | None
+    row: IntArray
+
+    @classmethod
+    def of(cls, log: CrawlLog) -> ObservedIntervals:
+        """Return the rows of a log that are not baselines."""
+        require_log(log)
+        row = np.flatnonzero(~np.isnan(log.interval))
+        return cls(
+            offsets=np.searchsorted(row, log.offsets).astype(np.int64),
+            changed=log.changed[row],
+            interval=log.interval[row],
+            changes=None if log.changes is None else log.changes[row],
+            row=row,
+        )
+
+    @property
+    def crawls(self) -> IntArray:
+        """The number of rows of each source, shape (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def found(self) -> IntArray:
+        """Number of each source's rows with a change, shape (n,)."""
+        return self.sums(self.changed.astype(np.float64)).astype(np.int64)
+
+    @property
+    def rank(self) -> IntArray:
+        """Position of each row within its source, shape (m,).
+
+        From 0.
+        """
+        return np.arange(len(self.row)) - np.repeat(self.offsets[:-1], self.crawls)
+
+    def sums(self, values: Array) -> Array:
+        """Sum one value per row over each source, shape (n,)."""
+        return segment_sums(values, self.offsets)
+
+    def crawl_rates(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Array:
+        """Return each row's rate of the crawling process, shape (m,).
+
+        Parameters
+        ----------
+        log : CrawlLog
+            The log that these rows are of.
+        crawl_rate : scalar or array_like
+            Crawls per time unit, > 0: one number, one per source (in the order of ``log.sources_``), or one
+            per crawl (in the order of the log's rows; those of baselines are ignored).
+
+        Raises
+        ------
+        SourceDataError
+            If the shape is none of these, or a rate is not a positive number; names the source.
+        """
+        per_row = np.asarray(crawl_rate, dtype=object).shape == (len(log),)
+        if per_row:
+            rate = as_vector(crawl_rate, len(log), "crawl_rate")[self.row]
+        else:
+            rate = np.repeat(as_vector(crawl_rate, len(log.sources_), "crawl_rate"), self.crawls)
+        wrong = np.flatnonzero(~((rate >= SMALLEST) & (rate <= LARGEST)))
+        if len(wrong):
+            row = int(self.row[wrong[0]])
+            raise SourceDataError(
+                f"crawl_rate of source {log.sources_[log.source_index[row]]} at time {log.time[row]:g} is "
+                f"{rate[wrong[0]]:g}. The rate of a crawling process is a positive number. Pass the rate at "
+                "which the source was crawled."
+            )
+        return rate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SufficientStatistics:
+    """Sufficient statistics of n sources after some batches.
+
+    Attributes
+    ----------
+    sources : ndarray, shape (n,)
+        Sorted names or integers.
+    time_unit : str
+    crawls : ndarray of int, shape (n,)
+        Crawls after a known crawl interval.
+    found : ndarray of int, shape (n,)
+        Those of them that found a change.
+    state : ndarray of float, shape (n, width)
+        The estimator's own numbers; 0 before a source's first crawl.
+    newest : float
+        The moment of the newest crawl of all, as `forgetting.moment_of` returns it.
+    """
+
+    sources: npt.NDArray[Any]
+    time_unit: str
+    crawls: IntArray
+    found: IntArray
+    state: Array
+    newest: float
+
+    @classmethod
+    def before(
+        cls, log: CrawlLog, earlier: SufficientStatistics | None, width: int
+    ) -> tuple[SufficientStatistics, IntArray]:
+        """Return the statistics before a batch.
+
+        With places for the sources of the batch.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            The batch.
+        earlier : SufficientStatistics or None
+            What the batches before it left.
+        width : int
+            How many numbers the estimator keeps of a source.
+
+        Returns
+        -------
+        evidence : SufficientStatistics
+        at : ndarray of int
+            The position in it of each of the batch's sources.
+
+        Raises
+        ------
+        SourceDataError
+            If the batch has another time unit, or integers for sources where the others had names.
+        """
+        if earlier is None:
+            n = len(log.sources_)
+            none = np.zeros(n, dtype=np.int64)
+            return cls(log.sources_, log.time_unit, none, none, np.zeros((n, width)), -np.inf), np.arange(n)
+        if log.time_unit != earlier.time_unit:
+            raise SourceDataError(
+                f"time_unit of this batch is {log.time_unit!r} but that of the batches before is "
+                f"{earlier.time_unit!r}. Build its CrawlLog in the same unit."
+            )
+        if (log.sources_.dtype.kind == "U") is not (earlier.sources.dtype.kind == "U"):
+            raise SourceDataError(
+                f"source {log.sources_[0]!r} of this batch and {earlier.sources[0]!r} of those before are "
+                "not of one kind. Call all sources by names or all by integers."
+            )
+        sources = np.union1d(earlier.sources, log.sources_)
+        old = np.searchsorted(sources, earlier.sources)
+        crawls, found = np.zeros((2, len(sources)), dtype=np.int64)
+        state = np.zeros((len(sources), width))
+        crawls[old], found[old], state[old] = earlier.crawls, earlier.found, earlier.state
+        evidence = cls(sources, log.time_unit, crawls, found, state, earlier.newest)
+        return evidence, np.searchsorted(sources, log.sources_)
+
+    def after(
+        self, rows: ObservedIntervals, at: IntArray, state: Array, newest: float
+    ) -> SufficientStatistics:
+        """Return the statistics updated with a batch.
+
+        Its counts are added, and the state of all sources is new.
+        """
+        crawls, found = self.crawls.copy(), self.found.copy()
+        crawls[at] += rows.crawls
+        found[at] += rows.found
+        return replace(self, crawls=crawls, found=found, state=state, newest=newest)
+
+    def flags(self) -> npt.NDArray[np.str_]:
+        """Return each source's flag, as `MaximumLikelihood` defines them."""
+        kinds = ["baseline only", "never changed", "always changed"]
+        return np.select([self.crawls == 0, self.found == 0, self.found == self.crawls], kinds, default="ok")
+
+
+def check_floor(floor: float) -> float:
+    """Return the floor if ≥ 0, else raise SourceDataError."""
+    number = as_number(floor, "floor", "Pass changes per day > 0, or 0 for none.")
+    if not (number == 0 or SMALLEST <= number <= LARGEST):
+        raise SourceDataError(f"floor is {floor}. Pass changes per day > 0, or 0 for none.")
+    return floor
+
+
+def at_least(floor: float, rate: Array, time_unit: str) -> Array:
+    """Return rates raised to a floor per day.
+
+    Per time unit; NaN is raised too if the floor is positive.
+
+    Examples
+    --------
+    >>> at_least(0.24, np.array([0.5, 0.0, np.nan]), "hour")
+    array([0.5 , 0.01, 0.01])
+    """
+    return np.fmax(rate, floor / convert_time(1.0, "day", time_unit)) if floor else rate

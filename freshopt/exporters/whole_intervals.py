@@ -1,0 +1,239 @@
+"""Rates as whole intervals, one per source.
+
+That is what a tool that keeps one interval per source can hold.
+
+An interval is rounded up to the tool's step, never down: no source is then refreshed more often than its
+rate, no host more than its limit, and the total stays within the bandwidth. What that leaves unused is
+reported as the realised rate. Where a step is long against an interval, that is much, and the report says so;
+what is shorter than a step, or longer than the tool can keep, is an error with its name.
+
+Cost: a pass over the rates, and one over the names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.numerics.arrays import IntArray, total
+from freshopt.scheduling.rate_table import RateTable
+from freshopt.units import SECONDS
+
+# An interval above a whole number of steps by less, relatively, is rounded to that number.
+ROUNDING = 1e-9
+# Interval of a source that is not refreshed.
+NEVER = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Summary of what was written.
+
+    Attributes
+    ----------
+    sources : int
+        With an interval.
+    never : int
+        Sources that are never refreshed.
+    never_words : str
+        What was written of those.
+    planned, realised : float
+        Total refreshes per `time_unit`: by the rates, and by what was written. Realised is never more.
+    time_unit : str
+    """
+
+    sources: int
+    never: int
+    never_words: str
+    planned: float
+    realised: float
+    time_unit: str
+
+
+class IntervalFormat(Protocol):
+    """Format of a tool that keeps one interval per source.
+
+    A frozen record of its settings.
+    """
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of the folder; none for a single file."""
+        ...
+
+    def write(self, table: RateTable, path: Path) -> Exported:
+        """Write to a file, or into an empty folder.
+
+        Parameters
+        ----------
+        table : RateTable
+            Rates to become intervals, with the names and the time unit of their sources.
+        path : Path
+            The file, or the folder.
+
+        Returns
+        -------
+        Exported
+            What was written, and how far rounding took the refreshes per time unit.
+
+        Raises
+        ------
+        SourceDataError
+            If a name or an interval cannot be written; names the sources.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a tool's intervals.
+
+    Attributes
+    ----------
+    tool : str
+        Its name, as it stands in a message.
+    step : int
+        In seconds; intervals are multiples of it.
+    longest : int
+        In seconds.
+    shortest : int
+        In seconds.
+    remedy : str
+        What to do about an interval that is too long.
+    """
+
+    tool: str
+    step: int
+    longest: int
+    shortest: int
+    remedy: str
+
+
+def labels(table: RateTable) -> list[str]:
+    """Return the names of the sources, else their positions."""
+    if table.names is None:
+        return [str(k) for k in range(len(table.rates))]
+    return [str(name) for name in table.names.tolist()]
+
+
+def whole_intervals(table: RateTable, limits: Limits) -> IntArray:
+    """Return each source's interval in whole steps.
+
+    In seconds, a multiple of the step; `NEVER` at rate 0.
+
+    Raises
+    ------
+    SourceDataError
+        If an interval is too short or too long, or a source waits for signals; names it.
+
+    Examples
+    --------
+    >>> from freshopt.scheduling.rate_table import read_rates
+    >>> minutes = Limits("a tool", step=60, longest=86400, shortest=60, remedy="Raise its min_rate.")
+    >>> whole_intervals(read_rates({"a": 24.0, "b": 0.0, "c": 7.0}), minutes).tolist()
+    [3600, 0, 12360]
+    """
+    require_clocked(table, limits.tool)
+    second = SECONDS[table.time_unit]
+    with np.errstate(divide="ignore"):
+        exact = second / table.rates
+    silent = table.rates == 0.0
+    steps = np.ceil(np.where(silent, 0.0, exact) / limits.step * (1.0 - ROUNDING))
+    seconds = steps * limits.step
+    short = np.flatnonzero(~silent & (exact < limits.shortest * (1.0 - ROUNDING)))
+    if len(short):
+        raise SourceDataError(
+            f"{_every(table, short, exact)}. {limits.tool} has no intervals below {_span(limits.shortest)}. "
+            f"Give these sources a max_rate of {second / limits.shortest:.6g} per {table.time_unit}."
+        )
+    long = np.flatnonzero(seconds > limits.longest)
+    if len(long):
+        raise SourceDataError(
+            f"{_every(table, long, exact)}. {limits.tool} has no intervals above {_span(limits.longest)}. "
+            f"{limits.remedy}"
+        )
+    whole: IntArray = np.where(silent, NEVER, np.maximum(seconds, limits.shortest)).astype(np.int64)
+    return whole
+
+
+def exported(table: RateTable, seconds: IntArray, never_words: str) -> Exported:
+    """Return the report on intervals that were written."""
+    active = seconds != NEVER
+    realised = total(SECONDS[table.time_unit] / seconds[active].astype(np.float64)) if active.any() else 0.0
+    count = int(np.count_nonzero(active))
+    return Exported(count, len(seconds) - count, never_words, total(table.rates), realised, table.time_unit)
+
+
+def require_clocked(table: RateTable, tool: str) -> None:
+    """Raise if sources are refreshed on their signals.
+
+    A clock cannot do that.
+    """
+    if table.signalled is None:
+        return
+    names = labels(table)
+    waiting = [repr(names[k]) for k in np.flatnonzero(table.signalled).tolist()]
+    raise SourceDataError(
+        f"source {list_offenders(waiting)} is refreshed on its signals. {tool} refreshes by the clock. "
+        "Take it out of the table and crawl it when it signals, or solve with signalled false."
+    )
+
+
+def require_urls(names: list[str], tool: str, schemes: tuple[str, ...] = ("http", "https")) -> None:
+    """Raise if names are no URLs to fetch.
+
+    Examples
+    --------
+    >>> require_urls(["https://example.org/ü?q='1'"], "a tool")
+    >>> require_urls(["7"], "a tool")
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: source '7' is no URL. a tool fetches http, https. Name it by its URL.
+    """
+    wrong = [repr(name) for name in names if not _is_url(name, schemes)]
+    if wrong:
+        raise SourceDataError(
+            f"source {list_offenders(wrong)} is no URL. {tool} fetches {', '.join(schemes)}. "
+            f"Name {'it by its URL' if len(wrong) == 1 else 'them by their URLs'}."
+        )
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL that `require_urls` passed."""
+    return urlsplit(url).hostname or ""
+
+
+def _is_url(name: str, schemes: tuple[str, ...]) -> bool:
+    if any(letter.isspace() or not letter.isprintable() for letter in name):
+        return False
+    try:
+        parts = urlsplit(name)
+        _ = parts.port  # which is read, and may be wrong, only now
+    except ValueError:
+        return False
+    return parts.scheme.lower() in schemes and bool(parts.hostname)
+
+
+def _every(table: RateTable, offenders: IntArray, exact: np.typing.NDArray[np.float64]) -> str:
+    names = labels(table)
+    where = list_offenders(f"{names[k]!r} every {_span(exact[k])}" for k in offenders.tolist())
+    return f"to be refreshed are {where}"
+
+
+def _span(seconds: float) -> str:
+    """Return a time as people read it.
+
+    Examples
+    --------
+    >>> _span(30.0), _span(5400.0), _span(7776000.0)
+    ('30 s', '1.5 hours', '90 days')
+    """
+    for unit in ("day", "hour"):
+        if seconds >= SECONDS[unit]:
+            return f"{seconds / SECONDS[unit]:.6g} {unit}{'' if seconds == SECONDS[unit] else 's'}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,1 @@
+"""First-order methods: Bregman steps under budget constraints."""

@@ -1,0 +1,67 @@
+"""Formatting of numbers and counts for terminal and pages."""
+
+from __future__ import annotations
+
+
+def number(value: float) -> str:
+    """Format a number for people.
+
+    Examples
+    --------
+    >>> number(82.6371), number(2160.0), number(12345.67), number(1e12)
+    ('82.64', '2,160', '12,345.7', '1e+12')
+    """
+    if 1e3 <= abs(value) < 1e9:
+        return f"{value:,.1f}".removesuffix(".0")
+    return f"{value:.4g}"
+
+
+def count(value: float, noun: str, form: str = "") -> str:
+    """Format a number with its noun, in the plural unless 1.
+
+    Parameters
+    ----------
+    value : float
+    noun : str
+    form : str
+        Format of the number; by default as people read it.
+
+    Examples
+    --------
+    >>> count(1, "crawl"), count(1306, "day"), count(0.5, "day"), count(1306, "refresh", "d")
+    ('1 crawl', '1,306 days', '0.5 days', '1306 refreshes')
+    """
+    text = f"{value:{form}}" if form else f"{value:,}" if isinstance(value, int) else number(value)
+    ending = "" if value == 1 else "es" if noun.endswith("sh") else "s"
+    return f"{text} {noun}{ending}"
+
+
+def percent(share: float, *, even: bool = False) -> str:
+    r"""Format a share in percent, with a non-breaking space.
+
+    It is never 0 or 100 for what is only near.
+
+    Parameters
+    ----------
+    share : float
+    even : bool
+        Keep a final 0, as in a column of a table.
+
+    Examples
+    --------
+    >>> percent(0.12759), percent(0.0003), percent(0.99999), percent(0.4), percent(19.1133)
+    ('12.8\xa0%', '0.03\xa0%', '99.999\xa0%', '40\xa0%', '1,911\xa0%')
+    >>> percent(0.4, even=True)
+    '40.0\xa0%'
+    """
+    value = 100.0 * share
+    if abs(value) >= 1000.0:
+        return f"{value:,.0f}\xa0%"
+    digits = 1 if 1.0 <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
+    text = f"{value:.{digits}f}" if abs(value) >= 0.001 or value == 0.0 else f"{value:.1g}"
+    text = (
+        text.rstrip("0").rstrip(".")
+        if "." in text and "e" not in text and not (even and digits == 1)
+        else text
+    )
+    return f"{text}\xa0%"

@@ -1,0 +1,1 @@
+"""Likelihoods, priors, posteriors and intervals of change rates."""

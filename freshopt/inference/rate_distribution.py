@@ -1,0 +1,114 @@
+"""`RateDistribution`: posterior distribution of each change rate.
+
+As quantiles, intervals and random samples.
+
+Every estimator has one. Those that keep the crawls take it from them (`rate_posterior`), those that keep a
+few sums from a distribution in closed form (`of_counts`, `of_odds`, `of_shares`). All are posteriors under
+Jeffreys' prior unless the estimator has a prior of its own: their central intervals cover the true rate about
+as often as they say, from few crawls on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.errors import check_seed
+from freshopt.numerics.arrays import Array, BoolArray, as_whole
+
+# Largest number of samples at once: 4 GB, and as many again on the way.
+MOST_NUMBERS = 500_000_000
+# Level that replaces 0, which has no quantile; what is cut off is too rare for any sample.
+EDGE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RateDistribution:
+    """Posterior distributions of n change rates.
+
+    Attributes
+    ----------
+    quantiles : callable
+        Takes levels of shape (k, n), returns change rates of that shape; NaN for a source without
+        data.
+    lowest, highest : ndarray of bool, shape (n,)
+        Sources whose intervals begin at 0, because they never changed, or have no end, because they had
+        always changed.
+
+    Examples
+    --------
+    >>> rates = RateDistribution.of_counts(np.array([3.0]), np.array([2.0]))
+    >>> [float(end.round(3)[0]) for end in rates.interval(0.95)]
+    [0.422, 4.003]
+    """
+
+    quantiles: Callable[[Array], Array]
+    lowest: BoolArray
+    highest: BoolArray
+
+    @classmethod
+    def of_counts(cls, changes: Array, time: Array) -> RateDistribution:
+        """Return the gamma posterior Gamma(changes + ½)/time of counts."""
+
+        def quantiles(levels: Array) -> Array:
+            from scipy.special import gammaincinv
+
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rates: Array = np.where(time > 0, gammaincinv(changes + 0.5, levels) / time, np.nan)
+            return rates
+
+        return cls(quantiles, changes == 0, np.zeros(len(changes), dtype=np.bool_))
+
+    @classmethod
+    def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
+        """Return the distribution of scale·μ/(1−μ), μ beta distributed.
+
+        μ ~ Beta(found + ½, missed + ½): crawls found a change or missed one.
+        """
+
+        def quantiles(levels: Array) -> Array:
+            share = _share(found, missed, levels)
+            with np.errstate(divide="ignore"):
+                return scale * share / (1.0 - share)
+
+        return cls(quantiles, found == 0, missed == 0)
+
+    @classmethod
+    def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
+        """Return scale·μ, μ as in `of_odds`."""
+        return cls(
+            lambda levels: scale * _share(found, missed, levels),
+            found == 0,
+            np.zeros(len(found), dtype=np.bool_),
+        )
+
+    def interval(self, confidence: float) -> tuple[Array, Array]:
+        """Return central credible intervals of all rates.
+
+        (0, inf) where there is no data.
+        """
+        tail = 0.5 * (1.0 - confidence)
+        levels = np.repeat([[tail], [1.0 - tail]], len(self.lowest), axis=1)
+        lower, upper = self.quantiles(levels)
+        lower[self.lowest | np.isnan(lower)] = 0.0
+        upper[self.highest | np.isnan(upper)] = np.inf
+        return lower, upper
+
+    def draws(self, count: int, seed: int) -> Array:
+        """Return independent posterior samples, shape (count, n).
+
+        NaN where there is no data.
+        """
+        count = as_whole(count, "draws", 1, MOST_NUMBERS // max(1, len(self.lowest)))
+        uniform = np.random.default_rng(check_seed(seed)).random((count, len(self.lowest)))
+        return self.quantiles(np.clip(uniform, EDGE, 1.0 - EDGE))
+
+
+def _share(found: Array, missed: Array, levels: Array) -> Array:
+    from scipy.special import betaincinv
+
+    known = found + missed > 0
+    shares: Array = np.where(known, betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
+    return shares

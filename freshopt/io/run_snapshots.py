@@ -1,0 +1,94 @@
+"""Snapshots taken by successive runs of a tool.
+
+They are what each run saw of each source. Two of them that differ have a change between them.
+
+Tools that keep only the latest state of a source (a time of loading, a signature) leave a crawl log behind if
+a copy of each run's output is kept. Copies overlap: what one repeats of another counts once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from freshopt.errors import SourceDataError
+from freshopt.logs.crawl_log import CrawlLog
+
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class Snapshot(NamedTuple):
+    """Snapshot of one source by one run.
+
+    Its state, None where there was none, and where that stands.
+    """
+
+    source: str
+    time: datetime
+    state: datetime | str | None
+    where: str
+
+
+def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[Path]:
+    """Return the files that a path denotes.
+
+    Itself, those chosen in and below a folder, or those listed.
+
+    Raises
+    ------
+    SourceDataError
+        If a folder has none; ``missing`` says which, and where they come from.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return [Path(each) for each in path]
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    found = sorted(file for file in place.rglob("*") if chosen(file) and file.is_file())
+    if not found:
+        raise SourceDataError(f"{place} has no {missing}")
+    return found
+
+
+def log_of(looks: Iterable[Snapshot], states: str, nothing: str, time_unit: str) -> CrawlLog:
+    """Return the crawl log of snapshots.
+
+    A snapshot found a change if it has another state than the one before.
+
+    Parameters
+    ----------
+    looks : iterable of Snapshot
+        In any order.
+    states : str
+        What states that contradict each other are, for messages.
+    nothing : str
+        What to say if there is no look.
+    time_unit : str
+
+    Raises
+    ------
+    SourceDataError
+        If two snapshots at one time have different states, or there is none.
+    """
+    seen: dict[tuple[str, datetime], Snapshot] = {}
+    for look in looks:
+        known = seen.setdefault((look.source, look.time), look)
+        if known.state != look.state:
+            raise SourceDataError(
+                f"{look.where} and {known.where} have different {states.format(source=look.source)}. "
+                "Remove the file that is wrong."
+            )
+    if not seen:
+        raise SourceDataError(nothing)
+    rows = sorted(seen.values(), key=lambda look: (look.source, look.time))
+    changed = [a.source == b.source and a.state != b.state for a, b in pairwise(rows)]
+    return CrawlLog(
+        source=[look.source for look in rows],
+        time=[look.time for look in rows],
+        changed=[False, *changed],
+        time_unit=time_unit,
+    )

@@ -1,0 +1,314 @@
+"""`ChangeHistory`: time of every change of every source.
+
+The time of every change of every source, where all of them are known.
+
+Version control, package archives and change feeds tell what a crawler has to guess. What a history says
+about rates is one number per source, how often it changed while it was watched: of the log that `to_log`
+makes of it, estimators that read counts learn exactly that, however many crawls there are.
+
+Cost: one sort of the changes by source and time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.formatting import count
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.log_columns import position_name
+from freshopt.logs.source_index import code_sources
+from freshopt.logs.timestamps import (
+    Times,
+    as_datetime,
+    midnight_before,
+    read_moments,
+    refuse_epochs,
+    time_since,
+)
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
+from freshopt.units import SECONDS, check_time_unit
+
+# Share of a crawl interval: a remainder at the beginning below it is rounding and gets no crawl of its own.
+SHORTEST = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class ChangeHistory:
+    """Complete change history of n sources, within watched times.
+
+    Parameters
+    ----------
+    source : array_like of str or int, shape (m,)
+        Which source changed: names or integers, in any order.
+    time : array_like, shape (m,)
+        When it changed: numbers in `time_unit`, or dates and times as `CrawlLog` reads them. Changes of one
+        source at one time count apart.
+    start, end : scalar or array_like of shape (n,), optional
+        Since when and until when a source was watched, one moment for all or one per source in the order of
+        `sources_`, written as `time` is. By default the first and the last change of all sources.
+    sources : array_like of str or int, optional
+        All sources, where some of them never changed.
+    time_unit : str
+        The clock: "second", "minute", "hour", "day" or "week".
+
+    Attributes
+    ----------
+    sources_ : ndarray, shape (n,)
+        Sorted unique names or integers.
+    offsets : ndarray of int, shape (n+1,)
+        Changes ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    time : ndarray of float, shape (m,)
+        In `time_unit`; for a history with dates counted from `origin`. Non-decreasing within a source.
+    start, end : ndarray of float, shape (n,)
+        The time in which each source was watched.
+    time_unit : str
+    origin : datetime or None
+        The moment of time 0, midnight UTC of the day of the first change, if the history has dates.
+
+    Raises
+    ------
+    SourceDataError
+        If a value cannot be used, or a change lies outside the time in which its source was watched; names
+        the row, counted from 0, and the source.
+
+    Examples
+    --------
+    >>> history = ChangeHistory(["b", "a", "b"], [3.0, 1.0, 2.0], start=0, end=10, sources=["a", "b", "c"])
+    >>> history
+    ChangeHistory(3 changes of 3 sources over 10 days)
+    >>> history.changes.tolist(), history.time.tolist()
+    ([1, 2, 0], [1.0, 2.0, 3.0])
+    """
+
+    sources_: npt.NDArray[Any]
+    offsets: IntArray
+    time: Array
+    start: Array
+    end: Array
+    time_unit: str
+    origin: datetime | None
+
+    def __init__(
+        self,
+        source: npt.ArrayLike,
+        time: Times,
+        start: Times | None = None,
+        end: Times | None = None,
+        *,
+        sources: npt.ArrayLike | None = None,
+        time_unit: str = "day",
+    ) -> None:
+        check_time_unit(time_unit)
+        names, codes = code_sources(source)
+        moments = read_moments(time, "time", position_name)
+        if moments.shape != codes.shape:
+            raise SourceDataError(
+                f"source has {len(codes)} entries but time has shape {moments.shape}. Give one of each per "
+                "change."
+            )
+        if sources is not None:
+            names, codes = _among(names, codes, sources)
+        if len(names) == 0 or (len(codes) == 0 and (start is None or end is None)):
+            raise SourceDataError(
+                "the history has no changes. Pass at least one, or sources with start and end."
+            )
+        known = moments if len(moments) or start is None else read_moments(start, "start", position_name)
+        moments = moments.astype(known.dtype)  # of no changes at all, the kind is that of start
+        refuse_epochs(known, time_unit, "time")
+        origin = midnight_before(known) if known.dtype.kind == "M" else None
+        at = time_since(origin, moments, time_unit, "time")
+        wrong = np.flatnonzero(~(np.abs(at) <= LARGEST))
+        if len(wrong):
+            rows = (f"row {k} (source {names[codes[k]].item()!r})" for k in wrong.tolist())
+            raise SourceDataError(
+                f"time is not a finite number in {list_offenders(rows)}. Correct or drop these rows."
+            )
+        n = len(names)
+        edges = [
+            np.full(n, fallback(at)) if edge is None else _edge(edge, n, origin, time_unit, what)
+            for edge, what, fallback in ((start, "start", np.min), (end, "end", np.max))
+        ]
+        _require_watched(names, codes, at, *edges)
+        order = np.lexsort((at, codes))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
+        fields = {
+            "sources_": read_only(names),
+            "offsets": read_only(offsets),
+            "time": read_only(at[order]),
+            "start": read_only(edges[0]),
+            "end": read_only(edges[1]),
+            "time_unit": time_unit,
+            "origin": as_datetime(origin),
+        }
+        for key, value in fields.items():
+            object.__setattr__(self, key, value)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,  # noqa: ANN401 - any dataframe library's frame
+        start: Times | None = None,
+        end: Times | None = None,
+        *,
+        sources: npt.ArrayLike | None = None,
+        time_unit: str = "day",
+    ) -> ChangeHistory:
+        """Build from a dataframe with one row per change.
+
+        Any of polars, pandas, pyarrow and others.
+
+        Parameters
+        ----------
+        frame : dataframe
+            Columns ``source`` and ``time``; others are ignored. Zoned times are converted to UTC.
+        start, end, sources, time_unit
+            As in the constructor.
+
+        Raises
+        ------
+        SourceDataError
+            As in the constructor, or if `frame` is no dataframe or lacks a column.
+
+        Examples
+        --------
+        >>> from freshopt.datasets.change_histories import example_events
+        >>> ChangeHistory.from_frame(example_events("debian-uploads"))
+        ChangeHistory(4328 changes of 330 sources over 1305 days)
+        """
+        columns = frame_columns(frame, "the history", ("source", "time"))
+        return cls(columns["source"], columns["time"], start, end, sources=sources, time_unit=time_unit)
+
+    def __len__(self) -> int:
+        """Return the number of changes."""
+        return len(self.time)
+
+    def __repr__(self) -> str:
+        """Return the size, never the arrays."""
+        span = float(np.max(self.end) - np.min(self.start))
+        n = len(self.sources_)
+        return (
+            f"ChangeHistory({count(len(self), 'change', 'd')} of {count(n, 'source', 'd')} over "
+            f"{count(span, self.time_unit, '.6g')})"
+        )
+
+    @property
+    def changes(self) -> IntArray:
+        """The number of changes of each source, shape (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def source_index(self) -> IntArray:
+        """The position in `sources_` of each change's source, shape (m,)."""
+        return np.repeat(np.arange(len(self.sources_)), self.changes)
+
+    def to_log(self, every: float | None = None) -> CrawlLog:
+        """Return the log of regular crawls that count changes.
+
+        Each counts all changes since the one before; the last one is at the end.
+
+        Parameters
+        ----------
+        every : float, optional
+            Length of the crawl intervals, in time units; the first of a source is what is left. None for a
+            single crawl of each source, which is all that `FullObservation` and `MaximumLikelihood` need,
+            which read counts. Estimators from binary outcomes, and half-lives, need more.
+
+        Returns
+        -------
+        CrawlLog
+            With ``changes``; the baseline of each source is at its `start`, and all that there is of one that
+            was watched for no time.
+
+        Raises
+        ------
+        SourceDataError
+            If `every` is not a positive number.
+
+        Examples
+        --------
+        >>> from freshopt.estimators import FullObservation
+        >>> history = ChangeHistory(["a"] * 4, [0.5, 1.0, 1.1, 7.0], start=0.0, end=8.0)
+        >>> for every in (None, 3.0):
+        ...     log = history.to_log(every)
+        ...     print(log.time, log.changes, FullObservation(smoothing=0).fit(log).change_rate_)
+        [0. 8.] [nan  4.] [0.5]
+        [0. 2. 5. 8.] [nan  3.  0.  1.] [0.5]
+        """
+        if every is not None and not SMALLEST <= every <= LARGEST:
+            raise SourceDataError(
+                f"every is {every}. Pass the length of a gap > 0, or None for a single crawl."
+            )
+        span = self.end - self.start
+        intervals = (span >= SMALLEST).astype(np.int64)
+        if every is not None:
+            intervals *= np.maximum(1, np.ceil(span / every - SHORTEST)).astype(np.int64)
+        rows = intervals + 1
+        first = np.cumsum(rows) - rows
+        source = np.repeat(np.arange(len(rows)), rows)
+        rank = np.arange(len(source)) - first[source]
+        time = self.end[source] - (intervals[source] - rank) * (every or 0.0)
+        time[first] = self.start
+        of, ends = self.source_index, self.end[self.source_index]
+        back = np.zeros(len(of)) if every is None else np.floor((ends - self.time) / every)
+        at = np.maximum(intervals[of] - back.astype(np.int64), np.minimum(intervals[of], 1))
+        count = np.bincount(first[of] + at, minlength=len(source)).astype(np.float64)
+        columns: dict[str, Any] = {"source": source, "time": time, "changed": count > 0, "changes": count}
+        if self.origin is not None:
+            # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
+            ticks = np.rint(time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
+            columns["time"] = np.datetime64(self.origin.replace(tzinfo=None), "us") + ticks
+        return CrawlLog.from_columns(columns, names=self.sources_, time_unit=self.time_unit)
+
+
+def _among(
+    names: npt.NDArray[Any], codes: IntArray, sources: npt.ArrayLike
+) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return all sources and the source codes of the changes."""
+    every, _ = code_sources(sources)
+    if len(names) == 0:
+        return every, codes
+    unknown = names[~np.isin(names, every)]
+    if len(unknown):
+        raise SourceDataError(
+            f"source {list_offenders(map(repr, unknown.tolist()))} changed but is not among sources. Add it, "
+            "or drop its rows."
+        )
+    return every, np.searchsorted(every, names).astype(np.int64)[codes]
+
+
+def _edge(edge: Times, n: int, origin: np.datetime64 | None, time_unit: str, what: str) -> Array:
+    """Return one end of the watched times as numbers."""
+    moments = read_moments(edge, what, lambda k: f"its entry {k}")
+    offsets = as_vector(time_since(origin, moments, time_unit, what), n, what)
+    wrong = np.flatnonzero(~(np.abs(offsets) <= LARGEST))
+    if len(wrong):
+        raise SourceDataError(f"{what} is not a finite time in its entry {wrong[0]}. Correct it.")
+    return np.array(offsets)
+
+
+def _require_watched(names: npt.NDArray[Any], codes: IntArray, at: Array, start: Array, end: Array) -> None:
+    """Raise if watched times or changes are inconsistent.
+
+    A source's time must not end before it begins, nor changes lie outside it.
+    """
+    reversed_ = np.flatnonzero(end < start)
+    if len(reversed_):
+        k = int(reversed_[0])
+        raise SourceDataError(
+            f"source {names[k].item()!r} has start {start[k]:.15g} after its end {end[k]:.15g}. "
+            "Exchange them."
+        )
+    outside = np.flatnonzero((at < start[codes]) | (at > end[codes]))
+    if len(outside):
+        rows = (f"row {k} (source {names[codes[k]].item()!r}): {at[k]:.15g}" for k in outside.tolist())
+        raise SourceDataError(
+            f"time is outside the time watched in {list_offenders(rows)}. Drop these changes, or move start "
+            "and end."
+        )

@@ -1,0 +1,266 @@
+"""`LogRows`: columns of a crawl log, read, checked and sorted.
+
+Every refusal names the row as its owner knows it (a position in an array, a line of a file) and the source,
+so that the cell to correct is found at once. A `CrawlLog` has passed all checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SHOWN, SourceDataError, list_offenders
+from freshopt.logs.source_index import code_sources
+from freshopt.logs.timestamps import Times, midnight_before, read_moments, refuse_epochs, time_since
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_vector, shape_of
+
+# Largest count: float64 does not represent all integers above.
+MOST = 2.0**53
+RowName: TypeAlias = Callable[[int], str]
+
+
+def position_name(k: int) -> str:
+    """Return a row's name in messages: its position from 0."""
+    return f"row {k}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRows:
+    """Checked rows of a log, as columns of equal length.
+
+    Attributes
+    ----------
+    names : ndarray, shape (n,)
+        Sorted labels of the sources.
+    codes : ndarray of int, shape (rows,)
+        Position of each row's source in `names`.
+    time : ndarray of float, shape (rows,)
+    changed : ndarray of bool, shape (rows,)
+    changes, elapsed : ndarray of float, shape (rows,), or None
+    origin : datetime64 or None
+        The moment of time 0.
+    time_unit : str
+    row_name : callable
+        How the row at a position of the original columns is called.
+    timed : bool
+        Whether the log tells the times; if not they are added up from `elapsed`.
+    order : ndarray of int, shape (rows,), or None
+        Original position of each row; None while the rows are in their original order.
+    """
+
+    names: npt.NDArray[Any]
+    codes: IntArray
+    time: Array
+    changed: BoolArray
+    changes: Array | None
+    elapsed: Array | None
+    origin: np.datetime64 | None
+    time_unit: str
+    row_name: RowName
+    timed: bool = True
+    order: IntArray | None = None
+
+    @classmethod
+    def read(
+        cls,
+        columns: Mapping[str, Any],
+        time_unit: str,
+        row_name: RowName,
+        names: npt.NDArray[Any] | None = None,
+    ) -> LogRows:
+        """Read and check the columns of a log.
+
+        If `names` are given, ``source`` holds positions in them, sorted.
+        """
+        missing = [key for key in ("source", "changed") if key not in columns]
+        if "time" not in columns and "elapsed" not in columns:
+            missing.append("time")
+        if missing:
+            raise SourceDataError(f"the log has no column {list_offenders(missing)}. Add it.")
+        _require_same_length(columns)
+        codes: IntArray
+        if names is None:
+            names, codes = code_sources(columns["source"])
+        else:
+            codes = np.asarray(columns["source"], dtype=np.int64)
+        count = len(codes)
+        if count == 0:
+            raise SourceDataError("the log has no rows. Pass at least one crawl.")
+        elapsed = as_vector(columns["elapsed"], count, "elapsed") if "elapsed" in columns else None
+        origin = None
+        if "time" in columns:
+            moments = read_moments(columns["time"], "time", row_name)
+            refuse_epochs(moments, time_unit, "time")
+            origin = midnight_before(moments) if moments.dtype.kind == "M" else None
+            time = time_since(origin, moments, time_unit, "time")
+        else:
+            time = _add_up(codes, columns["elapsed"])
+        rows = cls(
+            names=names,
+            codes=codes,
+            time=time,
+            changed=np.empty(0, dtype=np.bool_),
+            changes=as_vector(columns["changes"], count, "changes") if "changes" in columns else None,
+            elapsed=elapsed,
+            origin=origin,
+            time_unit=time_unit,
+            row_name=row_name,
+            timed="time" in columns,
+        )
+        rows._require_numbers()
+        return replace(rows, changed=rows._flags(columns["changed"]))
+
+    def label(self, k: int) -> str:
+        """Return the name of row k and its source.
+
+        As messages have it.
+        """
+        return f"{self.row_name(self._was(k))} (source {self.names[self.codes[k]].item()!r})"
+
+    def in_order(self) -> LogRows:
+        """Return the rows sorted by source and time.
+
+        Two rows of one source at one time are an error.
+        """
+        same = self.codes[1:] == self.codes[:-1]
+        later = self.time[1:] - self.time[:-1] >= SMALLEST
+        if ((self.codes[1:] > self.codes[:-1]) | (same & later)).all():
+            return self
+        order = np.lexsort((self.time, self.codes)).astype(np.int64)
+        rows = replace(
+            self,
+            codes=self.codes[order],
+            time=self.time[order],
+            changed=self.changed[order],
+            changes=None if self.changes is None else self.changes[order],
+            elapsed=None if self.elapsed is None else self.elapsed[order],
+            order=order,
+        )
+        same = rows.codes[1:] == rows.codes[:-1]
+        twice = np.flatnonzero(same & ~(rows.time[1:] - rows.time[:-1] >= SMALLEST)) + 1
+        if self.timed and len(twice):
+            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in twice.tolist())
+            texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)
+            raise SourceDataError(
+                f"{_list(texts, len(twice))}. A source has one row per crawl. Drop the repeated rows."
+            )
+        return rows
+
+    def first_intervals(self, start: Times, first: IntArray) -> Array:
+        """Return the crawl intervals from `start` to the first crawls.
+
+        NaN for a baseline.
+        """
+        moments = read_moments(start, "start", lambda k: f"its entry {k}")
+        begin = as_vector(time_since(self.origin, moments, self.time_unit, "start"), len(first), "start")
+        intervals: Array = self.time[first] - begin
+        wrong = np.flatnonzero((intervals < 0) | np.isinf(begin) | (np.abs(begin) > LARGEST))
+        if len(wrong):
+            texts = (
+                f"source {self.names[k].item()!r}: {begin[k]:.15g} > {self.time[first[k]]:.15g}"
+                for k in wrong
+            )
+            raise SourceDataError(
+                f"start is not a finite time before the first crawl of {_list(texts, len(wrong))}. "
+                "Pass an earlier start, or NaN for a source whose first crawl is its baseline."
+            )
+        return np.where(intervals >= SMALLEST, intervals, np.nan)
+
+    def require_known(self, elapsed: Array, first: IntArray) -> None:
+        """Raise if `elapsed` misses behind a source's first row."""
+        unknown = np.isnan(elapsed)
+        unknown[first] = False
+        if unknown.any():
+            self._refuse("elapsed is missing in", unknown, None, "Fill it in, or leave the column out.")
+
+    def require_agreement(self, changed: BoolArray, changes: Array) -> None:
+        """Raise if a count of changes contradicts `changed`.
+
+        An unknown count contradicts nothing.
+        """
+        wrong = np.where(changed, changes == 0, changes > 0)
+        if wrong.any():
+            remedy = "Where changes > 0 write changed = 1, where changes = 0 write 0."
+            self._refuse("changes contradicts changed in", wrong, changes, remedy)
+
+    def _require_numbers(self) -> None:
+        """Raise if times, counts or crawl intervals are invalid numbers."""
+        if self.changes is not None:
+            finite = np.where(np.isinf(self.changes), -1.0, self.changes)
+            wrong = (finite < 0) | (finite > MOST) | (np.isfinite(finite) & (finite != np.floor(finite)))
+            if wrong.any():
+                remedy = "It counts changes: 0, 1, 2, ..., 9e15, or empty where unknown. Correct these rows."
+                self._refuse("changes is not a count in", wrong, self.changes, remedy)
+        if self.elapsed is not None:
+            wrong = ~((self.elapsed >= SMALLEST) & (self.elapsed <= LARGEST)) & ~np.isnan(self.elapsed)
+            if wrong.any():
+                remedy = (
+                    "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
+                )
+                self._refuse("elapsed is out of range in", wrong, self.elapsed, remedy)
+        wrong = ~(np.abs(self.time) <= LARGEST)
+        if wrong.any():
+            self._refuse("time is not a finite number in", wrong, self.time, "Correct or drop these rows.")
+
+    def _flags(self, changed: npt.ArrayLike) -> BoolArray:
+        """Return `changed` as booleans."""
+        flags = np.asarray(changed)
+        if flags.dtype.kind == "b":
+            return flags
+        if flags.dtype.kind in "US" and flags.size:
+            raise SourceDataError(
+                f"changed must be booleans or numbers, got text such as {str(flags.flat[0])!r}. "
+                "Pass True and False, or 1 and 0."
+            )
+        numbers = as_vector(flags, len(self.codes), "changed")
+        wrong = ~((numbers == 0) | (numbers == 1))
+        if wrong.any():
+            remedy = "Write 1 where the source had changed since its previous crawl, else 0."
+            self._refuse("changed is neither 0 nor 1 in", wrong, numbers, remedy)
+        return np.equal(numbers, 1.0)
+
+    def _was(self, k: int) -> int:
+        return int(k if self.order is None else self.order[k])
+
+    def _refuse(self, what: str, wrong: BoolArray, values: Array | None, remedy: str) -> NoReturn:
+        """Raise with the first wrong rows of the original order."""
+        rows = np.flatnonzero(wrong)
+        rows = rows if self.order is None else rows[np.argsort(self.order[rows])]
+        texts = (self.label(k) + ("" if values is None else f": {values[k]:.15g}") for k in rows.tolist())
+        raise SourceDataError(f"{what} {_list(texts, len(rows))}. {remedy}")
+
+
+def _list(texts: Iterator[str], count: int) -> str:
+    """Name the first offenders of many.
+
+    A million that are not shown are not named either.
+    """
+    shown = [text for text, _ in zip(texts, range(SHOWN), strict=False)]
+    return list_offenders(chain(shown, repeat("", count - len(shown))))
+
+
+def _require_same_length(columns: Mapping[str, Any]) -> None:
+    """Raise if columns have different lengths."""
+    used = [key for key in ("source", "time", "elapsed", "changed", "changes") if key in columns]
+    shapes = {key: shape_of(columns[key], key) for key in used}
+    if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+        found = ", ".join(f"{key} {shape}" for key, shape in shapes.items())
+        raise SourceDataError(f"the columns of the log have shapes {found}. Give each one entry per row.")
+
+
+def _add_up(codes: IntArray, elapsed: npt.ArrayLike) -> Array:
+    """Return each source's cumulative time from 0, in row order."""
+    intervals = np.nan_to_num(np.asarray(elapsed, dtype=np.float64), posinf=np.inf)
+    order = np.argsort(codes, kind="stable")
+    first = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    # Extended precision: the sum runs over all sources, and what came before a source is taken off again.
+    total = np.cumsum(intervals[order], dtype=np.longdouble)
+    before = np.concatenate([[0.0], total[:-1]])[first]
+    time = np.empty(len(order))
+    time[order] = total - np.repeat(before, np.diff(np.append(first, len(order))))
+    return time

@@ -1,0 +1,298 @@
+"""Timestamps turned into offsets on one clock.
+
+They are read as people write them: numbers, dates, ISO 8601 text.
+
+A log with dates is counted from midnight UTC of its first day, its `origin`. Counted from 1970, float64 days
+resolve a third of a microsecond only; counted from the origin they resolve a nanosecond for a century.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array, as_vector, shape_of
+from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
+
+Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
+Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
+
+_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
+_TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
+YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
+_WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
+# Digits are 0 to 9: those of other scripts are no numbers to polars.
+_ISO = (
+    r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<clock>[0-9]{2}:[0-9]{2})(?P<second>:[0-9]{2})?(?P<fraction>\.[0-9]{1,9})?"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?)?\s*$"
+)
+
+
+def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return times as numbers or as UTC moments.
+
+    Numbers are float64, moments datetime64 in seconds or finer.
+
+    Parameters
+    ----------
+    times : array_like, shape (rows,) or ()
+        Numbers, datetime64, dates, datetimes, or ISO 8601 text. Datetimes with an offset are converted to
+        UTC, those without are taken as UTC.
+    what : str
+        The name used in messages.
+    row_name : callable
+        How the row at a position is called in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If an entry is none of these. NaN and NaT pass: the caller knows what they mean.
+
+    Examples
+    --------
+    >>> read_moments(["2026-01-01T01:00+01:00", "2026-01-02"], "time", str)
+    array(['2026-01-01T00:00:00.000000', '2026-01-02T00:00:00.000000'],
+          dtype='datetime64[us]')
+    """
+    shape_of(times, what)
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return _to_ticks(_in_calendar(_in_nanoseconds(array), what, row_name))
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind in "OUT":
+        return _read_objects(array, what, row_name)
+    raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
+
+
+def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return a column of text as numbers or UTC moments.
+
+    The first entry says which.
+
+    Raises
+    ------
+    SourceDataError
+        If an entry is neither, or not of the kind of the first.
+    """
+    import polars
+
+    numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
+    if numbers.is_null().any() and (numbers.is_null().all() or numbers.is_null()[0]):
+        read: polars.Series = _parse_iso(times)
+    else:
+        read = numbers
+    failed = (read.is_null() & times.is_not_null()).arg_true()
+    if len(failed):
+        k = int(failed[0])
+        raise SourceDataError(
+            f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
+            "Correct it."
+        )
+    moments: Moments = read.to_numpy()
+    return _in_calendar(moments, what, row_name) if moments.dtype.kind == "M" else moments
+
+
+def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
+    """Raise SourceDataError if numbers look like Unix time.
+
+    That is: if they are seconds since 1970 (or ms, µs, ns) and are about to be read in another unit.
+
+    A clock whose every reading lies between 2000 and 2100 if taken for seconds since 1970 begins millions
+    of years after its zero if taken for days: nobody counts so, and every rate learnt from it would be wrong
+    by a factor of 86,400.
+
+    Parameters
+    ----------
+    moments : ndarray
+        From `read_moments`.
+    time_unit : str
+    what : str
+        The name used in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If all finite numbers lie in that range.
+
+    Examples
+    --------
+    >>> refuse_epochs(np.array([20_000.0, 20_001.0]), "day", "time")  # days since 1970 are days
+    """
+    if moments.dtype.kind == "M" or moments.size == 0:
+        return
+    first, last = np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None)
+    for tick, per_second in _TICKS.items():
+        begin, end = first / per_second, last / per_second
+        if not (_MODERN[0] <= begin and end <= _MODERN[1]) or (tick == "s" and time_unit == "second"):
+            continue
+        days = " to ".join(datetime.fromtimestamp(at, UTC).date().isoformat() for at in (begin, end))
+        unit = "" if tick == "s" else f"divide by {per_second:,.0f}, and "
+        years = first * SECONDS[time_unit] / SECONDS["day"] / 365.25
+        raise SourceDataError(
+            f"{what} runs from {first:.0f} to {last:.0f} {time_unit}s, {years:,.0f} years after its zero. It "
+            f"looks like {_TICK_NAMES[tick]} since 1970 ({days}). Write dates such as "
+            f"{datetime.fromtimestamp(begin, UTC):%Y-%m-%dT%H:%M:%SZ}, or {unit}name the unit, which is that "
+            "of all results too (--time-unit second, time_unit='second')."
+        )
+
+
+def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
+    """Return 00:00 UTC of the day of the earliest moment.
+
+    NaT are passed over.
+    """
+    first: np.datetime64 = np.fmin.reduce(moments).astype("datetime64[D]")
+    return first
+
+
+def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, what: str) -> Array:
+    """Return float64 offsets from the origin in time units; NaT becomes NaN.
+
+    Parameters
+    ----------
+    origin : datetime64 or None
+        None for a log in plain numbers.
+    moments : ndarray
+        From `read_moments`.
+    time_unit : str
+    what : str
+        The name used in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If these are dates and the log has none, or the other way round.
+
+    Examples
+    --------
+    >>> time_since(np.datetime64("2026-01-01"), np.array(["2026-01-02T12:00"], "M8[s]"), "day", "time")
+    array([1.5])
+    """
+    dated = moments.dtype.kind == "M"
+    if dated is not (origin is not None):
+        one, other = ("dates", "numbers") if dated else ("numbers", "dates")
+        raise SourceDataError(f"{what} has {one} but the log's times are {other}. Write both the same way.")
+    if origin is None:
+        return moments.astype(np.float64, copy=False)
+    unit = np.datetime_data(moments.dtype)[0]
+    if unit == "ns" and not _countable_in_ns(origin, moments):
+        moments, unit = moments.astype("datetime64[us]"), "us"
+    # Both are integers: the difference is exact, and one division rounds once.
+    ticks = (moments - origin.astype(moments.dtype)).astype(np.int64)
+    return np.where(np.isnat(moments), np.nan, ticks / (SECONDS[time_unit] * _TICKS[unit]))
+
+
+def as_datetime(moment: np.datetime64 | None) -> datetime | None:
+    """Return a moment as a datetime in UTC."""
+    if moment is None:
+        return None
+    when: datetime = moment.astype("datetime64[us]").item()
+    return when.replace(tzinfo=UTC)
+
+
+def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) -> Moments:
+    """Return moments in years that dates can be written in."""
+    if moments.size == 0 or moments.dtype == np.dtype("datetime64"):  # without a unit there are only NaT
+        return moments
+    for extreme, which in (
+        (np.fmin.reduce(moments, axis=None), np.argmin),
+        (np.fmax.reduce(moments, axis=None), np.argmax),
+    ):
+        if not (np.isnat(extreme) or YEARS[0] <= _year(extreme) <= YEARS[1]):
+            years = np.where(
+                np.isnat(moments), YEARS[0], moments.astype("datetime64[Y]").astype(np.int64) + 1970
+            )
+            k = int(which(years))
+            raise SourceDataError(
+                f"{what} is in the year {years.reshape(-1)[k]} in {row_name(k)}. Years are from {YEARS[0]} "
+                f"to {YEARS[1]}. Correct it; a number may have been stored in the wrong unit."
+            )
+    return moments
+
+
+def _year(moment: np.datetime64) -> int:
+    """Return the year of a moment."""
+    return int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
+
+
+def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:
+    """Return whether nanoseconds since the origin fit into 64 bits.
+
+    They do for 292 years, of 1678 to 2261.
+    """
+    ends = (origin, np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None))
+    years = [_year(moment) for moment in ends if not np.isnat(moment)]
+    return min(years) >= 1678 and max(years) <= 2261 and max(years) - min(years) <= 290
+
+
+def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
+    """Return moments of finer units in nanoseconds.
+
+    Finer units reach 106 days, 3 hours and 9 seconds from 1970 only.
+    """
+    return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
+
+
+def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
+    """Return moments in single seconds or finer units, without loss."""
+    unit, step = np.datetime_data(array.dtype)
+    if unit not in _TICKS:
+        return array.astype("datetime64[s]")
+    return array if step == 1 else array.astype(f"datetime64[{unit}]")
+
+
+def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], str]) -> Moments:
+    """Read Python dates, datetimes or text."""
+    import polars
+
+    values = array.reshape(-1).tolist()
+    if set(map(type, values)) <= {int, float}:
+        return np.array(as_vector(array.reshape(-1), array.size, what)).reshape(array.shape)
+    wrong = next((k for k, value in enumerate(values) if not isinstance(value, date | str)), None)
+    texts = sum(map(isinstance, values, [str] * len(values)))
+    if wrong is None and 0 < texts < len(values):
+        wrong = next(k for k, value in enumerate(values) if isinstance(value, str))
+    if wrong is not None:
+        raise SourceDataError(
+            f"{what} is {values[wrong]!r} in {row_name(wrong)}. A time is {_WANTED}, of one kind in all rows."
+            " Correct it."
+        )
+    if texts:
+        return read_text(polars.Series(values, dtype=polars.String), what, row_name).reshape(array.shape)
+    # pandas' NaT is a datetime that differs from itself.
+    naive = [None if value != value else _in_utc(value) for value in values]
+    return np.array(naive, dtype="datetime64[us]").reshape(array.shape)
+
+
+def _in_utc(moment: date) -> date:
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    return moment
+
+
+def _parse_iso(times: polars.Series) -> polars.Series:
+    """Parse ISO 8601 dates and times of mixed precision.
+
+    They may have seconds, a fraction and an offset or not, mixed as they come.
+    """
+    import polars
+    from polars import col
+
+    parts = times.str.extract_groups(_ISO).struct.unnest()
+    clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
+    text = col("day") + "T" + clock + col("fraction").fill_null("")
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+    hours, minutes = (col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
+    east = (60 * hours + minutes) * polars.when(col("sign") == "-").then(-1).otherwise(1)
+    return parts.select((local - polars.duration(minutes=east)).alias("time")).to_series()

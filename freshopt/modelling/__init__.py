@@ -1,0 +1,1 @@
+"""Modelling: sources, objectives and constraints, up to a frozen Problem."""

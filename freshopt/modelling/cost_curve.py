@@ -1,0 +1,160 @@
+"""`Curve`: cost of age, under every refresh discipline.
+
+One curve c(s), the cost of a copy of age s, is one family. With C(s) = ∫₀ˢ c its mean over a period is C(s)/s
+and its index is V(s) = s·c(s) − C(s), so that V' = s·c'. Under periodic refreshes at rate ρ = 1/s the cost is
+the mean, J(ρ) = C(s)/s, and the marginal value is the index, −J'(ρ) = V(s): one more refresh gains what
+waiting longer would cost. The inverse marginal is 1/V^{-1}. A curve therefore states its mean, index and
+inverse index once, in forms that are stable from short to long periods, and its Poisson and on-signal cells,
+which need integrals of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from freshopt.compiled.demand_functions import Demand
+from freshopt.errors import ObjectiveError
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, Formula, Index, as_float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Cost, marginal and inverse marginal under one discipline.
+
+    For unit importance. Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 <
+    price < inf. The demand is the inverse for one source, ``(1/price, *parameters)``, if
+    `freshopt.compiled.demand_functions` has it.
+    """
+
+    cost: Formula
+    marginal: Formula
+    inverse: Formula
+    demand: Demand | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Cost curve of age, with its parameters filled in.
+
+    Parameters
+    ----------
+    parameters : tuple of ndarray, each of shape (n,)
+        What the formulas take besides their first argument, often ``(change_rate,)``.
+    at : callable
+        c(s), the expected cost rate at age s.
+    mean : callable
+        C(s)/s, the mean cost over a period of length s.
+    index : callable
+        V(s) = s·c(s) − C(s), non-decreasing.
+    inverse_index : callable
+        The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
+    poisson, on_signal : Cell or None
+        The other disciplines, where they are defined.
+    periodic_demand : callable or None
+        1/V^{-1} for one source, if `freshopt.compiled.demand_functions` has it.
+    """
+
+    parameters: tuple[Array, ...]
+    at: Formula
+    mean: Formula
+    index: Formula
+    inverse_index: Formula
+    poisson: Cell | None = None
+    on_signal: Cell | None = None
+    periodic_demand: Demand | None = None
+
+    def cell(self, refresh: Refresh) -> Cell:
+        """Return the cell of a refresh discipline.
+
+        Raises
+        ------
+        ObjectiveError
+            If the curve has none.
+        """
+        if refresh is Refresh.PERIODIC:
+            return Cell(
+                self._periodic_cost, self._periodic_marginal, self._periodic_inverse, self.periodic_demand
+            )
+        cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
+        if cell is None:
+            named = getattr(refresh, "value", refresh)
+            raise ObjectiveError(
+                f"this cost curve has no cell for {named} refreshes. Use another discipline."
+            )
+        return cell
+
+    def kernel(self, importance: Array, refresh: Refresh) -> Kernel:
+        """Return the numerics of weighted sources under a discipline."""
+        cell = self.cell(refresh)
+        return Kernel(importance, self.parameters, cell.cost, cell.marginal, cell.inverse, cell.demand)
+
+    def gap_cost(self, gap: Array) -> Array:
+        """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals.
+
+        They are gaps τ ≥ 0 without a refresh, for unit importance.
+        """
+        own = map(as_float64, self.parameters)
+        with np.errstate(all="ignore"):
+            return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+
+    def take(self, index: Index) -> Curve:
+        """Return the curve of some of the sources."""
+        taken = tuple(parameter[index] for parameter in self.parameters)
+        return replace(self, parameters=taken)
+
+    def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:
+        return self.mean(1.0 / rate, *parameters)
+
+    def _periodic_marginal(self, rate: Array, *parameters: Array) -> Array:
+        return self.index(1.0 / rate, *parameters)
+
+    def _periodic_inverse(self, price: Array, *parameters: Array) -> Array:
+        return 1.0 / self.inverse_index(price, *parameters)
+
+
+class CurveObjective(Objective):
+    """Objective given by a cost curve under a discipline.
+
+    Its numerics follow from the curve. Subclasses write `curve` besides `per_source`.
+
+    Attributes
+    ----------
+    signals_worse_below : float or None
+        Share p of signals followed below which periodic refreshes cost less; the two are then refused in one
+        problem.
+    """
+
+    __slots__ = ()
+    signals_worse_below: ClassVar[float | None] = None
+
+    def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
+        """Return the cost curve of the sources."""
+        raise ObjectiveError(f"{type(self).__name__} has no curve(sources). Write that method.")
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics under the objective's discipline."""
+        return self.curve(sources).kernel(sources.column("importance"), self.refresh)
+
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:
+        """Return the exact numerics of announced changes, or None.
+
+        None means that the curve has no such cell.
+        """
+        curve = self.curve(sources)
+        return curve.kernel(sources.column("importance"), Refresh.ON_SIGNAL) if curve.on_signal else None
+
+    def refuses_signals(self) -> str | None:
+        """Return why signalled sources are unsupported here, or None.
+
+        It depends on the objective and its discipline.
+        """
+        if self.refresh is Refresh.PERIODIC and self.signals_worse_below is not None:
+            share = f"p < {self.signals_worse_below:g} under this objective"
+            return f"crawling on a signal is worse than periodic refreshes for {share}"
+        return super().refuses_signals()

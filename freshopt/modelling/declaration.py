@@ -1,0 +1,239 @@
+"""Checked declarations: an objective's CVXPY expression, convex and separable.
+
+The expression is built once; what cannot be used raises ObjectiveError by name. CVXPY checks curvature but
+not separability, and a slip such as ``importance * cp.log(rate)`` (a dot product that broadcasts back to the
+right shape) would pass unnoticed. So the tree is walked: below the objective only atoms that act entry by
+entry may touch the rates, and every constant must be finite numbers, one or one per source.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.autodiff.compiler import SAME, has_rule
+from freshopt.cvx import Expression, cp
+from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.sources import Sources
+
+_AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression", *SAME)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declaration:
+    """Checked per-source expression, with its auxiliary constraints."""
+
+    expression: Expression
+    constraints: tuple[Expression, ...]
+
+
+def declare(
+    objective: Objective,
+    method: Callable[[Expression, Sources], Expression],
+    rate: Expression,
+    sources: Sources,
+) -> Declaration:
+    """Build one of the objective's expressions over `rate` and check it.
+
+    Parameters
+    ----------
+    objective : Objective
+        Used for its sense and its name.
+    method : callable
+        ``objective.per_source`` or ``objective.signalled_per_source``.
+    rate : cvxpy expression, shape (n,)
+    sources : Sources
+
+    Raises
+    ------
+    ObjectiveError
+        If the result is not an expression of shape (n,), not separable, of the wrong curvature, or holds
+        constants that are not finite numbers; names the offending term, and the source where there is one.
+    """
+    where = name_of(objective, method)
+    expression, constraints = _parts(_written(method, rate, sources, where), where)
+    _check_shape(expression, len(sources), where)
+    _check_separable(expression, len(sources), where, set())
+    _check_constants(expression, sources, where, set())
+    variables = {variable.id for variable in rate.variables()}
+    auxiliary = {variable.id for constraint in constraints for variable in constraint.variables()}
+    foreign = [v.name() for v in expression.variables() if v.id not in variables | auxiliary]
+    if foreign:
+        raise ObjectiveError(
+            f"{where} uses the variable '{foreign[0]}' that nothing constrains. Use only the given rate, "
+            f"or return (expression, constraints)."
+        )
+    _check_curvature(objective, expression, where)
+    return Declaration(expression, tuple(constraints))
+
+
+def declare_total(
+    objective: Objective, rate: Expression, sources: Sources
+) -> tuple[Expression, list[Expression]]:
+    """Return the objective's total at an affine `rate`, with constraints.
+
+    The total is the sum over the sources; the constraints are those of its cone form.
+    """
+    signalled = sources.signalled
+    terms: list[Expression] = []
+    constraints: list[Expression] = []
+    for method, mask in ((objective.per_source, ~signalled), (objective.signalled_per_source, signalled)):
+        if bool(np.any(mask)):
+            declaration = declare(objective, method, rate, sources)
+            entries = declaration.expression
+            terms.append(cp.sum(entries if bool(np.all(mask)) else entries[np.flatnonzero(mask)]))
+            constraints.extend(declaration.constraints)
+    return sum(terms[1:], terms[0]), constraints
+
+
+def name_of(objective: Objective, method: Callable[[Expression, Sources], Expression]) -> str:
+    """Return the name of an objective's declaration, for messages."""
+    kind = "signalled_per_source" if method == objective.signalled_per_source else "per_source"
+    return f"{type(objective).__name__}.{kind}"
+
+
+def _written(
+    method: Callable[[Expression, Sources], Any], rate: Expression, sources: Sources, where: str
+) -> Any:  # noqa: ANN401 - whatever a user's method returns
+    """Call the objective's method; raise ObjectiveError for CVXPY's ValueError.
+
+    The message names the method.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
+        try:
+            return method(rate, sources)
+        except FreshoptError:
+            raise
+        except ValueError as error:  # CVXPY's word on shapes that do not fit
+            raise ObjectiveError(
+                f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "
+                "shapes: scalars, or one entry per source."
+            ) from error
+
+
+def _parts(declared: Any, where: str) -> tuple[Expression, list[Expression]]:  # noqa: ANN401
+    """Return the expression and its constraints, which must be convex."""
+    if not isinstance(declared, tuple):
+        return declared, []
+    if len(declared) != 2 or not isinstance(declared[1], list | tuple):
+        raise ObjectiveError(
+            f"{where} returned a tuple of {len(declared)}. Return an expression, or (expression, "
+            "constraints)."
+        )
+    for constraint in declared[1]:
+        if not isinstance(constraint, cp.constraints.constraint.Constraint):
+            raise ObjectiveError(
+                f"{where} returned {constraint!r} among its constraints, which is none. Return CVXPY "
+                "constraints on its auxiliary variables."
+            )
+        if not constraint.is_dcp():
+            raise ObjectiveError(
+                f"{where} has a constraint that is not convex by the DCP rules: '{show(constraint)}'. Write "
+                "it as convex <= concave."
+            )
+    return declared[0], list(declared[1])
+
+
+def _check_shape(expression: Expression, n: int, where: str) -> None:
+    if not hasattr(expression, "is_dcp"):
+        raise ObjectiveError(
+            f"{where} returned a {type(expression).__name__}. Return a CVXPY expression of shape ({n},)."
+        )
+    if expression.shape != (n,):
+        raise ObjectiveError(
+            f"{where} returned an expression of shape {expression.shape}, '{show(expression)}'. Return "
+            f"one entry per source, shape ({n},); use cp.multiply for products and no cp.sum."
+        )
+
+
+def _check_separable(expression: Expression, n: int, where: str, seen: set[int]) -> None:
+    """Raise ObjectiveError unless the expression acts entry by entry.
+
+    The walk goes down while entries stay separate; n = 1 has nothing to mix.
+    """
+    if id(expression) in seen or expression.is_constant() or not expression.args:
+        return
+    seen.add(id(expression))
+    elementwise = isinstance(expression, cp.atoms.elementwise.elementwise.Elementwise)
+    known = elementwise or type(expression).__name__ in _AFFINE or has_rule(expression)
+    odd = [a for a in expression.args if a.size != n and not (a.size == 1 and a.is_constant())]
+    if n > 1 and (odd or not known):
+        raise ObjectiveError(
+            f"{where} is not separable: the term '{show(odd[0] if odd else expression)}' mixes sources. Use "
+            f"elementwise atoms only (cp.multiply, not * or @; no cp.sum, no indexing)."
+        )
+    for argument in expression.args:
+        _check_separable(argument, n, where, seen)
+
+
+def _check_constants(expression: Expression, sources: Sources, where: str, seen: set[int]) -> None:
+    """Raise ObjectiveError for constants that are not finite numbers.
+
+    Constants without a value and divisions by zero raise it too.
+    """
+    if id(expression) in seen:
+        return
+    seen.add(id(expression))
+    if not expression.is_constant():
+        if type(expression).__name__ == "DivExpression" and expression.args[1].is_constant():
+            _check_numbers(expression.args[1], sources, where, divisor=True)
+        for argument in expression.args:
+            _check_constants(argument, sources, where, seen)
+        return
+    _check_numbers(expression, sources, where, divisor=False)
+
+
+def _check_numbers(constant: Expression, sources: Sources, where: str, *, divisor: bool) -> None:
+    with np.errstate(all="ignore"):
+        value = constant.value
+    if value is None:
+        raise ObjectiveError(f"{where} uses '{show(constant)}', which has no value. Give it one first.")
+    array = np.asarray(value.toarray() if hasattr(value, "toarray") else value).reshape(-1)
+    if np.iscomplexobj(array):
+        raise ObjectiveError(f"{where} uses complex numbers: '{show(constant)}'. Use real ones.")
+    bad = np.flatnonzero(array == 0.0) if divisor else np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        each = len(array) == len(sources)
+        names = list_offenders(f"{sources.label(int(k))}: {array[k]:g}" for k in bad)
+        what = f"'{show(constant)}' ({names if each else f'{array[bad[0]]:g}'})"
+        problem = "divides by 0" if divisor else "holds a constant that is no finite number"
+        raise ObjectiveError(f"{where} {problem}: {what}. Correct these numbers.")
+
+
+def _check_curvature(objective: Objective, expression: Expression, where: str) -> None:
+    minimised = objective.sense == "minimise"
+    if expression.is_convex() if minimised else expression.is_concave():
+        return
+    wanted, other = ("convex", "concave") if minimised else ("concave", "convex")
+    if expression.is_dcp():
+        raise ObjectiveError(
+            f"{where} is {other} but sense = '{objective.sense}' needs {wanted}: '{show(expression)}'. "
+            f"Change its sign or set sense."
+        )
+    raise ObjectiveError(
+        f"{where} is not {wanted} by the DCP rules: the term '{show(_culprit(expression))}' has no known "
+        "curvature. Rewrite it with CVXPY atoms (cp.inv_pos(rate) for 1/rate, cp.entr, cp.logistic, ...)."
+    )
+
+
+def _culprit(expression: Expression) -> Expression:
+    """Return the smallest term without known curvature."""
+    for argument in expression.args:
+        if not argument.is_dcp():
+            return _culprit(argument)
+    return expression
+
+
+def show(expression: Expression) -> str:
+    """Return a term as CVXPY prints it, cut to a line.
+
+    Constants are abbreviated.
+    """
+    text = " ".join(str(expression).split())
+    return text if len(text) <= 90 else text[:87] + "..."

@@ -1,0 +1,163 @@
+"""`HostLimits`: politeness constraints on hosts. `HostPrices`: their dual variables.
+
+Limits on groups of sources are prepared once per problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import IN_TURN, LARGEST, SMALLEST, Array, IntArray, read_only
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostLimits:
+    """Limited hosts, and the host of each source.
+
+    Attributes
+    ----------
+    names : tuple
+        The limited hosts, in the caller's order.
+    limits : ndarray, shape (H,)
+        Bandwidth each may take, per time unit.
+    codes : ndarray of int, shape (n,)
+        Position in `names`, or H for sources without a limit.
+    order : ndarray of int, shape (m,)
+        The sources of limited hosts, host by host.
+    first : ndarray of int, shape (H+1,)
+        Where each host begins in `order`.
+    position : dict
+        Where in `names` a host is.
+    """
+
+    names: tuple[Any, ...]
+    limits: Array
+    codes: IntArray
+    order: IntArray
+    first: IntArray
+    position: dict[Any, int]
+
+    @classmethod
+    def of(cls, sources: Sources, limits: Mapping[Any, float] | None) -> HostLimits:
+        """Match limits to the sources' hosts.
+
+        Raises
+        ------
+        SourceDataError
+            If sources have no hosts, a host is unknown, or a limit is not a number > 0.
+        """
+        if limits is not None and not isinstance(limits, Mapping):
+            raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
+        given = dict(limits or {})
+        if not given:
+            none = np.zeros(0, dtype=np.int64)
+            return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none, {})
+        if sources.host is None:
+            raise SourceDataError(
+                "host_limits are given but the sources have no host. Pass Sources(host=...)."
+            )
+        try:
+            known, inverse = np.unique(sources.host, return_inverse=True)
+        except TypeError:
+            raise SourceDataError(
+                "hosts are of mixed kinds or None. Give every source a name of one kind."
+            ) from None
+        position = {host: k for k, host in enumerate(known.tolist())}
+        unknown = [repr(host) for host in given if host not in position]
+        if unknown:
+            raise SourceDataError(
+                f"host_limits name unknown hosts {list_offenders(unknown)}, of which there is no source. "
+                "Correct the names, or leave these hosts out."
+            )
+        bad = [f"{host!r}: {limit!r}" for host, limit in given.items() if not _usable(limit)]
+        if bad:
+            raise SourceDataError(
+                f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them."
+            )
+        code_of = np.full(len(known), len(given), dtype=np.int64)
+        for code, host in enumerate(given):
+            code_of[position[host]] = code
+        values = np.array([float(limit) for limit in given.values()])
+        codes = code_of[inverse]
+        first = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(given))[: len(given)])))
+        order = np.argsort(codes, kind="stable")[: first[-1]]
+        return cls(tuple(given), values, codes, order, first, {host: k for k, host in enumerate(given)})
+
+    def __len__(self) -> int:
+        """Return the number of limited hosts."""
+        return len(self.names)
+
+    def totals(self, amounts: Array) -> Array:
+        """Return sums per limited host, shape (H,).
+
+        Those of hosts with many sources are pairwise, to a few ulp.
+        """
+        if not self.names:
+            return np.empty(0)
+        sums = np.bincount(self.codes, weights=amounts, minlength=len(self.names) + 1).astype(np.float64)
+        for host in np.flatnonzero(np.diff(self.first) > IN_TURN).tolist():
+            sums[host] = np.sum(amounts[self.order[self.first[host] : self.first[host + 1]]])
+        return sums[: len(self.names)]
+
+    def named(self, prices: Array) -> HostPrices:
+        """Return dual variables, shape (H,), by the hosts' names."""
+        return HostPrices(self, read_only(prices))
+
+    def broadcast_to_sources(self, per_host: Array, otherwise: float = 0.0) -> Array:
+        """Return each source's value of its host, shape (n,)."""
+        values: Array = np.append(per_host, otherwise)[self.codes]
+        return values
+
+
+class HostPrices(Mapping[Any, float]):
+    """Dual variables (shadow prices) of the host limits.
+
+    The marginal value of more bandwidth of each limited host: a mapping that costs no more than an array.
+
+    Attributes
+    ----------
+    hosts : HostLimits
+    values_ : ndarray, shape (H,)
+        In the order of ``hosts.names``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0, 1.0], host=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0, host_limits={"b": 1.0})
+    >>> fo.solve(problem).host_prices
+    {'b': 0.75}
+    """
+
+    __slots__ = ("hosts", "values_")
+
+    def __init__(self, hosts: HostLimits, prices: Array) -> None:
+        self.hosts, self.values_ = hosts, prices
+
+    def __getitem__(self, host: Any) -> float:  # noqa: ANN401 - whatever names a host
+        """Return the price of one host."""
+        return float(self.values_[self.hosts.position[host]])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the hosts, in the order of their limits."""
+        return iter(self.hosts.names)
+
+    def __len__(self) -> int:
+        """Return the number of limited hosts."""
+        return len(self.hosts.names)
+
+    def __repr__(self) -> str:
+        """Return what a dict shows, of at most five hosts."""
+        shown = ", ".join(f"{host!r}: {self[host]!r}" for host in self.hosts.names[:5])
+        return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
+
+
+def _usable(limit: object) -> bool:
+    """Return whether a limit is a number within the accepted magnitudes."""
+    return isinstance(limit, int | float | np.integer | np.floating) and SMALLEST <= float(limit) <= LARGEST

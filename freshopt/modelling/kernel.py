@@ -1,0 +1,153 @@
+"""Per-source numerics: cost, marginal value and inverse marginal.
+
+Every solver is made of these three functions. Everything downstream works with *costs* to be minimised: J(ρ)
+weighted by importance, convex and, for the named objectives, decreasing. The marginal is −dJ/dρ, the marginal
+value of one more refresh per time unit; the inverse marginal is the best response of a rate to a price, the
+dual variable of a constraint. A maximised objective is its loss here
+(`Objective.value_from_cost` converts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from freshopt.compiled.demand_functions import Demand
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
+
+# Stands for the price 0, for formulas that divide by it.
+SMALLEST_PRICE = 1e-300
+
+
+class Numerics(Protocol):
+    """Protocol of per-source costs and derivatives, vectorised over sources.
+
+    Solvers and certificates ask no more of an objective.
+    """
+
+    def cost(self, rate: Array) -> Array:
+        """Return each source's weighted cost at its rate, shape (n,)."""
+
+    def marginal(self, rate: Array) -> Array:
+        """Return each source's marginal value, shape (n,).
+
+        It is the decrease of cost per unit of rate.
+        """
+
+    def inverse_marginal(self, price: Array) -> Array:
+        """Return each source's best response to its price, shape (n,).
+
+        It is the rate ≥ 0 (or inf) at which the marginal falls to the price.
+        """
+
+    def take(self, index: Index) -> Numerics:
+        """Return the numerics of some of the sources."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """Hand-written numerics of a cost curve under a refresh discipline.
+
+    Parameters
+    ----------
+    importance : ndarray, shape (n,)
+        Weight w ≥ 0, float64 or float32; the formulas below are for w = 1.
+    parameters : tuple of ndarray, each of shape (n,)
+        What the formulas take besides the rate, usually ``(change_rate,)``, and take in float64.
+    unit_cost, unit_marginal : callable
+        ``f(rate, *parameters)``: J(ρ), and −J'(ρ).
+    unit_inverse : callable
+        ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
+    unit_demand : callable, optional
+        ``f(a, *parameters)`` of `freshopt.compiled.demand_functions`: the best response of one source to the
+        price 1/a, from which loops over many sources are compiled.
+    demand_parameters : tuple of ndarray, optional
+        What the demand takes besides a, importance included: a is then 1/price. `parameters` and a =
+        importance/price if None.
+    """
+
+    importance: Array
+    parameters: tuple[Array, ...]
+    unit_cost: Formula
+    unit_marginal: Formula
+    unit_inverse: Formula
+    unit_demand: Demand | None = None
+    demand_parameters: tuple[Array, ...] | None = None
+
+    def cost(self, rate: Array) -> Array:
+        """Return w·J(ρ); 0 where the importance is 0.
+
+        A source of no importance costs nothing, even at rate 0.
+        """
+        with np.errstate(all="ignore"):
+            unit = self.unit_cost(rate, *map(as_float64, self.parameters))
+            return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+
+    def marginal(self, rate: Array) -> Array:
+        """Return the marginal value −w·J'(ρ)."""
+        with np.errstate(all="ignore"):
+            unit = self.unit_marginal(rate, *map(as_float64, self.parameters))
+            return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+
+    def inverse_marginal(self, price: Array) -> Array:
+        """Return the best response: the ρ with −w·J'(ρ) = price.
+
+        It is 0 for a source of no importance.
+        At price 0 it is the rate beyond which nothing is gained, inf where there always is something.
+        """
+        with np.errstate(all="ignore"):
+            unit_price = np.where(self.importance > 0.0, price / as_float64(self.importance), np.inf)
+            rate = self.unit_inverse(
+                np.maximum(unit_price, SMALLEST_PRICE), *map(as_float64, self.parameters)
+            )
+            unbounded = (unit_price <= 0.0) & (rate > LARGEST)
+            return np.where(unbounded, np.inf, np.where(unit_price == np.inf, 0.0, rate))
+
+    def take(self, index: Index) -> Kernel:
+        """Return the kernel of some of the sources."""
+        own = self.demand_parameters
+        return replace(
+            self,
+            importance=self.importance[index],
+            parameters=tuple(parameter[index] for parameter in self.parameters),
+            demand_parameters=None if own is None else tuple(parameter[index] for parameter in own),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedNumerics:
+    """Numerics of a problem with silent and signalled sources."""
+
+    signalled: BoolArray
+    silent_sources: Numerics
+    signalled_sources: Numerics
+
+    def cost(self, rate: Array) -> Array:
+        """Return each source's cost from its own kind's numerics."""
+        return self._select(lambda numerics: numerics.cost(rate))
+
+    def marginal(self, rate: Array) -> Array:
+        """Return each source's marginal from its own kind's numerics."""
+        return self._select(lambda numerics: numerics.marginal(rate))
+
+    def inverse_marginal(self, price: Array) -> Array:
+        """Return each source's inverse marginal from its own kind's numerics."""
+        return self._select(lambda numerics: numerics.inverse_marginal(price))
+
+    def take(self, index: Index) -> Numerics:
+        """Return the numerics of some of the sources.
+
+        They are of one kind alone where the sources are.
+        """
+        signalled = self.signalled[index]
+        if bool(np.all(signalled)):
+            return self.signalled_sources.take(index)
+        if not bool(np.any(signalled)):
+            return self.silent_sources.take(index)
+        return MixedNumerics(signalled, self.silent_sources.take(index), self.signalled_sources.take(index))
+
+    def _select(self, evaluate: Callable[[Numerics], Array]) -> Array:
+        return np.where(self.signalled, evaluate(self.signalled_sources), evaluate(self.silent_sources))

@@ -1,0 +1,250 @@
+"""`Objective`: declared objective. `Refresh`: discipline that turns rates into times.
+
+`Command`: the name under which the command line offers an objective; a class may state its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from freshopt.cvx import Expression
+from freshopt.errors import ObjectiveError, shortened
+from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, Index
+
+MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
+ConeForm: TypeAlias = tuple[Expression, list[Expression]]
+
+
+class Refresh(enum.Enum):
+    """Refresh discipline: how a rate ρ becomes refresh times.
+
+    ``POISSON``: independent exponential gaps of mean 1/ρ. ``PERIODIC``: equal gaps 1/ρ. ``ON_SIGNAL``: each
+    announced change is followed by a refresh with probability ρ/Δ.
+    """
+
+    POISSON = "poisson"
+    PERIODIC = "periodic"
+    ON_SIGNAL = "on signal"
+
+    def __repr__(self) -> str:
+        """Return the name as it is written in code."""
+        return f"Refresh.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """Name of an objective on the command line.
+
+    It may also be the name of a cost of age.
+
+    Parameters
+    ----------
+    name : str
+        As in ``freshopt solve --objective NAME``.
+    words : str
+        What it measures, for the help.
+    settings : mapping
+        Arguments of the class under this name; the discipline is passed besides where the class has one.
+    uses : tuple of str
+        The parameters that options and columns may give, as more arguments.
+    needs : tuple of str
+        Those of them without which there is no such objective.
+    make : callable, optional
+        Takes these arguments, instead of the class.
+    """
+
+    name: str
+    words: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    uses: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    make: Callable[..., Any] | None = None
+
+
+def require_discipline(objective: Objective) -> None:
+    """Raise ObjectiveError unless an objective's `refresh` is one of its disciplines."""
+    refresh, known = objective.refresh, objective.disciplines
+    if not isinstance(refresh, Refresh):
+        raise ObjectiveError(
+            f"refresh is {refresh!r}, not a Refresh. Pass Refresh.POISSON or Refresh.PERIODIC."
+        )
+    if refresh is Refresh.ON_SIGNAL:
+        raise ObjectiveError(
+            f"{objective!r}: refreshing on signals is a property of sources. Pass Refresh.POISSON or "
+            "Refresh.PERIODIC here, and Sources(signalled=...)."
+        )
+    if refresh not in known:
+        raise ObjectiveError(
+            f"{type(objective).__name__} has no {refresh.value} cell of its own. Use refresh={known[0]!r}."
+        )
+
+
+def require_nodes(objective: Any) -> None:  # noqa: ANN401 - any frozen record with nodes
+    """Raise ObjectiveError unless `nodes` is a valid number.
+
+    It is a whole number of quadrature nodes.
+    """
+    nodes = objective.nodes
+    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= MOST_NODES:
+        raise ObjectiveError(
+            f"nodes of {type(objective).__name__} is {shortened(repr(nodes))}. "
+            f"Pass a whole number from 1 to {MOST_NODES}."
+        )
+
+
+class Objective:
+    """Base class of convex objectives, declared per source in CVXPY.
+
+    Subclass it, write `per_source`, and hand an instance to `Problem`.
+
+    Attributes
+    ----------
+    sense : {"minimise", "maximise"}
+        Whether the sum over sources is to be small or large.
+    refresh : Refresh
+        The discipline under which `per_source` is the cost of a rate.
+    disciplines : tuple of Refresh
+        Those in which the objective exists; a dataclass refuses another at construction.
+    commands : tuple of Command
+        Names of an objective of `freshopt.problems` on the command line; the class's own if there are none.
+
+    Notes
+    -----
+    From `per_source` alone freshopt derives the CVXPY problem, value, slope and curvature of every source,
+    and hence solvers for any number of sources and the certificate of any answer. All convex and concave
+    elementwise atoms of CVXPY are known, kinks included; `freshopt.autodiff.compiler.register` adds others.
+    `kernel` may add hand-written numerics; it is obligatory when `per_source` returns auxiliary constraints.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> from freshopt.cvx import cp
+    >>> class SquaredDelay(fo.Objective):
+    ...     def per_source(self, rate, sources):
+    ...         return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2))
+    >>> problem = fo.Problem(SquaredDelay(), fo.Sources(change_rate=[1.0, 8.0]), bandwidth=3.0)
+    >>> fo.solve(problem).rates.round(9)
+    array([1., 2.])
+
+    A cone form with a variable of its own, t ≥ 1/ρ, and the kernel that it asks for: cost, marginal and
+    inverse marginal for unit importance.
+
+    >>> import numpy as np
+    >>> from freshopt.modelling.kernel import Kernel
+    >>> class Delay(fo.Objective):
+    ...     def per_source(self, rate, sources):
+    ...         t = cp.Variable(len(sources))
+    ...         return cp.multiply(sources.importance * sources.change_rate, t), [cp.inv_pos(rate) <= t]
+    ...     def kernel(self, sources):
+    ...         return Kernel(
+    ...             sources.importance,
+    ...             (sources.change_rate,),
+    ...             lambda rate, d: d / rate,
+    ...             lambda rate, d: d / rate**2,
+    ...             lambda price, d: np.sqrt(d / price),
+    ...         )
+    >>> problem = fo.Problem(Delay(), fo.Sources(change_rate=[1.0, 4.0]), bandwidth=3.0)
+    >>> fo.solve(problem).rates.round(9), fo.solve(problem, fo.solvers.Conic()).rates.round(3)
+    (array([1., 2.]), array([1., 2.]))
+    """
+
+    sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"
+    refresh: Refresh = Refresh.POISSON
+    disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC, Refresh.POISSON)
+    commands: ClassVar[tuple[Command, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ObjectiveError unless `refresh` is a discipline; called by dataclasses."""
+        require_discipline(self)
+
+    def __repr__(self) -> str:
+        """Return the name; dataclasses write their own, with fields."""
+        return f"{type(self).__name__}()"
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare the objective of each source in CVXPY.
+
+        Parameters
+        ----------
+        rate : cvxpy expression, affine, shape (n,)
+            The refresh rates, ≥ 0. Not necessarily a `cvxpy.Variable`.
+        sources : Sources
+            Their n change rates and importances.
+
+        Returns
+        -------
+        cvxpy expression of shape (n,), or (expression, list of constraints)
+            Convex if minimised, concave if maximised; entry k uses entry k of `rate` only.
+        """
+        raise ObjectiveError(
+            f"{type(self).__name__} declares no per_source(rate, sources). Write that method."
+        )
+
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare the objective of signalled sources, or None.
+
+        They announce their changes; None means that there is no such cell.
+        """
+        return None
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return a well-conditioned cone form of the total, or None.
+
+        The total is that at ρ = typical·y; None means the sum of `per_source`.
+
+        Parameters
+        ----------
+        y : cvxpy expression, affine, shape (n,)
+            Relative rates; near 1 at the optimum, to a factor of about two.
+        sources : Sources
+        typical : ndarray, shape (n,)
+            Rates > 0.
+
+        Returns
+        -------
+        (scalar expression, list of constraints), or None
+            Equal to the sum of `per_source` up to a constant and to an error that does not matter near y = 1.
+        """
+        return None
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the cone form of signalled sources, or None."""
+        return None
+
+    def take(self, index: Index) -> Objective:
+        """Return the objective for some of the sources.
+
+        Override it if it holds arrays of length n.
+        """
+        return self
+
+    def kernel(self, sources: Sources) -> Kernel | None:
+        """Return hand-written numerics equal to `per_source`, or None.
+
+        None has them derived from it.
+        """
+        return None
+
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:
+        """Return hand-written numerics equal to `signalled_per_source`, or None."""
+        return None
+
+    def refuses_signals(self) -> str | None:
+        """Return why signalled sources are unsupported, or None."""
+        if type(self).signalled_per_source is Objective.signalled_per_source:
+            return f"{type(self).__name__} declares no signalled_per_source(rate, sources)"
+        return None
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
+        """Return the value in the declared sense from the cost.
+
+        The cost is the total that the numerics minimise.
+        """
+        return cost if self.sense == "minimise" else -cost

@@ -1,0 +1,379 @@
+"""`Sources`: change rates, importances and bounds of n sources.
+
+They are validated once and frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.formatting import count
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    BoolArray,
+    as_column,
+    as_float64,
+    as_vector,
+    chunks,
+    is_scalar,
+    read_only,
+)
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
+
+
+# These columns are kept in float32 if given so.
+NARROW = ("change_rate", "importance")
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Sources:
+    """Sources of a problem, in the caller's order.
+
+    Parameters
+    ----------
+    change_rate : array_like, scalar or shape (n,)
+        Poisson rate of changes Δ > 0, per time unit.
+    importance : array_like, optional
+        Weight w ≥ 0 of a source in the objective; may be a request rate. Default 1.
+    name : sequence of str, optional
+        Unique names, used in messages and tables. Default: the position.
+    host : sequence, optional
+        Group label of each source, for limits on a host's total rate.
+    signalled : array_like of bool, optional
+        Whether the source announces each of its changes.
+    min_rate, max_rate : array_like, optional
+        Bounds on the refresh rate, per time unit: 0 ≤ min_rate ≤ max_rate ≤ inf.
+    refresh_cost : array_like, optional
+        Bandwidth that one refresh uses, > 0. Default 1.
+    time_unit : str
+        The clock of every rate here: "second", "minute", "hour", "day" or "week".
+
+    Attributes
+    ----------
+    change_rate, importance, min_rate, max_rate, refresh_cost : ndarray of float, shape (n,)
+        Read-only views; a scalar argument has stride 0. A `change_rate` or `importance` given in float32 is
+        kept so, without a copy (`column`), and widened anew on each access.
+    signalled : ndarray of bool, shape (n,)
+    name, host : ndarray of shape (n,), or None
+
+    Raises
+    ------
+    SourceDataError
+        If a value is not a number, outside 0 or 1e-100..1e100, or the lengths differ; names the source.
+
+    Notes
+    -----
+    The model of [1]_ section 3 and [2]_ section 3: changes are a Poisson process of rate Δ per source.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
+       Scheduling", NeurIPS 2019.
+    .. [2] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+
+    Examples
+    --------
+    >>> sources = Sources(change_rate=[0.5, 2.0], importance=[1.0, 3.0], name=["a", "b"])
+    >>> sources
+    Sources(n=2, change_rate=0.5..2 per day, importance=1..3)
+    """
+
+    _change_rate: npt.NDArray[Any]
+    _importance: npt.NDArray[Any]
+    name: npt.NDArray[Any] | None
+    host: npt.NDArray[Any] | None
+    signalled: BoolArray
+    min_rate: Array
+    max_rate: Array
+    refresh_cost: Array
+    time_unit: str
+
+    def __init__(
+        self,
+        change_rate: npt.ArrayLike,
+        importance: npt.ArrayLike = 1.0,
+        name: npt.ArrayLike | None = None,
+        host: npt.ArrayLike | None = None,
+        signalled: npt.ArrayLike = False,
+        min_rate: npt.ArrayLike = 0.0,
+        max_rate: npt.ArrayLike = np.inf,
+        refresh_cost: npt.ArrayLike = 1.0,
+        time_unit: str = "day",
+    ) -> None:
+        numbers: dict[str, npt.ArrayLike] = {
+            "change_rate": change_rate,
+            "importance": importance,
+            "min_rate": min_rate,
+            "max_rate": max_rate,
+            "refresh_cost": refresh_cost,
+        }
+        n = _length({**numbers, "name": name, "host": host, "signalled": signalled})
+        labels = _labels(name, n, "name")
+        store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
+        store("time_unit", check_time_unit(time_unit))
+        store("name", labels)
+        store("host", _labels(host, n, "host"))
+        store("signalled", _flags(signalled, n))
+        for key, value in numbers.items():
+            store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
+        _require_unique(labels)
+        self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        self._require("refresh_cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        for key in ("importance", "min_rate"):
+            self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
+        self._require(
+            "max_rate",
+            lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
+            "must be 0 or more",
+        )
+        crossed = [
+            f"{self.label(k)}: {self.min_rate[k]:g} > {self.max_rate[k]:g}"
+            for part in chunks(n)
+            for k in part.start + np.flatnonzero(self.min_rate[part] > self.max_rate[part])
+        ]
+        if crossed:
+            raise SourceDataError(
+                f"min_rate exceeds max_rate for {list_offenders(crossed)}. Swap or widen them."
+            )
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self._change_rate)
+
+    @property
+    def change_rate(self) -> Array:
+        """Changes per time unit, shape (n,)."""
+        return as_float64(self._change_rate)
+
+    @property
+    def importance(self) -> Array:
+        """Weights, shape (n,)."""
+        return as_float64(self._importance)
+
+    def column(self, key: str) -> npt.NDArray[Any]:
+        """Return "change_rate" or "importance" as given.
+
+        float32 stays float32, and costs no memory.
+        """
+        column: npt.NDArray[Any] = getattr(self, f"_{key}")
+        return column
+
+    def __repr__(self) -> str:
+        """Return the size and the ranges, never the arrays."""
+        rates = f"{_span(self._change_rate)} per {self.time_unit}"
+        return f"Sources(n={len(self)}, change_rate={rates}, importance={_span(self._importance)})"
+
+    def label(self, k: SupportsIndex) -> str:
+        """Return source k's name in messages.
+
+        It is its quoted name, or its position.
+        """
+        return f"source {int(k)}" if self.name is None else f"'{self.name[k]}'"
+
+    def take(self, index: slice | npt.NDArray[Any]) -> Sources:
+        """Return the sources at a slice, mask or integer index."""
+        part = object.__new__(Sources)
+        for key in (
+            "_change_rate",
+            "_importance",
+            "name",
+            "host",
+            "signalled",
+            "min_rate",
+            "max_rate",
+            "refresh_cost",
+        ):
+            column = getattr(self, key)
+            object.__setattr__(part, key, None if column is None else read_only(column[index]))
+        object.__setattr__(part, "time_unit", self.time_unit)
+        return part
+
+    def with_change_rate(self, change_rate: npt.ArrayLike) -> Sources:
+        """Return the same sources with other change rates, per time unit.
+
+        Raises
+        ------
+        SourceDataError
+            If a rate is out of range; names the source.
+        """
+        other = self.take(slice(None))
+        object.__setattr__(
+            other, "_change_rate", as_column(change_rate, len(self), "change_rate", narrow=True)
+        )
+        other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        return other
+
+    @classmethod
+    def from_frame(cls, frame: Any, time_unit: str = "day") -> Sources:  # noqa: ANN401 - any dataframe library's frame
+        """Build from a dataframe with one row per source.
+
+        Any of polars, pandas, pyarrow and the like.
+
+        Parameters
+        ----------
+        frame : dataframe
+            Column ``change_rate`` is required; ``source`` (or ``name``), ``importance``, ``host``,
+            ``signalled``, ``min_rate``, ``max_rate`` and ``refresh_cost`` are used where present, others
+            ignored.
+        time_unit : str
+            The unit of the rates.
+
+        Raises
+        ------
+        SourceDataError
+            If ``change_rate`` is missing, a value is null, or a value is out of range.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> Sources.from_frame(pl.DataFrame({"source": ["a", "b"], "change_rate": [1.0, 2.0]}))
+        Sources(n=2, change_rate=1..2 per day, importance=1)
+        """
+        import narwhals
+
+        table = narwhals.from_native(frame, eager_only=True)
+        if "change_rate" not in table.columns:
+            raise SourceDataError(
+                f"the table has no column 'change_rate', it has {list_offenders(table.columns)}. Add it."
+            )
+        keys = ("change_rate", "importance", "host", "signalled", "min_rate", "max_rate", "refresh_cost")
+        columns = {key: key for key in keys if key in table.columns}
+        for key in ("name", "source"):
+            if key in table.columns:
+                columns["name"] = key
+        for column in columns.values():
+            nulls = int(table[column].null_count())
+            if nulls:
+                raise SourceDataError(
+                    f"column '{column}' has {count(nulls, 'empty cell')}. Fill them or drop the rows."
+                )
+        return cls(**{key: table[column].to_numpy() for key, column in columns.items()}, time_unit=time_unit)
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table of the columns that are set.
+
+        Scalars at their default are left out.
+        """
+        import polars
+
+        names = np.arange(len(self)) if self.name is None else self.name
+        columns: dict[str, npt.NDArray[Any]] = {"source": names, "change_rate": self.change_rate}
+        default = {
+            "importance": 1.0,
+            "signalled": False,
+            "min_rate": 0.0,
+            "max_rate": np.inf,
+            "refresh_cost": 1.0,
+        }
+        for key, value in default.items():
+            column = getattr(self, key)
+            if not (is_scalar(column) and column[0] == value):
+                columns[key] = column
+        if self.host is not None:
+            columns["host"] = self.host
+        return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
+
+    def _require(self, key: str, holds: Callable[[Array], BoolArray], rule: str) -> None:
+        """Raise SourceDataError by name where a rule does not hold.
+
+        NaN never holds.
+        """
+        column: Array = getattr(self, f"_{key}" if key in NARROW else key)
+        column = column[:1] if is_scalar(column) else column
+        bad = [
+            int(k)
+            for part in chunks(len(column))
+            for k in part.start + np.flatnonzero(~holds(as_float64(column[part])))
+        ]
+        if bad:
+            where = list_offenders(f"{self.label(k)}: {column[k]:g}" for k in bad)
+            raise SourceDataError(
+                f"{key} out of range for {where}. It {rule}, within {SMALLEST:g}..{LARGEST:g}. "
+                "Correct or drop these sources."
+            )
+
+
+def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
+    """Return the common length of the array arguments.
+
+    Scalars have none.
+    """
+    lengths: dict[str, int] = {}
+    for key, value in arguments.items():
+        try:
+            shape = () if value is None else np.shape(value)
+        except ValueError:
+            raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
+        if shape:
+            lengths[key] = int(shape[0])
+    if not lengths:
+        return 1
+    key, n = max(lengths.items(), key=lambda item: item[1])
+    if n == 0:
+        raise SourceDataError("there are no sources (length 0). Pass at least one.")
+    for other, length in lengths.items():
+        if length != n:
+            raise SourceDataError(
+                f"{other} has length {length} but {key} has {n}. Give one entry per source."
+            )
+    return n
+
+
+def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] | None:
+    """Return names or hosts as a read-only vector of n labels."""
+    if value is None:
+        return None
+    labels = np.asarray(value)
+    if labels.ndim == 0:
+        labels = np.broadcast_to(labels, (n,))
+    if labels.shape != (n,):
+        raise SourceDataError(
+            f"{what} has shape {labels.shape} but there are {n} sources. Give one label each."
+        )
+    return read_only(labels)
+
+
+def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
+    """Return `signalled` as a read-only boolean vector."""
+    numbers = as_vector(value, n, "signalled")
+    if not bool(np.all((numbers == 0) | (numbers == 1))):
+        raise SourceDataError("signalled must be true or false for each source. Pass booleans, or 0 and 1.")
+    if is_scalar(numbers):
+        return np.broadcast_to(np.asarray(bool(numbers[0])), (n,))
+    return read_only(numbers.astype(np.bool_))
+
+
+def _require_unique(names: npt.NDArray[Any] | None) -> None:
+    """Raise SourceDataError if a name occurs twice.
+
+    Results are matched by name.
+    """
+    if names is None:
+        return
+    seen: set[object] = set()
+    twice: list[str] = []
+    for name in names.tolist():
+        if isinstance(name, list | dict | set | np.ndarray):
+            raise SourceDataError(f"a name is {shortened(repr(name))}. Names are text or integers.")
+        if name in seen:
+            twice.append(repr(name))
+        seen.add(name)
+    if twice:
+        raise SourceDataError(f"name occurs more than once: {list_offenders(twice)}. Names must be unique.")
+
+
+def _span(values: Array) -> str:
+    """Return the range of a vector for a repr."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g}..{high:.4g}"

@@ -1,0 +1,248 @@
+"""`SignalThresholds`: threshold policy of a crawler with noisy signals.
+
+A table of when each source is to be crawled, and a rule.
+
+The rule is evaluated on events: at each signal, and when the waiting time has passed without one, compare. It
+is kept as a number of signals n, a time x and a bonus b: with k signals since the last crawl a crawl is due
+when the time since then is at least x + (n−k)b. That is equivalent to "elapsed + bonus·signals ≥ threshold"
+with the threshold nb + x, also where the bonus is inf or so large that adding it swallows the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.compiled import backend
+from freshopt.errors import SourceDataError
+from freshopt.formatting import count
+from freshopt.noisy_signals import threshold_rule
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
+
+# Largest number of crawls: 16 GB of them.
+MOST_CRAWLS = 1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class SignalThresholds:
+    """When to crawl sources with noisy signals; made by `NoisySignalFreshness.thresholds`.
+
+    Parameters
+    ----------
+    signals : array_like, shape (n,)
+        n: so many signals, 0 or more, are part of the threshold.
+    wait : array_like, shape (n,)
+        x ≥ 0: so much time is the rest; inf for never, or not before a signal.
+    bonus : array_like, shape (n,)
+        b: the time that a signal counts as; inf where one alone is enough, 0 where there are none.
+    crawl_probability : array_like, shape (n,)
+        Share of the crawls that are due which are made: below 1 where signals are true and bandwidth does not
+        suffice for all of them.
+    names : array_like, shape (n,), optional
+    time_unit : str
+
+    Raises
+    ------
+    SourceDataError
+        If columns differ in length or are no such numbers.
+    """
+
+    signals: Array
+    wait: Array
+    bonus: Array
+    crawl_probability: Array
+    names: npt.NDArray[Any] | None
+    time_unit: str
+
+    def __init__(
+        self,
+        signals: npt.ArrayLike,
+        wait: npt.ArrayLike,
+        bonus: npt.ArrayLike,
+        crawl_probability: npt.ArrayLike = 1.0,
+        names: npt.ArrayLike | None = None,
+        time_unit: str = "day",
+    ) -> None:
+        n = math.prod(shape_of(wait, "wait"))
+        columns = {
+            "signals": signals,
+            "wait": wait,
+            "bonus": bonus,
+            "crawl_probability": crawl_probability,
+        }
+        for key, value in columns.items():
+            column = as_vector(value, n, key)
+            most = 1.0 if key == "crawl_probability" else np.inf
+            wrong = np.flatnonzero(~((column >= 0.0) & (column <= most)))
+            if len(wrong):
+                raise SourceDataError(
+                    f"{key} of source {wrong[0]} is {column[wrong[0]]:g}. Thresholds are numbers >= 0"
+                    f"{', probabilities at most 1' if most == 1.0 else ''}. Correct it."
+                )
+            object.__setattr__(self, key, column)
+        if names is not None:
+            shape_of(names, "names")
+        labels = None if names is None else read_only(np.asarray(names))
+        if labels is not None and labels.shape != (n,):
+            raise SourceDataError(
+                f"there are {n} thresholds and names of shape {labels.shape}. Give one each."
+            )
+        object.__setattr__(self, "names", labels)
+        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self.wait)
+
+    def __repr__(self) -> str:
+        """Return the size and the range, never the arrays."""
+        n, finite = len(self), self.threshold[np.isfinite(self.threshold)]
+        span = f", thresholds {finite.min():.3g}..{finite.max():.3g} {self.time_unit}s" if len(finite) else ""
+        heard = np.count_nonzero(self.bonus > 0.0)
+        return f"SignalThresholds({count(n, 'source', 'd')}, {heard} with signals{span})"
+
+    @property
+    def threshold(self) -> Array:
+        """Crawl threshold in effective time, shape (n,).
+
+        i = n·b + x; inf for never or not before a signal.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            whole: Array = np.where(self.signals > 0.0, self.signals * self.bonus, 0.0) + self.wait
+        return whole
+
+    def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which sources are to be crawled now.
+
+        Parameters
+        ----------
+        signals, elapsed : array_like, scalar or shape (n,)
+            Signals and time since the last crawl of each source.
+
+        Examples
+        --------
+        >>> rule = SignalThresholds(signals=[1.0, 0.0], wait=[0.5, 3.0], bonus=[2.0, np.inf])
+        >>> rule.due([1, 0], 0.6), rule.due([0, 1], 2.4)
+        (array([ True, False]), array([False,  True]))
+        """
+        k, s = as_vector(signals, len(self), "signals"), as_vector(elapsed, len(self), "elapsed")
+        missing = self.signals - k
+        with np.errstate(invalid="ignore"):
+            rest = np.where(missing == 0.0, 0.0, missing * self.bonus)
+        heard = (missing < 0.0) & (self.bonus > 0.0)
+        waiting = np.where(missing == 0.0, self.wait, self.wait + rest)
+        return np.asarray((heard & np.isinf(self.bonus)) | (s >= waiting))
+
+    def crawls(
+        self,
+        source: npt.ArrayLike,
+        time: npt.ArrayLike,
+        horizon: float,
+        draws: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, Array]:
+        """Return the crawls of a crawler that follows the rule.
+
+        All copies are fresh at 0.
+
+        Parameters
+        ----------
+        source : array_like of int, shape (m,)
+        time : array_like, shape (m,)
+            The signals in [0, horizon), sorted by time.
+        horizon : float
+        draws : array_like, shape (m,), optional
+            Numbers uniform in (0, 1), one per signal, where some crawls on signal are left out.
+
+        Returns
+        -------
+        source : ndarray of int
+        time : ndarray
+            Sorted by time, then source.
+
+        Examples
+        --------
+        >>> rule = SignalThresholds(signals=[1.0], wait=[0.5], bonus=[2.0])
+        >>> rule.crawls([0, 0], [1.0, 3.0], horizon=8.0)[1].tolist()
+        [1.0, 3.0, 5.5]
+        """
+        sources = np.asarray(source, dtype=np.int64)
+        times = as_vector(time, len(sources), "time")
+        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
+        if not 0.0 < horizon < np.inf:
+            raise SourceDataError(f"horizon is {horizon} {self.time_unit}s. Pass a finite number > 0.")
+        coin = as_vector(0.0 if draws is None else draws, len(sources), "draws")
+        if draws is None and bool(np.any((self.crawl_probability < 1.0) & (self.crawl_probability > 0.0))):
+            raise SourceDataError(
+                "some crawls on signal are to be left out at random, but there are no draws. "
+                "Pass one number uniform in (0, 1) per signal."
+            )
+        whole = self.threshold  # where it is 0, crawls follow signals alone
+        with np.errstate(over="ignore"):
+            many = total(np.divide(horizon, whole, out=np.zeros(len(self)), where=whole > 0.0))
+        if not many <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"up to {horizon:g} {self.time_unit}s there may be {many:.3g} crawls, and at most "
+                f"{MOST_CRAWLS:g} are followed. Pass a shorter horizon, or longer waits."
+            )
+        order = np.argsort(sources, kind="stable")
+        offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
+        rule = tuple(np.ascontiguousarray(own) for own in (self.signals, self.wait, self.bonus))
+        given = (offsets, np.ascontiguousarray(times[order]), np.ascontiguousarray(coin[order]), *rule)
+        share = np.ascontiguousarray(self.crawl_probability)
+        counts = np.zeros(len(self) + 1, dtype=np.int64)
+        follow = _follow()
+        follow(*given, share, horizon, counts, np.empty(0))
+        found = np.empty(int(counts[-1]))
+        follow(*given, share, horizon, counts, found)
+        who = np.repeat(np.arange(len(self)), np.diff(counts))
+        by_time = np.lexsort((who, found))
+        return who[by_time], found[by_time]
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return the table that a crawler loads.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``source``, ``threshold`` and ``bonus`` (crawl once elapsed time + bonus · signals reaches the
+            threshold), the same rule as ``signals`` and ``wait`` (crawl once elapsed time reaches wait +
+            (signals − those heard) · bonus), and ``crawl_probability``; null for inf.
+        """
+        import polars
+
+        columns: dict[str, Any] = {
+            "source": np.arange(len(self)) if self.names is None else self.names.tolist(),
+            "threshold": self.threshold,
+            "bonus": self.bonus,
+            "signals": self.signals.astype(np.int64) if np.all(self.signals < 2.0**62) else self.signals,
+            "wait": self.wait,
+            "crawl_probability": self.crawl_probability,
+        }
+        table = polars.DataFrame(columns)
+        infinite = [
+            polars.when(polars.col(key).is_finite()).then(polars.col(key))
+            for key in ("threshold", "bonus", "wait")
+        ]
+        return table.with_columns(infinite)
+
+
+def _follow() -> Callable[..., None]:
+    """Return the loop over signals, compiled or not."""
+    return _compiled() if backend.compiled() else threshold_rule.follow
+
+
+@cache
+def _compiled() -> Callable[..., None]:
+    from freshopt.noisy_signals.loops import build_rules  # noqa: PLC0415 - numba loads only if needed
+
+    return backend.built(build_rules)

@@ -1,0 +1,218 @@
+"""Simulation of noisy change signals and of crawlers.
+
+Some of a world's changes are missing and some signals are false.
+
+A change is announced with the probability that is its source's recall; a Bernoulli variable of its own
+decides, a hash of seed, source and number, so that compared rules receive the same signals (common random
+numbers). False signals are a Poisson process of their own, at the rate lΔ(1−p)/p at which a share p of all
+signals is true; where rates jump so does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
+from freshopt.numerics.random_streams import uniforms
+from freshopt.simulation.change_processes import PoissonChanges
+from freshopt.simulation.replay_result import Measured, Replay
+from freshopt.simulation.replay_window import CostSums, Window, integrals
+from freshopt.simulation.world import World
+
+# Keys that make the random streams of false signals and of recall independent of the changes'.
+FALSE, COINS = 0x5DEECE66D, 0x2545F4914F6CDD1D
+RUNS, MOST_RUNS = 4, 1_000_000
+
+
+class SignalRule(Protocol):
+    """Crawl rule with signals: `SignalThresholds` or `SignalGreedy`."""
+
+    def crawls(
+        self,
+        source: npt.ArrayLike,
+        time: npt.ArrayLike,
+        horizon: float,
+        draws: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, Array]:
+        """Return the crawls in [0, horizon), given the signals.
+
+        Sources and times; signals are sorted by time.
+        """
+
+
+def noisy_signals(
+    world: World, recall: npt.ArrayLike, precision: npt.ArrayLike, end: float, seed: int = 0
+) -> tuple[IntArray, Array]:
+    """Return the noisy signals of a world's sources.
+
+    Up to a time.
+
+    Parameters
+    ----------
+    world : World
+        Its own ``signalled`` is not used.
+    recall : scalar or array_like, shape (n,)
+        Share of the changes that are announced, in [0, 1].
+    precision : scalar or array_like, shape (n,)
+        Share of the announcements that are true, in (0, 1].
+    end : float
+    seed : int
+        Decides which changes are announced, and the false signals.
+
+    Returns
+    -------
+    source : ndarray of int
+    time : ndarray
+        Sorted by time.
+
+    Raises
+    ------
+    SourceDataError
+        If a share is out of range, or there is no such end.
+
+    Notes
+    -----
+    A recorded source's false signals come at a constant rate, in proportion to its number of changes.
+
+    Examples
+    --------
+    >>> world = World.from_events({"source": [0, 0, 1], "time": [1.0, 3.0, 2.0]}, horizon=4.0)
+    >>> noisy_signals(world, recall=[1.0, 0.0], precision=1.0, end=4.0)
+    (array([0, 0]), array([1., 3.]))
+    """
+    expect(world, World, "world", "Pass a freshopt.World")
+    end = as_number(end, "end", "Pass a finite time.")
+    n, seed = len(world), check_seed(seed)
+    told, true = as_vector(recall, n, "recall"), as_vector(precision, n, "precision")
+    for key, share, good in (
+        ("recall", told, (told >= 0.0) & (told <= 1.0)),
+        ("precision", true, (true > 0.0) & (true <= 1.0)),
+    ):
+        if not bool(np.all(good)):
+            k = int(np.argmin(good))
+            raise SourceDataError(f"{key} of source {k} is {share[k]:g}. It is a share. Correct it.")
+    if not float(np.min(world.start)) < end <= world.horizon or not np.isfinite(end):
+        raise SourceDataError(
+            f"signals are asked for up to {end:g} of a world that ends at {world.horizon:g}. Choose a finite "
+            "end in it."
+        )
+    offsets, time = world.events(-np.inf, end)
+    source = np.repeat(np.arange(n), np.diff(offsets))
+    number = np.arange(len(time)) - offsets[source]
+    heard = uniforms(seed ^ COINS, source, number) < told[source]
+    with np.errstate(over="ignore"):  # more false signals than can be sampled raise below
+        ratio = told * (1.0 - true) / true
+    changes = world.changes
+    if isinstance(changes, PoissonChanges):
+        edges, rates = changes.edges, changes.rates * ratio[:, None]
+        mixed = (changes.seed * 3 + seed + FALSE) % 2**64
+    else:
+        edges = np.zeros(1)
+        rates = (ratio * np.diff(offsets) / (end - world.start))[:, None]
+        mixed = (seed + FALSE) % 2**64
+    noise = PoissonChanges.of(mixed, edges, np.ascontiguousarray(rates))
+    some = np.flatnonzero(np.any(rates > 0.0, axis=1))
+    shift = 0.0 if isinstance(changes, PoissonChanges) else float(np.min(world.start))
+    places, false = noise.collect(noise.begin(some), some, end - shift)
+    false_source = np.repeat(some, np.diff(places))
+    false = false + shift
+    there = false > world.start[false_source]
+    who = np.concatenate([source[heard], false_source[there]])
+    when = np.concatenate([time[heard], false[there]])
+    order = np.lexsort((who, when))
+    return who[order], when[order]
+
+
+def replay_signals(
+    rule: SignalRule,
+    world: World,
+    recall: npt.ArrayLike,
+    precision: npt.ArrayLike,
+    horizon: float,
+    *,
+    skip: float = 0.0,
+    runs: int | None = None,
+    seed: int = 0,
+) -> Replay:
+    """Measure a signal rule's freshness in a world.
+
+    Parameters
+    ----------
+    rule : SignalThresholds or SignalGreedy
+        Or anything with a method ``crawls(source, time, horizon, draws)``.
+    world : World
+        `World.poisson`, or `World.from_events` from time 0 on; all copies are fresh at 0.
+    recall, precision : scalar or array_like, shape (n,)
+        As the signals really are, whatever the rule believes.
+    horizon : float
+    skip : float
+        How much time passes before costs count.
+    runs : int, optional
+        Worlds that are replayed: this one and those of the next seeds. Default: 4; 1 if it is recorded.
+    seed : int
+        Of the signals.
+
+    Returns
+    -------
+    Replay
+        Its ``on_signal`` counts the crawls at the very moment of a signal.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 4.0])
+    >>> objective = fo.noisy_signals.NoisySignalFreshness(recall=0.6, precision=0.8)
+    >>> solution = fo.solve(fo.Problem(objective, sources, bandwidth=3.0))
+    >>> rule = objective.thresholds(solution.rates, sources)
+    >>> found = replay_signals(rule, fo.World.poisson(sources, seed=1), 0.6, 0.8, horizon=2000.0)
+    >>> abs(found.costs["binary"].z(solution.value)) < 4
+    True
+    """
+    expect(world, World, "world", "Pass a freshopt.World")
+    if isinstance(rule, type) or not hasattr(rule, "crawls"):
+        raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
+    seed = check_seed(seed)
+    n, drawn = len(world), isinstance(world.changes, PoissonChanges)
+    many = (RUNS if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
+    skip, horizon = (
+        as_number(skip, "skip", "Pass a time."),
+        as_number(horizon, "horizon", "Pass a finite time."),
+    )
+    if many > 1 and not drawn:
+        raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
+    if not 0.0 <= skip < horizon <= world.horizon or not np.isfinite(horizon):
+        raise SourceDataError(
+            f"nothing is left to count from {skip:g} to {horizon:g} in a world that ends at "
+            f"{world.horizon:g}. Choose another horizon or skip."
+        )
+    if float(np.min(world.start)) < 0.0:
+        raise SourceDataError("the world begins before time 0. Shift its times.")
+    weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
+    window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
+    sums: dict[str, CostSums] = {}
+    refreshed = on_signal = 0
+    for run in range(many):
+        each = world
+        if run and isinstance(world.changes, PoissonChanges):
+            each = replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
+        source, time = noisy_signals(each, recall, precision, horizon, (seed + run) % 2**64)
+        draws = uniforms((seed + run) % 2**64, source, np.arange(len(source)))
+        who, when = rule.crawls(source, time, horizon, draws)
+        order = np.argsort(who, kind="stable")
+        refreshes = who[order], when[order]
+        counted = when >= skip
+        refreshed += int(np.count_nonzero(counted))
+        on_signal += int(np.count_nonzero(np.isin(when[counted], time)))
+        for name, cost in integrals(each, refreshes, window, None).items():
+            sums.setdefault(name, CostSums(n)).add(cost)
+    costs = {name: found.measured(weight, window.span, drawn=drawn) for name, found in sums.items()}
+    everything, stale = float(np.sum(weight[window.span > 0.0])), costs["binary"]
+    costs["binary"] = Measured(everything - stale.value, stale.error, 1.0 - stale.mean)
+    there = np.where(window.span > 0.0, window.span, np.nan)
+    per_source = {name: found.mean / there for name, found in sums.items()}
+    return Replay(costs, per_source, skip, horizon, world.time_unit, refreshed / many, on_signal / many, many)

@@ -1,0 +1,1 @@
+"""Numerical mathematics on arrays."""

@@ -1,0 +1,219 @@
+"""Array types, validated inputs, chunked passes and reproducible sums.
+
+Everything that a caller hands over passes `as_vector` exactly once; behind it, code may rely on float64
+vectors of length n. A scalar stays a scalar: it becomes a read-only view of stride 0, so that a default
+importance of a hundred million sources costs eight bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+
+Array: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+Formula: TypeAlias = Callable[..., Array]
+Index: TypeAlias = slice | npt.NDArray[Any]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+# Magnitudes that are accepted: products of three such numbers and one square stay inside float64.
+SMALLEST, LARGEST = 1e-100, 1e100
+_NO_NUMBERS = {"M": "dates", "m": "durations", "c": "complex numbers"}
+# Sources of a chunk in compiled loops: five columns of it are 320 KiB.
+CACHED = 8192
+# Relative: demand above a limit by less is the limit but for the order in which it was added. Added one after
+# the other, 512 equal terms are off by this at worst; longer sums are added in pieces of no more.
+ROUNDED = 64 * float(np.finfo(np.float64).eps)
+# So many terms are added one after the other.
+IN_TURN = 512
+# Sources of a chunk, 128 KiB of float64: the temporaries of a pass stay in the second-level cache.
+CHUNK = 16_384
+
+
+def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
+    """Return `value` as a read-only float64 vector of length n.
+
+    Parameters
+    ----------
+    value : array_like, scalar or shape (n,)
+        Numbers. A float64 array is viewed, not copied; a scalar is broadcast without memory.
+    n : int
+        The length asked for.
+    what : str
+        The name used in messages.
+
+    Raises
+    ------
+    SourceDataError
+        If the values are not numbers or the shape is neither () nor (n,).
+    """
+    try:
+        array = np.asarray(value)
+        kind, masked = array.dtype.kind, np.ma.is_masked(value)
+        array = array if kind in _NO_NUMBERS else np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise SourceDataError(f"{what} must be numbers, got {_describe(value)}. Pass floats.") from None
+    if masked or kind in _NO_NUMBERS:  # NumPy would pass what is behind the mask, and dates as numbers
+        found = "masked entries" if masked else _NO_NUMBERS[kind]
+        raise SourceDataError(f"{what} must be numbers, and has {found}. Pass floats.")
+    if array.ndim == 0:
+        return np.broadcast_to(array.copy(), (n,))  # a copy, or a later change of the caller's would show
+    if array.shape != (n,):
+        raise SourceDataError(
+            f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one each."
+        )
+    return read_only(array)
+
+
+def as_number(value: object, what: str, remedy: str) -> float:
+    """Return a single number; raise SourceDataError otherwise.
+
+    Parameters
+    ----------
+    value : number
+    what : str
+        The name used in messages.
+    remedy : str
+        What to do, as a sentence.
+
+    Examples
+    --------
+    >>> as_number("7d", "horizon", "Pass a number of days.")
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: horizon is '7d', not a number. Pass a number of days.
+    """
+    try:
+        one = np.ndim(value) == 0  # type: ignore[arg-type] # NumPy takes an array of one number for it too
+        number = math.nan if value is np.ma.masked else float(value if one else "")  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise SourceDataError(f"{what} is {_describe(value)}, not a number. {remedy}") from None
+    return number
+
+
+def as_numbers(value: npt.ArrayLike, what: str) -> Array:
+    """Return numbers of any shape as float64; raise SourceDataError otherwise.
+
+    Examples
+    --------
+    >>> as_numbers(["x"], "recall")
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: recall must be numbers, got ['x']. Pass floats.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in _NO_NUMBERS and not np.ma.is_masked(value):
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise SourceDataError(f"{what} must be numbers, got {_describe(value)}. Pass floats.")
+
+
+def as_whole(value: object, what: str, least: int, most: int) -> int:
+    """Return a whole number within bounds; raise SourceDataError otherwise.
+
+    Examples
+    --------
+    >>> as_whole(1e300, "draws", 1, 1000)
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: draws is 1e+300. Pass a whole number from 1 to 1000.
+    """
+    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or not least <= value <= most:  # type: ignore[operator]
+        raise SourceDataError(f"{what} is {_describe(value)}. Pass a whole number from {least} to {most}.")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def as_column(value: npt.ArrayLike, n: int, what: str, *, narrow: bool) -> npt.NDArray[Any]:
+    """Return `as_vector`, or a float32 array itself where `narrow`."""
+    if narrow and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.shape == (n,):
+        return read_only(value)
+    return as_vector(value, n, what)
+
+
+def as_float64(column: npt.NDArray[Any]) -> Array:
+    """Return a column in float64; itself if it is.
+
+    Examples
+    --------
+    >>> as_float64(np.array([0.5], dtype=np.float32)).dtype
+    dtype('float64')
+    """
+    return column if column.dtype == np.float64 else read_only(column.astype(np.float64))
+
+
+def shape_of(value: object, what: str) -> tuple[int, ...]:
+    """Return the shape of an array_like; raise for ragged rows.
+
+    Examples
+    --------
+    >>> shape_of([1.0, 2.0], "rates")
+    (2,)
+    """
+    try:
+        shape: tuple[int, ...] = np.shape(np.asarray(value))
+    except ValueError:
+        raise SourceDataError(f"{what} has rows of different lengths. Pass one entry each.") from None
+    return shape
+
+
+def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """Return a read-only view; the caller's own array stays writable."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def is_scalar(array: npt.NDArray[Any]) -> bool:
+    """Return whether a vector is one number without memory.
+
+    Its stride is 0.
+    """
+    return array.strides == (0,)
+
+
+def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
+    """Yield slices that cover 0..n in order.
+
+    Examples
+    --------
+    >>> list(chunks(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def all_finite(array: Array) -> bool:
+    """Return whether no entry is NaN or infinite."""
+    return all(bool(np.all(np.isfinite(array[part]))) for part in chunks(len(array)))
+
+
+def total(array: Array) -> float:
+    """Sum a vector with the same bits on every run.
+
+    The sums of chunks are pairwise, their sum is exactly rounded.
+    """
+    with np.errstate(over="ignore"):  # a sum beyond all floats is inf
+        return exact_sum(float(np.sum(array[part], dtype=np.float64)) for part in chunks(len(array)))
+
+
+def exact_sum(parts: Iterable[float]) -> float:
+    """Sum partial sums, exactly rounded.
+
+    With infinities among them the sum is what IEEE arithmetic says.
+    """
+    values = list(parts)
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+
+
+def _describe(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,131 @@
+"""Buffer of a run's crawls, with its fitted estimator.
+
+Rows are kept epoch after epoch, within an epoch source after source. Each has its crawl interval, so that any
+part of them is a log without baselines. An online estimator is updated epoch by epoch; when a run
+is resumed it is updated again from the rows, which gives the same bits, and none of its state is saved.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.known_crawl_rate import KnownCrawlRate
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.online.runs import State
+
+NO_ROWS: State = {
+    "row_source": np.empty(0, dtype=np.int64),
+    "row_time": np.empty(0),
+    "row_interval": np.empty(0),
+    "row_changed": np.empty(0, dtype=np.bool_),
+    # Rate at which the source was crawled.
+    "row_rate": np.empty(0),
+    "epoch_rows": np.empty(0, dtype=np.int64),
+}
+
+
+def with_rows(state: State, source: npt.NDArray[np.int64], time: Array, changed: BoolArray) -> State:
+    """Return a state with an epoch's crawls added.
+
+    They come source after source, each with the crawl interval before it.
+    """
+    order = np.lexsort((time, source))
+    source, time, changed = source[order], time[order], changed[order]
+    first = np.ones(len(source), dtype=np.bool_)
+    np.not_equal(source[1:], source[:-1], out=first[1:])
+    interval = np.diff(time, prepend=0.0)
+    interval[first] = time[first] - state["last"][source[first]]
+    last = state["last"].copy()
+    final = np.ones(len(source), dtype=np.bool_)
+    np.not_equal(source[1:], source[:-1], out=final[:-1])
+    last[source[final]] = time[final]
+    known = interval > 0.0  # a crawl at the very moment of the one before tells nothing
+    more = {
+        "row_source": source,
+        "row_time": time,
+        "row_interval": interval,
+        "row_changed": changed,
+        "row_rate": state["rates"][source],
+    }
+    added = {key: np.concatenate([state[key], column[known]]) for key, column in more.items()}
+    epochs = np.append(state["epoch_rows"], np.count_nonzero(known))
+    return {**state, **added, "last": last, "epoch_rows": epochs}
+
+
+class LogReader:
+    """Estimator kept fitted to the rows of a state.
+
+    Parameters
+    ----------
+    prototype : Estimator
+        Copied before it learns.
+    time_unit : str
+    """
+
+    def __init__(self, prototype: Estimator, time_unit: str) -> None:
+        self.prototype, self.time_unit = prototype, time_unit
+        self.estimator: Estimator | None = None  # that has learnt from `learnt` epochs
+        self.learnt = -1
+
+    def fitted(self, state: State, memory: float | None = None) -> Estimator | None:
+        """Return an estimator fitted to all epochs.
+
+        None if nothing was crawled.
+        """
+        ends = np.cumsum(state["epoch_rows"])
+        if len(ends) == 0 or ends[-1] == 0:
+            return None
+        if memory is not None or not hasattr(self.prototype, "partial_fit"):
+            since = -np.inf if memory is None else float(state["now"]) - memory
+            log = self._log(state, np.flatnonzero(state["row_time"] > since))
+            if log is None:
+                return None
+            estimator: Any = copy.deepcopy(self.prototype)
+            if isinstance(estimator, KnownCrawlRate):
+                return estimator.fit(log, crawl_rate=self._rates_of(state, since))
+            fitted: Estimator = estimator.fit(log)
+            return fitted
+        if self.estimator is None or self.learnt != len(ends) - 1:  # a run resumed: learn again what it knew
+            self.estimator, self.learnt = copy.deepcopy(self.prototype), 0
+        for epoch in range(self.learnt, len(ends)):
+            rows = np.arange(ends[epoch] - state["epoch_rows"][epoch], ends[epoch])
+            log = self._log(state, rows)
+            if log is not None:
+                self._partial_fit(state, rows, log)
+        self.learnt = len(ends)
+        return self.estimator if getattr(self.estimator, "change_rate_", None) is not None else None
+
+    def _partial_fit(self, state: State, rows: npt.NDArray[np.int64], log: CrawlLog) -> None:
+        estimator: Any = self.estimator
+        if isinstance(estimator, KnownCrawlRate):
+            first = rows[np.searchsorted(state["row_source"][rows], log.sources_)]
+            estimator.partial_fit(log, crawl_rate=state["row_rate"][first])
+        else:
+            estimator.partial_fit(log)
+
+    def _rates_of(self, state: State, since: float) -> Array:
+        """Return the crawl rate of each row of a log.
+
+        Of the log of crawls later than `since`, in its order.
+        """
+        rows = np.flatnonzero(state["row_time"] > since)
+        order = np.lexsort((state["row_time"][rows], state["row_source"][rows]))
+        rates: Array = state["row_rate"][rows][order]
+        return rates
+
+    def _log(self, state: State, rows: npt.NDArray[np.int64]) -> CrawlLog | None:
+        if not len(rows):
+            return None
+        columns = {
+            "source": state["row_source"][rows],
+            "time": state["row_time"][rows],
+            "elapsed": state["row_interval"][rows],
+            "changed": state["row_changed"][rows],
+        }
+        return CrawlLog.from_columns(columns, time_unit=self.time_unit)

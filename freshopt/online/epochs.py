@@ -1,0 +1,327 @@
+"""`EpochRun`: run of an epoch-based certainty-equivalent policy.
+
+The policy is a list of epochs. In each the sources are crawled at fixed rates: those that are optimal for the
+change rates estimated so far, or equal rates, or a mixture for exploration. After an epoch the log of its
+crawls goes to an estimator, and the problem is solved for the new estimates as if they were true (certainty
+equivalence), with a warm start at the last price.
+
+The rates of an epoch are evaluated under the true change rates where these are known, by the objective's own
+cells: the reported values are expectations, without the sampling noise of the changes in the epoch.
+
+Cost: of an epoch, its crawls, one fit, one solve. An estimator without ``partial_fit`` reads the whole log
+after each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.estimators.estimator import Estimator
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, exact_sum, total
+from freshopt.online.crawl_buffer import NO_ROWS, LogReader, with_rows
+from freshopt.online.rate_evaluation import achieved_rates, value_under, with_rates
+from freshopt.online.run_history import RunHistory
+from freshopt.online.runs import Journal, State, run_rounds
+from freshopt.online.visit_times import drawn, periodic_visits, serve
+from freshopt.simulation import Crawler, World
+from freshopt.simulation.crawler import as_crawler
+from freshopt.solving import solve
+from freshopt.units import convert_time
+
+# Largest number of crawls; their log takes 17 GB.
+MOST_CRAWLS = 1e9
+# Pseudo-observation of announced changes and days watched, [LC] Algorithm 4 line 13.
+SMOOTHING = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Epoch of constant rates.
+
+    Parameters
+    ----------
+    end : float
+        Time units since the run began.
+    explore : float
+        Share of equal rates in the mixture with the optimal ones, 0..1.
+    refresh : Refresh or None
+        Discipline of sources that are not followed by signals; None is the objective's own.
+    """
+
+    end: float
+    explore: float = 0.0
+    refresh: Refresh | None = None
+
+
+class EpochRun:
+    """Run of epochs in a world.
+
+    Parameters
+    ----------
+    world : World or Crawler
+    problem : Problem
+        What is to be optimised. Its change rates are the first guess.
+    estimator : Estimator
+        Copied, so that it stays as it is.
+    objective : Objective, optional
+        Whose optimum the rates are to be; by default the problem's own, which judges them in any case.
+    solver : Solver, optional
+    floor : float
+        Least rate of every source while rates are chosen, per time unit.
+    seed : int
+        Of the visits and of which signals are followed.
+    truth : Problem, optional
+        With the true change rates; known anyway in a Poisson world.
+    memory : float, optional
+        How far back crawls are used for estimation, in time units.
+    """
+
+    def __init__(
+        self,
+        world: World | Crawler,
+        problem: Problem,
+        estimator: Estimator,
+        *,
+        objective: Objective | None = None,
+        solver: Solver | None = None,
+        floor: float = 0.0,
+        seed: int = 0,
+        truth: Problem | None = None,
+        memory: float | None = None,
+    ) -> None:
+        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+        self.problem, self.crawler, self.solver, self.floor = problem, as_crawler(world), solver, floor
+        self.seed, self.memory = seed, memory
+        self.aim = problem.objective if objective is None else objective
+        self.world = world if isinstance(world, World) else getattr(world, "world", None)
+        n = len(problem.sources)
+        if self.world is not None and len(self.world) != n:
+            raise SourceDataError(
+                f"the world has {len(self.world)} sources but the problem {n}. Pass the world of its sources."
+            )
+        names, called = None if self.world is None else self.world.names, problem.sources.name
+        if names is not None and called is not None and not np.array_equal(names, called):
+            k = int(np.flatnonzero(np.asarray(names) != np.asarray(called))[0])
+            raise SourceDataError(
+                f"source {k} is '{names[k]}' in the world but '{called[k]}' in the problem. Give both their "
+                "sources in one order (World.from_events(..., names=...))."
+            )
+        if self.world is not None and self.world.time_unit != problem.sources.time_unit:
+            raise SourceDataError(
+                f"the world's clock counts {self.world.time_unit}s but the problem's "
+                f"{problem.sources.time_unit}s. Give both one time_unit."
+            )
+        self.signalled = np.array(problem.sources.signalled)
+        if self.signalled.any() and not hasattr(self.crawler, "signals"):
+            who = list_offenders(map(problem.sources.label, np.flatnonzero(self.signalled)))
+            raise SourceDataError(
+                f"{who} announces changes, but {type(self.crawler).__name__} has no signals(start, end). "
+                "Write that method, or pass signalled=False."
+            )
+        self.truth = truth
+        self.uniform = np.clip(
+            problem.bandwidth / total(problem.sources.refresh_cost), problem.lower, problem.upper
+        )
+        self.learner = LogReader(estimator, problem.sources.time_unit)
+        self._best: tuple[Array, float] | None = None
+
+    def run(
+        self,
+        learner: object,
+        epochs: Sequence[Epoch],
+        checkpoint: str | Path | None,
+        progress: bool,
+    ) -> RunHistory:
+        """Run the epochs; the journal has one round each.
+
+        Raises
+        ------
+        SourceDataError
+            If there would be more crawls than fit into memory, before the first.
+        """
+        horizon = epochs[-1].end
+        crawls = horizon * self.problem.bandwidth / float(np.min(self.problem.sources.refresh_cost))
+        if not crawls <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"horizon {horizon:g} holds up to {crawls:.3g} crawls, and at most {MOST_CRAWLS:g} are "
+                f"kept. Pass a horizon of at most {horizon / crawls * MOST_CRAWLS:.3g}."
+            )
+        objective = self.problem.objective
+        known = self._true_rates(0.0) is not None
+        unit = self.problem.sources.time_unit
+        journal = Journal(repr(learner), objective.sense, exact=known, time_unit=unit)
+        settings = f"{learner!r} on {self.problem!r} in {self.crawler_name}"
+        run_rounds(
+            self._start(epochs[0]),
+            lambda state, number: self._epoch(state, number, epochs, journal),
+            len(epochs),
+            journal,
+            crawler=self.crawler,
+            checkpoint=checkpoint,
+            settings=settings,
+            progress=progress,
+        )
+        return journal.history()
+
+    @property
+    def crawler_name(self) -> str:
+        """Return the world's repr, for the checkpoint's check.
+
+        It shows that a checkpoint is of this run.
+        """
+        return type(self.crawler).__name__ if self.world is None else repr(self.world)
+
+    def _start(self, first: Epoch) -> State:
+        n, begin = len(self.problem.sources), float(getattr(self.crawler, "clock", 0.0))
+        state: State = {
+            "begin": np.array(begin),
+            "now": np.array(begin),
+            **NO_ROWS,
+            "last": np.full(n, begin),
+            "announced": np.zeros(n),
+            "visited": np.zeros(n),  # expected visits so far: the phases of equal intervals
+            "slots": np.zeros(()),
+            "change_rate": np.array(self.problem.sources.change_rate),
+            "price": np.array(np.nan),
+        }
+        return self._choose(state, first)
+
+    def _choose(self, state: State, epoch: Epoch) -> State:
+        """Choose the rates of an epoch."""
+        if epoch.explore >= 1.0:
+            return {**state, "rates": self.uniform}
+        problem = self._estimated(state["change_rate"])
+        price = float(state["price"])
+        solution = solve(problem, self.solver, warm_start=price if price > 0.0 else None)
+        rates = solution.rates
+        if epoch.explore > 0.0:
+            rates = (1.0 - epoch.explore) * rates + epoch.explore * np.minimum(self.uniform, problem.upper)
+        return {**state, "rates": rates, "price": np.array(solution.price)}
+
+    def _estimated(self, change_rate: Array) -> Problem:
+        """Return the certainty-equivalent problem.
+
+        It has other change rates, and the floor.
+        """
+        lower = np.minimum(
+            np.maximum(self.problem.sources.min_rate, self.floor), self.problem.sources.max_rate
+        )
+        if self.signalled.any():  # a signalled source cannot be refreshed more often than it changes
+            lower = np.where(self.signalled, np.minimum(lower, change_rate), lower)
+        return with_rates(self.problem, self.aim, change_rate, lower)
+
+    def _epoch(self, state: State, number: int, epochs: Sequence[Epoch], journal: Journal) -> State:
+        epoch = epochs[number]
+        refresh = epoch.refresh or self.aim.refresh
+        if number:
+            state = self._choose({**state, "change_rate": self._learn(state)}, epoch)
+        start, end = float(state["now"]), float(state["begin"]) + epoch.end
+        state, spent = self._crawl(state, number, refresh, end)
+        rates, change_rate = state["rates"], state["change_rate"]
+        value, best = self._judge(rates, change_rate, refresh, start)
+        allowed = self.problem.bandwidth * (end - start)
+        journal.add(epoch.end, rates, value=value, best=best, spent=spent, allowed=allowed)
+        return {**state, "now": np.array(end)}
+
+    def _crawl(self, state: State, number: int, refresh: Refresh, end: float) -> tuple[State, float]:
+        """Crawl until `end`.
+
+        Returns the state with the new rows, and the cost of the crawls.
+        """
+        start, rates, silent = float(state["now"]), state["rates"], ~self.signalled
+        rng = np.random.default_rng([self.seed, number])
+        quiet = np.where(silent, rates, 0.0)
+        origin, moment, state = self._signals(state, start, end, rng)
+        if refresh is Refresh.PERIODIC:
+            source, time = periodic_visits(quiet, state["visited"], start, end)
+            state = {**state, "visited": state["visited"] + quiet * (end - start)}
+        else:
+            before = float(state["slots"])
+            after = before + total(rates) * (end - start)
+            # A few ulp short of a whole slot is a whole slot.
+            slots = int(np.floor(after + 1e-6)) - int(np.floor(before + 1e-6))
+            time = np.sort(rng.uniform(start, end, slots))
+            followed, free = serve(moment, time)
+            origin, moment, time = origin[followed], moment[followed], time[free]
+            time = time if bool(np.any(quiet > 0.0)) else time[:0]  # slots that none but signals could use
+            source = drawn(quiet, len(time), rng) if len(time) else np.empty(0, dtype=np.int64)
+            state = {**state, "slots": np.array(after)}
+        source, time = np.concatenate([source, origin]), np.concatenate([time, moment])
+        order = np.argsort(time, kind="stable")
+        source, time = source[order], time[order]
+        changed = np.asarray(self.crawler.refresh(source, time), dtype=np.bool_)
+        rows = silent[source]
+        state = with_rows(state, source[rows], time[rows], changed[rows])
+        return state, exact_sum(self.problem.sources.refresh_cost[source].tolist())
+
+    def _signals(
+        self, state: State, start: float, end: float, rng: np.random.Generator
+    ) -> tuple[IntArray, Array, State]:
+        """Return the followed signals and the updated state.
+
+        Signals are sorted by time, and the state counts all of them.
+        """
+        if not self.signalled.any():
+            return np.empty(0, dtype=np.int64), np.empty(0), state
+        origin, moment = self.crawler.signals(start, end)  # type: ignore[attr-defined]
+        chance = state["rates"] / state["change_rate"]
+        wanted = rng.random(len(origin)) < chance[origin]
+        announced = state["announced"] + np.bincount(origin, minlength=len(chance))
+        return origin[wanted], moment[wanted], {**state, "announced": announced}
+
+    def _learn(self, state: State) -> Array:
+        """Return the change rates estimated from all epochs."""
+        estimates = state["change_rate"].copy()
+        if self.signalled.any():
+            watched = float(state["now"] - state["begin"])
+            half = convert_time(SMOOTHING, "day", self.problem.sources.time_unit)
+            counted = (state["announced"] + SMOOTHING) / (watched + half)
+            estimates = np.where(self.signalled, counted, estimates)
+        estimator = self.learner.fitted(state, self.memory)
+        if estimator is not None:
+            estimates[estimator.sources_.astype(np.int64)] = estimator.change_rate_
+        wrong = np.flatnonzero(~((estimates >= SMALLEST) & (estimates <= LARGEST)))
+        if len(wrong):
+            where = list_offenders(f"{self.problem.sources.label(k)}: {estimates[k]:g}" for k in wrong)
+            raise SourceDataError(
+                f"{self.learner.prototype!r} estimates change rates that cannot be planned with: {where}. "
+                "Use one with smoothing, bounds or a floor."
+            )
+        return estimates
+
+    def _true_rates(self, time: float) -> Array | None:
+        if self.truth is not None:
+            return self.truth.sources.change_rate
+        if self.world is None or self.world.sources is None:
+            return None
+        return self.world.change_rate(time)
+
+    def _judge(
+        self, rates: Array, estimated: Array, refresh: Refresh, time: float
+    ) -> tuple[float, float | None]:
+        """Return the value of the rates, and the best.
+
+        Under the truth; without truth as estimated.
+        """
+        truth = self._true_rates(time)
+        if truth is None:
+            return value_under(self._plain(estimated), rates, refresh), None
+        problem = self._plain(truth)
+        carried = achieved_rates(problem, rates, estimated)
+        if self._best is None or not np.array_equal(self._best[0], truth):
+            self._best = (truth, solve(problem).value)
+        return value_under(problem, carried, refresh), self._best[1]
+
+    def _plain(self, change_rate: Array) -> Problem:
+        lower = self.problem.sources.min_rate
+        if self.signalled.any():
+            lower = np.where(self.signalled, np.minimum(lower, change_rate), lower)
+        return with_rates(self.problem, self.problem.objective, change_rate, lower)

@@ -1,0 +1,86 @@
+"""Value of rates under other change rates or disciplines.
+
+Other than they were chosen for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, Array, total
+
+
+def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_rate: Array) -> Problem:
+    """Return a problem with new objective, change rates and bounds."""
+    old = problem.sources
+    sources = Sources(
+        change_rate=change_rate,
+        importance=old.importance,
+        name=old.name,
+        host=old.host,
+        signalled=old.signalled,
+        min_rate=min_rate,
+        max_rate=old.max_rate,
+        refresh_cost=old.refresh_cost,
+        time_unit=old.time_unit,
+    )
+    return Problem(objective, sources, problem.bandwidth, problem.host_limits or None)
+
+
+def value_under(problem: Problem, rates: Array, refresh: Refresh) -> float:
+    """Return the value of rates under a discipline.
+
+    It is that of the sources that are not followed by signals.
+    """
+    objective, signalled = problem.objective, problem.sources.signalled
+    if problem.numerics is None:
+        return float("nan")
+    costs = problem.numerics.cost(rates)
+    if refresh is not objective.refresh:
+        silent = np.flatnonzero(~signalled)
+        other = dataclasses.replace(objective.take(silent), refresh=refresh)  # type: ignore[type-var]
+        numerics = Problem(other, problem.sources.take(silent), LARGEST).numerics
+        costs[silent] = np.nan if numerics is None else numerics.cost(rates[silent])
+    return objective.value_from_cost(total(costs), problem.sources)
+
+
+def achieved_rates(problem: Problem, rates: Array, estimated: Array) -> Array:
+    """Return the rates that crawling achieves under the truth.
+
+    If it keeps to its bandwidth.
+
+    Signals come as often as sources change, and each is followed with the probability that was planned for
+    the estimated change rates; silent sources share the remaining bandwidth.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the true change rates.
+    rates : ndarray, shape (n,)
+        As planned.
+    estimated : ndarray, shape (n,)
+        The change rates for which they were planned.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0, 2.0], signalled=[False, True])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=2.0)
+    >>> achieved_rates(problem, np.array([1.5, 0.5]), np.array([1.0, 1.0]))
+    array([1., 1.])
+    """
+    signalled, cost = problem.sources.signalled, problem.sources.refresh_cost
+    if not signalled.any():
+        return rates
+    truth = problem.sources.change_rate
+    followed = np.where(signalled, np.minimum(rates / estimated, 1.0) * truth, 0.0)
+    silent = np.where(signalled, 0.0, rates)
+    bandwidth, used, wanted = (total(cost * part) for part in (rates, followed, silent))
+    if used > bandwidth:
+        return followed * (bandwidth / used)
+    return followed + (silent * ((bandwidth - used) / wanted) if wanted > 0.0 else silent)

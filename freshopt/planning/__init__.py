@@ -1,0 +1,1 @@
+"""A plan, its findings and uncertainty, its files, its backtest."""

@@ -1,0 +1,264 @@
+"""Sensitivity analysis of a solution, for the plan's page.
+
+A folder holds rates, change rates and times, and not the objective as a function. What needs the function is
+worked out when the plan is made and kept in ``summary.json``: who is never refreshed and why, what costs
+most, what more bandwidth would bring and to whom, which hosts bind, and the value along the bandwidth. Lists
+are cut to the first few, so that the summary of a million sources is as short as that of a hundred.
+
+Cost: a solve and a certificate for each of 13 bandwidths, begun at the last one's price; for each of 5 where
+there are many sources (2 s for 10⁶, more if the price of one takes a longer search).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution, Status
+from freshopt.errors import InfeasibleProblemError
+from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.solving import solve
+
+# Bandwidths around the plan's own: near enough for a smooth curve through values and slopes, far enough to
+# see what half or thrice as much would do.
+MULTIPLES = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+FEW = (0.5, 0.75, 1.0, 1.5, 2.0)  # of more than `MANY` sources, where a solve may take seconds
+MANY = 300_000
+MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
+LISTED = 10  # sources and hosts of each list
+
+
+def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str, Any]:
+    """Return the sensitivity analysis of a solution, ready for JSON.
+
+    Parameters
+    ----------
+    solution : Solution
+        With its certificate.
+    baselines : mapping of str to Solution
+        Answers of simple rules to the same problem.
+
+    Returns
+    -------
+    dict
+        ``importance`` (Σ w), ``fresh`` (share of time that a copy is fresh, by importance, under these rates
+        and the baselines), ``frontier``, ``more_bandwidth``, ``most_costly``, ``never_refreshed``,
+        ``held_back`` (at max_rate, marginal value above the price), ``hosts``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c"])
+    >>> found = findings(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.0)), {})
+    >>> found["never_refreshed"]["not_worth_it"], found["never_refreshed"]["sources"][0]["source"]
+    (1, 'c')
+    >>> [round(point["price"], 3) for point in found["frontier"][5:8]]
+    [0.444, 0.393, 0.314]
+    """
+    problem = solution.problem
+    numerics = problem.numerics
+    told: dict[str, Any] = {
+        "importance": total(problem.sources.column("importance")),
+        "fresh": _fresh(problem, {"plan": solution, **baselines}),
+        "frontier": _frontier(solution),
+        "hosts": _hosts(solution),
+    }
+    if numerics is None:
+        return told
+    cost, prices = numerics.cost(solution.rates), _prices(solution)
+    return told | {
+        "more_bandwidth": _more(solution, cost),
+        "most_costly": _most_costly(solution, cost),
+        "never_refreshed": _never(solution, numerics, prices),
+        "held_back": _held_back(solution, numerics, prices),
+    }
+
+
+def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, float] | None:
+    """Return the importance-weighted freshness of each of several solutions.
+
+    It is the share of time that copies are fresh.
+    """
+    sources, refresh = problem.sources, problem.objective.refresh
+    weight = total(sources.column("importance"))
+    if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
+        return None
+    stale = BinaryFreshness(refresh).kernel(sources)
+    return {key: 1.0 - total(stale.cost(each.rates)) / weight for key, each in solutions.items()}
+
+
+def _frontier(solution: Solution) -> list[dict[str, Any]]:
+    """Return optimal value and shadow price along the bandwidth.
+
+    Bandwidths are ascending; one that is infeasibly small has neither value nor price.
+
+    As `freshopt.frontier`, but no solution is kept: a dozen of ten million sources would take a gigabyte.
+    """
+    problem = solution.problem
+    multiples = MULTIPLES if len(solution.rates) <= MANY else FEW
+    wanted = [problem.bandwidth * multiple for multiple in multiples]
+    points, start = [], None
+    # From the largest down: a price is then known before lower bounds make a bandwidth infeasible.
+    for bandwidth in sorted(wanted, reverse=True):
+        if not SMALLEST <= bandwidth <= LARGEST:
+            continue
+        point: dict[str, Any] = {"bandwidth": bandwidth, "status": Status.INFEASIBLE.value}
+        try:
+            own = bandwidth == problem.bandwidth
+            found = (
+                solution if own else solve(problem.with_bandwidth(bandwidth), throw=False, warm_start=start)
+            )
+        except InfeasibleProblemError:
+            points.append(point | {"value": None, "price": None})
+            continue
+        status = found.status.value
+        points.append(
+            point | {"status": status, "value": _finite(found.value), "price": _finite(found.price)}
+        )
+        start = found.price if found.price > 0.0 else start
+    return points[::-1]
+
+
+def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
+    """Return the gain from a tenth more bandwidth.
+
+    Also to which sources it goes; None where there is no gain.
+    """
+    problem = solution.problem
+    if not (solution.price > 0.0 and MORE * problem.bandwidth <= LARGEST):
+        return None
+    then = solve(problem.with_bandwidth(MORE * problem.bandwidth), throw=False, warm_start=solution)
+    if problem.numerics is None or not np.isfinite(then.value):
+        return None
+    gain = cost - problem.numerics.cost(then.rates)
+    first = _largest(gain, gain > 0.0)
+    entries = [_source(problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"rate_then": float(then.rates[k]), "gain": float(gain[k])}
+    return {"bandwidth": then.problem.bandwidth, "value": then.value, "sources": entries}
+
+
+def _most_costly(solution: Solution, cost: Array) -> list[dict[str, Any]]:
+    """Return the sources that contribute most to the cost.
+
+    For freshness the cost is the stale part.
+    """
+    whole = total(cost)
+    first = _largest(cost, cost > 0.0)
+    entries = [_source(solution.problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"cost": float(cost[k]), "share": float(cost[k]) / whole if math.isfinite(whole) else None}
+    return entries
+
+
+def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
+    """Return the sources of rate 0, with the reason.
+
+    Either their importance is 0, or their marginal value at rate 0 is below the price.
+    """
+    sources = solution.problem.sources
+    never = solution.rates == 0.0
+    idle = never & (sources.column("importance") == 0.0)
+    dear = never & ~idle
+    # Marginal value at rate 0 per unit of bandwidth: by convexity it decreases from here on.
+    worth = numerics.marginal(np.zeros(len(never))) / sources.refresh_cost
+    first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
+    entries = [_source(solution.problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
+    return {
+        "no_importance": int(np.count_nonzero(idle)),
+        "not_worth_it": int(np.count_nonzero(dear)),
+        "sources": entries,
+    }
+
+
+def _held_back(solution: Solution, numerics: Numerics, prices: Array) -> list[dict[str, Any]]:
+    """Return the sources with the largest multipliers of max_rate.
+
+    At their upper bound the marginal value exceeds the price.
+    """
+    problem = solution.problem
+    at = (solution.rates >= problem.upper) & (problem.upper > 0.0)
+    if not bool(np.any(at)):
+        return []
+    worth = numerics.marginal(solution.rates) / problem.sources.refresh_cost
+    first = _largest(worth - prices, at & (worth > prices))
+    entries = [_source(problem, k, solution.rates) for k in first]
+    for entry, k in zip(entries, first, strict=True):
+        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
+    return entries
+
+
+def _hosts(solution: Solution) -> dict[str, Any] | None:
+    """Return the limited hosts of the highest prices, with what they use."""
+    problem = solution.problem
+    hosts = problem.hosts
+    if not len(hosts):
+        return None
+    price = np.array([solution.host_prices[host] for host in hosts.names])
+    used = hosts.totals(problem.sources.refresh_cost * solution.rates)
+    many = hosts.totals(np.ones(len(solution.rates)))
+    rows = [
+        {
+            "host": _name(hosts.names[k]),
+            "limit": float(hosts.limits[k]),
+            "used": float(used[k]),
+            "price": float(price[k]),
+            "sources": int(many[k]),
+        }
+        for k in _largest(price, price > 0.0)
+    ]
+    return {"limited": len(hosts), "binding": int(np.count_nonzero(price > 0.0)), "hosts": rows}
+
+
+def _prices(solution: Solution) -> Array:
+    """Return each source's dual price, bandwidth and host.
+
+    A unit of bandwidth costs the bandwidth's shadow price plus that of the source's host.
+    """
+    hosts = solution.problem.hosts
+    if not len(hosts):
+        return np.full(len(solution.rates), solution.price)
+    on_top = np.array([solution.host_prices[host] for host in hosts.names])
+    return solution.price + hosts.broadcast_to_sources(on_top)
+
+
+def _largest(value: Array, among: BoolArray) -> IntArray:
+    """Return the positions of the `LISTED` largest values.
+
+    There may be fewer; of equal values the first is taken.
+    """
+    where = np.flatnonzero(among)
+    if len(where) > LISTED:
+        least = np.partition(value[where], len(where) - LISTED)[len(where) - LISTED]
+        where = where[value[where] >= least]
+    return where[np.argsort(-value[where], kind="stable")][:LISTED]
+
+
+def _source(problem: Problem, k: int, rates: Array) -> dict[str, Any]:
+    """Return what a table says of a source first."""
+    sources = problem.sources
+    return {
+        "source": int(k) if sources.name is None else _name(sources.name[k]),
+        "change_rate": float(sources.change_rate[k]),
+        "importance": float(sources.column("importance")[k]),
+        "rate": float(rates[k]),
+    }
+
+
+def _name(name: object) -> str | int:
+    """Return a name as JSON has it."""
+    plain = name.item() if isinstance(name, np.generic) else name
+    return plain if isinstance(plain, int) else str(plain)
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

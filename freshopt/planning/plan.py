@@ -1,0 +1,318 @@
+"""From a crawl log to certified refresh rates and a schedule.
+
+`plan` is the main job: change rates are estimated, the problem is solved and certified, its rates are
+scheduled.
+
+Each step is a public function of its own; a `Plan` keeps what they returned, so that the result can be
+inspected before it is written to a folder or shown as a page. ``freshopt plan`` calls the same function.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import SolveOptions
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.estimators.estimator import Estimator
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
+from freshopt.planning.findings import findings
+from freshopt.planning.plan_files import moment, write_files, write_plan
+from freshopt.planning.plan_rows import plan_rows
+from freshopt.planning.request import Log, PlanRequest, as_crawl_log, default_estimate, request_of
+from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
+from freshopt.report.document import Page
+from freshopt.report.page import PAGE
+from freshopt.scheduling.expected_cost import expected_value
+from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.solvers.proportional import Proportional
+from freshopt.solvers.uniform import Uniform
+from freshopt.solving import solve
+
+# Relative duality gap that a plan must reach; the dual search reaches 1e-14.
+TOLERANCE = 1e-9
+# Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
+MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Plan:
+    """Everything that `plan` found.
+
+    Attributes
+    ----------
+    log : CrawlLog
+    estimate : Estimator
+        Fitted to the log.
+    lower, upper : ndarray, shape (n,)
+        Interval of each change rate.
+    solution : Solution
+        Certified refresh rates.
+    schedule : Schedule
+        Offsets count from the end of the log, which is its `start` where the log has dates.
+    schedule_value : float
+        The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
+    baselines : dict
+        The long-run value of uniform and of proportional rates at the same bandwidth.
+    request : PlanRequest
+        What was asked.
+    findings : dict
+        See `freshopt.planning.findings`.
+    uncertainty : PlanUncertainty or None
+        What the uncertainty of the change rates costs.
+    seconds : dict
+        Time of each step.
+    """
+
+    log: CrawlLog
+    estimate: Estimator
+    lower: Array
+    upper: Array
+    solution: Solution
+    schedule: Schedule
+    schedule_value: float
+    baselines: dict[str, float]
+    request: PlanRequest
+    findings: dict[str, Any]
+    uncertainty: PlanUncertainty | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that was solved."""
+        return self.solution.problem
+
+    @property
+    def sources(self) -> Sources:
+        """The log's sources with their estimated change rates."""
+        return self.solution.problem.sources
+
+    def write(
+        self, folder: str | os.PathLike[str], *, csv: bool = False, overwrite: bool = False
+    ) -> list[str]:
+        """Write tables, summary and page into a folder, atomically.
+
+        Parameters
+        ----------
+        folder : path
+        csv : bool
+            Write CSV instead of Parquet.
+        overwrite : bool
+            Whether an earlier plan in the folder may be replaced.
+
+        Returns
+        -------
+        list of str
+            The names of the files.
+
+        Raises
+        ------
+        SourceDataError
+            If the folder holds a plan and `overwrite` is false, or cannot be written.
+        """
+        return write_plan(self, folder, csv=csv, overwrite=overwrite)
+
+    def report(self) -> Page:
+        """Return the plan's page as HTML.
+
+        A notebook shows it; ``write`` has it as ``report.html``.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(self, Path(folder))
+            return Page((Path(folder) / PAGE).read_text(encoding="utf-8"))
+
+    def __repr__(self) -> str:
+        """Return what a newcomer should read of the plan, in labelled rows."""
+        rows = plan_rows(self)
+        width = max(len(label) for label, _ in rows)
+        return "\n".join(f"{label.ljust(width)}  {text}" for label, text in rows)
+
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook."""
+        return self.report()._repr_html_()
+
+
+def plan(
+    log: Log,
+    bandwidth: float | str,
+    horizon: float | str,
+    *,
+    objective: Objective | None = None,
+    importance: Any = None,  # noqa: ANN401 - whatever names sources
+    hosts: Any = None,  # noqa: ANN401
+    host_limits: Mapping[Any, float | str] | None = None,
+    min_rate: float | str = 0.0,
+    max_rate: float | str | None = None,
+    estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    draws: int = 20,
+    time_unit: str | None = None,
+    on_progress: Progress = lambda _: None,
+) -> Plan:
+    """Plan the refreshes of a crawl log's sources, with proof.
+
+    Change rates are estimated from the log, refresh rates optimised for the objective and certified, and
+    written as a schedule that begins at the end of the log.
+
+    Parameters
+    ----------
+    log : CrawlLog, ChangeHistory, path or dataframe
+        What crawls found; a path or a dataframe of any library has columns as in `read_log`.
+    bandwidth : float or str
+        Total refreshes per time unit, or with its unit, such as "200/day".
+    horizon : float or str
+        Length of the schedule in time units, or with its unit, such as "7d".
+    objective : Objective, optional
+        By default ``HarmonicStaleness(Refresh.PERIODIC)``. Its discipline decides the schedule's method.
+    importance : number, mapping, dataframe, array_like or callable, optional
+        Weights ≥ 0 by source: a mapping or a table (source, importance), one value each in the order of
+        ``log.sources_``, or a function of the names. All alike by default.
+    hosts : mapping, dataframe, array_like or callable, optional
+        The host of each source, given as `importance` is.
+    host_limits : mapping of host to float or str, optional
+        Bandwidth that a host may take, per time unit, or such as "5/day".
+    min_rate, max_rate : float or str, optional
+        Bounds on each source's refresh rate.
+    estimator : Estimator or callable, optional
+        An instance, which is fitted to the log, or a function of the log that returns a fitted one. By
+        default maximum likelihood under a gamma prior that is learnt from the log, where it has 30 sources.
+    confidence : float
+        Of the change rates' intervals.
+    seed : int
+        Random seed of Poisson arrivals and posterior samples.
+    draws : int
+        Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.
+    time_unit : str, optional
+        The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
+        memory brings its own.
+    on_progress : callable
+        Called with the name of each step as it begins.
+
+    Returns
+    -------
+    Plan
+        With `sources`, `problem`, `solution`, `schedule`, `findings`, ``write(folder)`` and ``report()``.
+
+    Raises
+    ------
+    FreshoptError
+        If the log, the bounds or the weights cannot be used.
+    CertificateError
+        If the rates are not proved optimal to 1e-9.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> days, names = [0, 1, 2, 3] * 2, ["a"] * 4 + ["b"] * 4
+    >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
+    >>> plan = fo.plan(log, bandwidth="2/day", horizon="7d", importance={"a": 2.0, "b": 1.0})
+    >>> plan.schedule
+    Schedule(15 refreshes of 2 sources in 7 days, Periodic())
+    >>> plan.solution.status.value, plan.sources.importance.tolist()
+    ('optimal', [2.0, 1.0])
+    """
+    crawls, _ = as_crawl_log(log, time_unit)
+    request = request_of(
+        crawls,
+        bandwidth,
+        horizon,
+        objective=objective,
+        importance=importance,
+        hosts=hosts,
+        host_limits=host_limits,
+        min_rate=min_rate,
+        max_rate=max_rate,
+        estimator=estimator,
+        confidence=confidence,
+        seed=seed,
+        draws=draws,
+    )
+    return make_plan(crawls, request, on_progress)
+
+
+def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambda _: None) -> Plan:
+    """Return the plan that a request asks for."""
+    seconds: dict[str, float] = {}
+
+    def step(name: str) -> None:
+        now = time.perf_counter()
+        if seconds:
+            latest = next(reversed(seconds))
+            seconds[latest] = now - seconds[latest]
+        seconds[name] = now
+        on_progress(name)
+
+    step("change rates")
+    estimate, lower, upper, sources = learn(log, request)
+    step("refresh rates")
+    problem = Problem(request.objective, sources, request.bandwidth, request.host_limits)
+    solution = solve(problem, tolerance=TOLERANCE)
+    step("baselines")
+    simple = {
+        type(solver).__name__.lower(): solver.solve(problem, SolveOptions(certify=False))
+        for solver in (Uniform(), Proportional())
+    }
+    baselines = {name: answer.value for name, answer in simple.items()}
+    step("schedule")
+    times = schedule(solution, request.horizon, method_of(request), start=moment(log, log.end))
+    value = expected_value(times, request.objective, sources, log.age)
+    uncertainty = None
+    if request.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
+        step("uncertainty")
+        uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
+    step("findings")
+    found = findings(solution, simple)
+    step("done")
+    seconds.pop("done")
+    return Plan(
+        log, estimate, lower, upper, solution, times, value, baselines, request, found, uncertainty, seconds
+    )
+
+
+def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
+    """Estimate change rates; return estimator, intervals and sources to plan for."""
+    estimate = (request.estimate or default_estimate)(log)
+    _require_known(estimate)
+    lower, upper = estimate.interval(request.confidence)
+    sources = Sources(
+        estimate.change_rate_,
+        1.0 if request.importance is None else request.importance(log.sources_),
+        name=log.sources_,
+        host=None if request.hosts is None else request.hosts(log.sources_),
+        min_rate=request.min_rate,
+        max_rate=request.max_rate,
+        time_unit=log.time_unit,
+    )
+    return estimate, lower, upper, sources
+
+
+def method_of(request: PlanRequest) -> Periodic | PoissonArrivals:
+    """Return the method of schedules that realises the objective's discipline."""
+    return Periodic() if request.objective.refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+
+
+def _require_known(estimate: Estimator) -> None:
+    """Raise if a source's change rate would be smoothing alone."""
+    rate = estimate.change_rate_
+    unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
+    if unknown:
+        where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
+        raise SourceDataError(
+            f"the log alone does not tell the change rate of {where}. Use smoothing > 0, or drop them."
+        )

@@ -1,0 +1,316 @@
+"""Validated arguments of `plan` and `backtest`.
+
+Quantities are on the clock of a log.
+
+Importances and hosts may be given in every way that names sources: a number, a mapping or a table by source,
+a function of the names, or an array in the order of the log's sources.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.known_crawl_rate import KnownCrawlRate
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.estimators.sufficient_statistics import ObservedIntervals
+from freshopt.inference.gamma_prior import GammaPrior
+from freshopt.io.read_log import read_log
+from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.dataframes import frame_columns
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.numerics.arrays import as_number, as_whole, shape_of
+from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.units import check_time_unit, convert_time, parse_duration, parse_rate
+
+# Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
+MOST_ROWS = 2_000_000
+# Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
+MOST_DRAWS = 10_000
+# Sources from which a prior of two parameters is learnt unasked.
+MANY = 30
+
+PerSource: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+Log: TypeAlias = CrawlLog | ChangeHistory | str | os.PathLike[str] | Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanRequest:
+    """The settings of a plan, on the clock of its log.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
+    bandwidth : float
+        Refreshes per time unit.
+    horizon : float
+        Length of the schedule in time units.
+    importance : callable or None
+        Maps an array of names to weights; None weighs all alike.
+    min_rate, max_rate : float
+        Bounds on each source's refresh rate.
+    hosts : callable or None
+        Maps an array of names to the hosts that they are on.
+    host_limits : mapping of host to float, or None
+        Bandwidth that a host may take.
+    estimate : callable or None
+        Fits an estimator to a log; None is `default_estimate`.
+    confidence : float
+        Of the change rates' intervals.
+    seed : int
+        Random seed of Poisson arrivals and of posterior samples.
+    draws : int
+        Posterior samples of the change rates, see `plan_uncertainty`; 0 disables. A log with more than
+        30 000 sources or a million crawls goes without.
+    """
+
+    objective: Objective
+    bandwidth: float
+    horizon: float
+    importance: PerSource | None = None
+    min_rate: float = 0.0
+    max_rate: float = np.inf
+    hosts: PerSource | None = None
+    host_limits: Mapping[Any, float] | None = None
+    estimate: Callable[[CrawlLog], Estimator] | None = None
+    confidence: float = 0.95
+    seed: int = 0
+    draws: int = 0
+
+
+def default_prior(log: CrawlLog) -> GammaPrior | None:
+    """Return the empirical-Bayes prior of a log, or None.
+
+    None where the log has too little to learn one.
+
+    It takes 30 sources with two crawls, and crawls that found a change beside crawls that found none.
+    """
+    rows = ObservedIntervals.of(log)
+    found = int(np.sum(rows.found))
+    tells = int(np.count_nonzero(rows.crawls)) >= MANY and 0 < found < len(rows.row)
+    return GammaPrior.from_log(log) if tells else None
+
+
+def default_estimate(log: CrawlLog) -> Estimator:
+    """Return the default estimator, fitted: maximum likelihood under the log's own prior."""
+    return MaximumLikelihood(prior=default_prior(log)).fit(log)
+
+
+def as_crawl_log(log: Log, time_unit: str | None) -> tuple[CrawlLog, ChangeHistory | None]:
+    """Return any log as a `CrawlLog`, with its history if known.
+
+    A history has all changes.
+
+    Parameters
+    ----------
+    log : CrawlLog, ChangeHistory, path or dataframe
+        A history becomes a log of daily crawls which count changes.
+    time_unit : str or None
+        The clock of a path's or dataframe's times; by default "day".
+
+    Raises
+    ------
+    SourceDataError
+        If it is none of these, cannot be read, or is on another clock.
+    """
+    if isinstance(log, CrawlLog | ChangeHistory):
+        if time_unit is not None and check_time_unit(time_unit) != log.time_unit:
+            raise SourceDataError(
+                f"time_unit is {time_unit!r}, but the log is in {log.time_unit}s. Leave it out."
+            )
+        if isinstance(log, CrawlLog):
+            return log, None
+        day = convert_time(1.0, "day", log.time_unit)
+        return log.to_log(max(day, float(np.sum(log.end - log.start)) / MOST_ROWS)), log
+    unit = "day" if time_unit is None else check_time_unit(time_unit)
+    if isinstance(log, str | os.PathLike):
+        return read_log(log, unit), None
+    return CrawlLog.from_frame(log, time_unit=unit), None
+
+
+def request_of(
+    log: CrawlLog,
+    bandwidth: float | str,
+    horizon: float | str,
+    *,
+    objective: Objective | None,
+    importance: Any,  # noqa: ANN401 - whatever names sources
+    hosts: Any,  # noqa: ANN401
+    host_limits: Mapping[Any, float | str] | None,
+    min_rate: float | str,
+    max_rate: float | str | None,
+    estimator: Estimator | Callable[[CrawlLog], Estimator] | None,
+    confidence: float,
+    seed: int,
+    draws: int,
+) -> PlanRequest:
+    """Return the arguments of `plan` as a validated request.
+
+    Quantities are in the log's time unit.
+    """
+    goal = HarmonicStaleness(Refresh.PERIODIC) if objective is None else objective
+    expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
+    unit = log.time_unit
+    limits = None
+    if host_limits is not None and hosts is None:
+        raise SourceDataError("host_limits do not tell which source is on which host. Pass hosts=... too.")
+    if host_limits is not None:
+        expect(host_limits, Mapping, "host_limits", "Pass a mapping of hosts to rates")
+        limits = {
+            host: rate_of(f"the limit of host {host!r}", given, unit) for host, given in host_limits.items()
+        }
+    return PlanRequest(
+        objective=goal,
+        bandwidth=rate_of("bandwidth", bandwidth, unit),
+        horizon=_duration_of("horizon", horizon, unit),
+        importance=per_source(importance, "importance", log),
+        hosts=per_source(hosts, "host", log),
+        host_limits=limits,
+        min_rate=rate_of("min_rate", min_rate, unit),
+        max_rate=np.inf if max_rate is None else rate_of("max_rate", max_rate, unit),
+        estimate=_fit_of(estimator),
+        confidence=confidence,
+        seed=seed,
+        draws=as_whole(draws, "draws", 0, MOST_DRAWS),
+    )
+
+
+def rate_of(what: str, given: float | str, time_unit: str) -> float:
+    """Return a rate per `time_unit`, parsed if it is text.
+
+    Text is such as "200/day".
+
+    Examples
+    --------
+    >>> rate_of("bandwidth", "48/day", "hour"), rate_of("bandwidth", 3, "hour")
+    (2.0, 3.0)
+    """
+    return _quantity(what, given, time_unit, parse_rate, 'a rate such as "200/day" or 200.0')
+
+
+def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noqa: ANN401 - whatever names sources
+    """Return a function from source names to their values.
+
+    It takes an array of names and returns an array of as many values.
+
+    Parameters
+    ----------
+    given : None, callable, number, mapping, dataframe or array_like of shape (n,)
+        A dataframe has the columns ``source`` and `what`; an array is in the order of ``log.sources_``.
+    what : str
+        "importance" or "host".
+    log : CrawlLog
+
+    Raises
+    ------
+    SourceDataError
+        If a source has no value or two, or an array does not fit.
+    """
+    if given is None:
+        return None
+    if callable(given):
+
+        def ask(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            values = given(names)
+            if shape_of(values, what) != names.shape:
+                raise SourceDataError(
+                    f"{what} of {len(names)} names has shape {shape_of(values, what)}. Return one value each."
+                )
+            return np.asarray(values)
+
+        return ask
+    if isinstance(given, Real) and what == "importance":
+        weight = as_number(given, what, "Pass numbers of 0 or more.")
+        return lambda names: np.full(len(names), weight)
+    if isinstance(given, Mapping):
+        table = dict(given)
+    elif hasattr(given, "columns"):
+        table = _by_source(given, what)
+    else:
+        shape = shape_of(given, what)
+        if shape != log.sources_.shape:
+            raise SourceDataError(
+                f"{what} has shape {shape} but the log has {len(log.sources_)} sources. Pass "
+                "one value each, in the order of log.sources_, or a mapping of names."
+            )
+        table = dict(zip(log.sources_.tolist(), np.asarray(given).tolist(), strict=True))
+
+    def look_up(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        missing = [repr(name) for name in names.tolist() if name not in table]
+        if missing:
+            raise SourceDataError(
+                f"there is no {what} for {list_offenders(missing)}. Give one for each source."
+            )
+        return np.asarray([table[name] for name in names.tolist()])
+
+    return look_up
+
+
+def _by_source(frame: Any, what: str) -> dict[Any, Any]:  # noqa: ANN401 - any dataframe library's frame
+    columns = frame_columns(frame, f"the table of each source's {what}", ("source", what), ())
+    names, values = (np.asarray(columns[key]).tolist() for key in ("source", what))
+    table = dict(zip(names, values, strict=True))
+    if len(table) < len(names):
+        twice = [repr(name) for name, times in Counter(names).items() if times > 1]
+        raise SourceDataError(f"more than one {what} for {list_offenders(twice)}. Give one row per source.")
+    return table
+
+
+def _duration_of(what: str, given: float | str, time_unit: str) -> float:
+    return _quantity(what, given, time_unit, parse_duration, 'a duration such as "7d" or 7.0')
+
+
+def _quantity(
+    what: str, given: float | str, time_unit: str, parse: Callable[[str, str], float], example: str
+) -> float:
+    if isinstance(given, str):
+        try:
+            return parse(given, time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"{what}: {error}") from None
+    remedy = f"Pass {example}; numbers are in units of a {time_unit}."
+    number = as_number(given, what, remedy)
+    if isinstance(given, bool) or not number >= 0.0:
+        raise SourceDataError(f"{what} is {given!r}. {remedy}")
+    return number
+
+
+def _fit_of(
+    estimator: Estimator | Callable[[CrawlLog], Estimator] | None,
+) -> Callable[[CrawlLog], Estimator] | None:
+    """Return a function from a log to a fitted estimator.
+
+    An instance is fitted by its `fit`; a function returns a fitted estimator itself.
+    """
+    if estimator is None:
+        return None
+    if callable(estimator) and not isinstance(estimator, type):
+        function = estimator
+
+        def fitted(log: CrawlLog) -> Estimator:
+            found = function(log)
+            expect(found, Estimator, "what the function of the log returns", "Return a fitted estimator")
+            return found
+
+        return fitted
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise SourceDataError(
+            f"estimator is {estimator!r}. Pass an instance, such as MaximumLikelihood(), or a function of "
+            "the log that returns a fitted one."
+        )
+    if isinstance(estimator, KnownCrawlRate):
+        known = estimator
+        return lambda log: known.fit(log, log.crawl_rate)
+    fit: Callable[[CrawlLog], Estimator] = estimator.fit
+    return fit

@@ -1,0 +1,48 @@
+"""Names of objectives and meanings of their values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Goal(NamedTuple):
+    """An objective in words.
+
+    Attributes
+    ----------
+    noun : str
+        What is made small or large.
+    meaning : str
+        What the value counts, in sentences.
+    """
+
+    noun: str
+    meaning: str
+
+
+_SUM = "The value is the mean over time, summed over all copies by their importance."
+_GOALS = {
+    "HarmonicStaleness": Goal(
+        "staleness", f"A copy that missed m changes of its source costs 1 + 1/2 + … + 1/m. {_SUM}"
+    ),
+    "BinaryFreshness": Goal(
+        "freshness",
+        f"A copy counts while it is up to date, and not at all after the first change that it missed. {_SUM}",
+    ),
+    "AccumulatedDelay": Goal("missed changes", f"A copy costs the number of changes that it missed. {_SUM}"),
+    "Age": Goal("age", f"A copy costs the time since the first change that it missed. {_SUM}"),
+    "SynchronizationCost": Goal("cost of age", f"A copy costs more the longer ago it was refreshed. {_SUM}"),
+    "ExpectedPenalty": Goal("penalty", f"A copy costs a penalty on the number of changes it missed. {_SUM}"),
+    "PollingKnapsack": Goal("updates found", "The value is the number of updates found per poll slot."),
+}
+
+
+def goal_of(objective: str) -> Goal:
+    """Return the words for an objective's class name.
+
+    Examples
+    --------
+    >>> goal_of("Age").noun, goal_of("MyOwn").noun
+    ('age', 'objective')
+    """
+    return _GOALS.get(objective, Goal("objective", f"The value is that of {objective}, summed over sources."))

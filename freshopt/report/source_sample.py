@@ -1,0 +1,141 @@
+"""`Survey`: a plan's sources, as points or counted cells.
+
+A page must stay small: up to `POINTS` sources are drawn one by one, with their names; more are counted in the
+cells of a grid. Tables are read twice, once for the ranges and once to count, so that parts of a table larger
+than memory need no more than a part at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.report.axis import Scale, covering
+from freshopt.report.plan_tables import Part
+
+# Sources up to which each is a named point; a page with as many has 150 KiB.
+POINTS = 800
+# Cells of about the size of a point.
+GRID = (44, 30)
+# Bins along one axis.
+BINS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Counts of sources by one property and by rate.
+
+    Attributes
+    ----------
+    x, y : Scale
+        Logarithmic; their places are those of cells.
+    many : ndarray, shape GRID
+    never : ndarray, shape (GRID[0],)
+        Of sources that are never refreshed.
+    """
+
+    x: Scale
+    y: Scale
+    many: Array
+    never: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Data of the charts of all sources.
+
+    Attributes
+    ----------
+    n, never : int
+        Sources, and those of rate 0.
+    weighed : bool
+        Whether importances differ.
+    points : Part or None
+        All sources, where they are few.
+    by_change_rate : Cells
+    by_importance : Cells or None
+        None where importances do not differ; sources of no importance are at its low end.
+    gaps : ndarray, shape (BINS,)
+        Sources by the time between refreshes, along ``gap_scale``.
+    gap_scale : Scale
+    reach : ndarray, shape (3, BINS)
+        Sources by change rate along ``by_change_rate.x``, and the geometric means of the ends of their
+        intervals.
+    """
+
+    n: int
+    never: int
+    weighed: bool
+    points: Part | None
+    by_change_rate: Cells
+    by_importance: Cells | None
+    gaps: Array
+    gap_scale: Scale
+    reach: Array
+
+
+def survey(read: Callable[[], Iterable[Part]]) -> Survey:
+    """Return the survey of parts that can be read twice."""
+    spans = {key: np.empty(0) for key in ("change_rate", "rate", "importance")}
+    n, alone, idle = 0, None, False
+    for part in read():
+        n, alone = n + len(part.rate), part
+        for key, known in spans.items():
+            column = getattr(part, key)
+            if column is not None:
+                spans[key] = _span(known, column)
+        idle = idle or (part.importance is not None and bool(np.any(part.importance == 0.0)))
+    weighed = len(spans["importance"]) > 0 and (idle or bool(np.ptp(spans["importance"]) > 0.0))
+    x, y = (covering(spans[key], 0.0, size) for key, size in zip(("change_rate", "rate"), GRID, strict=True))
+    cells = {"change_rate": Cells(x, y, np.zeros(GRID), np.zeros(GRID[0]))}
+    if weighed:
+        wide = covering(spans["importance"], 0.0, GRID[0])
+        cells["importance"] = Cells(wide, y, np.zeros(GRID), np.zeros(GRID[0]))
+    gap = Scale(1.0 / y.high, 1.0 / y.low, 0.0, BINS, logarithmic=True)
+    gaps, reach, never = np.zeros(BINS), np.zeros((3, BINS)), 0
+    for part in read():
+        some = part.rate > 0.0
+        never += int(np.count_nonzero(~some))
+        for key, each in cells.items():
+            _count(each, getattr(part, key), part.rate, some)
+        gaps += np.bincount(_place(gap, 1.0 / part.rate[some], BINS), minlength=BINS)
+        place = _place(Scale(x.low, x.high, 0.0, BINS, logarithmic=True), part.change_rate, BINS)
+        for row, weight in enumerate((None, _log(part.lower, x), _log(part.upper, x))):
+            reach[row] += np.bincount(place, weight, BINS)
+    with np.errstate(invalid="ignore"):
+        reach[1:] = np.exp(reach[1:] / reach[0])
+    points = alone if n <= POINTS and alone is not None and len(alone.rate) == n else None
+    by = cells["change_rate"], cells.get("importance")
+    return Survey(n, never, weighed, points, *by, gaps, gap, reach)
+
+
+def _span(known: Array, column: Array) -> Array:
+    """Return the range of positive finite numbers so far."""
+    useful = column[(column > 0.0) & np.isfinite(column)]
+    if len(useful) == 0:
+        return known
+    every = np.append(known, [np.min(useful), np.max(useful)])
+    return np.array([np.min(every), np.max(every)])
+
+
+def _count(cells: Cells, x: Array, rate: Array, some: BoolArray) -> None:
+    """Add sources to their cells."""
+    across = _place(cells.x, x, GRID[0])
+    up = _place(cells.y, rate[some], GRID[1])
+    cells.many[:] += np.bincount(across[some] * GRID[1] + up, minlength=GRID[0] * GRID[1]).reshape(GRID)
+    cells.never[:] += np.bincount(across[~some], minlength=GRID[0])
+
+
+def _place(scale: Scale, values: Array, cells: int) -> IntArray:
+    """Return the cell of each number, clipped to the scale."""
+    inside = np.log(np.clip(values, scale.low, scale.high) / scale.low)
+    share = inside / np.log(scale.high / scale.low)
+    return np.asarray(np.minimum((share * cells).astype(np.int64), cells - 1))
+
+
+def _log(values: Array, scale: Scale) -> Array:
+    """Return logarithms, of numbers within a hundred times the scale."""
+    return np.asarray(np.log(np.clip(values, scale.low / 100.0, scale.high * 100.0)))

@@ -1,0 +1,114 @@
+"""Phases of periodic sources that level the load.
+
+They keep the load of every slot of a horizon near its mean.
+
+Sequences spread points over one period. Sources of different periods drift apart, so that after some periods
+the load of a short slot is that of independent arrivals, however well the phases were spread at first: for a
+million sources with 694 refreshes a minute the busiest minute of a day has 12 % more, as with random times.
+But for a given horizon all moments are known. Each source in turn, those of most refreshes first, takes the
+best of some phases: the one whose moments fall where least is due so far, counted in short slots and in
+longer ones, so that the load is flat on every scale. Those with one refresh come last and fill what is left.
+Each of them gives the source as many refreshes in the horizon as the phase that it was spread to. Sources are
+taken in batches, which see the load of earlier batches only. Few refreshes get more care: a load of four a
+day is placed one by one, and there is time for 32 phases in place of eight.
+
+Measured, load of the busiest minute of a day over the mean: 1.01 instead of 1.12 for that million, and 1.07
+instead of 1.30 with 100 refreshes a minute of 200 000 sources. Variance of the load of a day over its mean,
+344 sources with 360 refreshes in 90 days: .2 instead of 1.
+Cost: 8 moments a refresh, in NumPy; 32 for schedules of fewer than 16 384 refreshes, at most .2 s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling.refresh_order import points_before, spread_phases
+
+# Refreshes below which slots of one refresh and all the choices cost less than .2 s.
+FEW = 16_384
+CHOICES, CHOICES_OF_FEW = 8, 32
+# Refreshes in the shortest slots, unless there were more than MOST; of few refreshes 1.
+PER_SLOT = 4
+MOST = 2**17
+# Ratio of the slot lengths of successive levels; there are three levels.
+LONGER = 8
+BATCHES = 512
+
+
+def flat_phases(rates: Array, horizon: float) -> Array:
+    """Return phases in [0, 1) that level the load.
+
+    Over [0, horizon).
+
+    Parameters
+    ----------
+    rates : ndarray of float, shape (n,)
+    horizon : float
+
+    Examples
+    --------
+    >>> rates = np.full(20_000, 1.0)
+    >>> moments = flat_phases(rates, 1.0) / rates
+    >>> load = np.bincount((moments * 1000).astype(int), minlength=1000)  # 20 on average
+    >>> int(load.min()), int(load.max())
+    (15, 24)
+    """
+    phase = spread_phases(rates)
+    count = points_before(horizon, rates, phase)
+    refreshes = int(count.sum())
+    if not refreshes:
+        return phase
+    choices, per_slot = (CHOICES_OF_FEW, 1) if refreshes < FEW else (CHOICES, PER_SLOT)
+    slots = LONGER**2 * max(1, min(refreshes // per_slot, MOST) // LONGER**2)
+    loads = [np.zeros(slots // LONGER**level, dtype=np.int64) for level in range(3)]
+    # Below `edge` a phase gives one refresh more than above it: each source stays on its side.
+    edge = rates * horizon % 1.0
+    low = phase < edge
+    base, width = np.where(low, 0.0, edge), np.where(low, edge, 1.0 - edge)
+    order = np.argsort(-count, kind="stable")[: np.count_nonzero(count)]
+    done = np.cumsum(count[order])
+    ends = np.unique(np.searchsorted(done, np.linspace(0.0, float(refreshes), BATCHES + 1)[1:], side="right"))
+    begin = 0
+    for end in [*ends.tolist(), len(order)]:
+        if end > begin:
+            batch = order[begin:end]
+            phase[batch] = _best(batch, rates, horizon, count, phase, base, width, loads, choices)
+            begin = end
+    return phase
+
+
+def _best(
+    batch: IntArray,
+    rates: Array,
+    horizon: float,
+    count: IntArray,
+    phase: Array,
+    base: Array,
+    width: Array,
+    loads: list[IntArray],
+    choices: int,
+) -> Array:
+    """Return the best phases of a batch of sources.
+
+    Its refreshes are added to the loads.
+    """
+    many = count[batch]
+    first = np.cumsum(many) - many
+    each = np.repeat(np.arange(len(batch)), many)
+    ordinal = np.arange(len(each)) - first[each]
+    start = (phase[batch] - base[batch]) / width[batch]
+    scale = len(loads[0]) / (rates[batch] * horizon)
+    chosen, least = phase[batch].copy(), np.full(len(batch), np.inf)
+    kept = np.zeros(len(each), dtype=np.int64)
+    for choice in range(choices):
+        own = base[batch] + (start + choice / choices) % 1.0 * width[batch]
+        slot = np.minimum(((own[each] + ordinal) * scale[each]).astype(np.int64), len(loads[0]) - 1)
+        busy = sum(load[slot // LONGER**level] for level, load in enumerate(loads))
+        score = np.add.reduceat(np.asarray(busy, dtype=np.float64), first)
+        better = score < least
+        chosen[better], least[better] = own[better], score[better]
+        kept = np.where(better[each], slot, kept)
+    for level, load in enumerate(loads):
+        load += np.bincount(kept // LONGER**level, minlength=len(load))
+    return chosen

@@ -1,0 +1,144 @@
+"""Window of a replay, and sums for its standard errors.
+
+Cost: that of `freshopt.simulation.staleness_integrals`, twice if the window begins later than the refreshes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.modelling.cost_curve import Curve
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.problems.expected_penalty import ExpectedPenalty
+from freshopt.problems.synchronization_cost import SynchronizationCost
+from freshopt.simulation.replay_result import NAMED, Measured
+from freshopt.simulation.staleness_integrals import MissedCosts, missed_costs
+from freshopt.simulation.world import World
+
+Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by source and then by time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Time window of each source in a replay.
+
+    When a replay begins, and from when and until when each source counts.
+
+    Attributes
+    ----------
+    begin : float
+        All copies that are there are fresh.
+    first, until : ndarray, shape (n,)
+    """
+
+    begin: float
+    first: Array
+    until: Array
+
+    @property
+    def span(self) -> Array:
+        """Length of each source's window, shape (n,)."""
+        return np.maximum(self.until - self.first, 0.0)
+
+    def count(self, refreshes: Refreshes) -> int:
+        """Return the number of refreshes in the window."""
+        source, time = refreshes
+        return int(np.count_nonzero((time >= self.first[source]) & (time <= self.until[source])))
+
+
+def integrals(
+    world: World, refreshes: Refreshes, window: Window, objective: Objective | None
+) -> dict[str, Array]:
+    """Return each cost integrated over the window.
+
+    Per source and for unit importance.
+    """
+    penalty = None
+    if isinstance(objective, ExpectedPenalty):
+        of_number = objective.penalty
+
+        def penalty(missed: IntArray) -> Array:
+            return of_number(missed.astype(np.float64))
+
+    def costs(until: Array) -> dict[str, Array]:
+        found: MissedCosts = missed_costs(world, *refreshes, until, begin=window.begin, penalty=penalty)
+        own = {"binary": found.stale, "harmonic": found.harmonic, "delay": found.count, "age": found.age}
+        if found.penalty is not None:
+            own[repr(objective)] = found.penalty
+        elif isinstance(objective, SynchronizationCost):
+            curve = objective.curve(world.sources or Sources(np.ones(len(world))))
+            own[repr(objective)] = _of_age(curve, refreshes, found.begin, until)
+        return own
+
+    if objective is not None and type(objective) not in {*NAMED, ExpectedPenalty, SynchronizationCost}:
+        raise ObjectiveError(
+            f"{objective!r} cannot be measured. Pass an ExpectedPenalty or a SynchronizationCost, or none."
+        )
+    whole = costs(np.maximum(window.until, window.begin))
+    if bool(np.all(window.first <= np.maximum(world.start, window.begin))):
+        return whole
+    early = costs(np.clip(window.first, window.begin, np.maximum(window.until, window.begin)))
+    return {name: whole[name] - early[name] for name in whole}
+
+
+def _of_age(curve: Curve, refreshes: Refreshes, begin: Array, until: Array) -> Array:
+    """Return ∫c(age) of each source from a fresh copy."""
+    source, time = refreshes
+    inside = (time >= begin[source]) & (time <= until[source])
+    source, time = source[inside], time[inside]
+    before = np.concatenate([[0.0], time[:-1]])
+    leading = np.ones(len(source), dtype=np.bool_)
+    leading[1:] = source[1:] != source[:-1]
+    before[leading] = begin[source[leading]]
+    last = np.array(begin)
+    last[source] = time  # the last assignment to a source stays
+    n = len(begin)
+    spent = np.bincount(source, weights=curve.take(source).gap_cost(time - before), minlength=n)
+    return np.asarray(spent + curve.gap_cost(np.maximum(until - last, 0.0)), dtype=np.float64)
+
+
+class CostSums:
+    """Mean and squared deviations of a cost over runs, per source."""
+
+    def __init__(self, n: int) -> None:
+        self.runs, self.mean, self.squares = 0, np.zeros(n), np.zeros(n)
+
+    def add(self, cost: Array) -> None:
+        """Add the integrals of one more run."""
+        self.runs += 1
+        step = cost - self.mean
+        self.mean += step / self.runs
+        self.squares += step * (cost - self.mean)
+
+    def measured(self, weight: Array, span: Array, *, drawn: bool) -> Measured:
+        """Return the weighted cost with its standard error.
+
+        Parameters
+        ----------
+        weight, span : ndarray, shape (n,)
+        drawn : bool
+            Whether changes are drawn, independently between sources: then the error is that of the draw. If
+            not, or if there was a single run, it is that of the sources, as a sample of more of their kind.
+        """
+        whole = float(weight @ span)
+        if whole <= 0.0:
+            raise SourceDataError("no source of importance > 0 is there in the window. Choose another.")
+        mean = float(weight @ self.mean) / whole
+        there = span > 0.0
+        n = int(np.count_nonzero(there))
+        if drawn and self.runs > 1:
+            own = self.squares / (self.runs - 1) / self.runs
+            error = float(np.sqrt(np.sum(weight**2 * own))) / whole
+        elif n > 1:
+            off = (weight * (self.mean - mean * span))[there]
+            error = float(np.sqrt(n / (n - 1) * np.sum(off**2))) / whole
+        else:
+            error = float("nan")
+        total = float(np.sum(weight[there]))
+        return Measured(total * mean, total * error, mean)

@@ -1,0 +1,271 @@
+"""`instances`: seeded problem families for an objective.
+
+Their data are benign or range over ten decades.
+
+Each kind is there because solvers were seen to fail on it: bounds that bind, bounds that leave the bandwidth
+unused, hosts that take less than the bandwidth, sources without importance, a lower bound on everything, one
+source alone. Budgets run from starvation (a thousandth of all changes) to plenty (twenty times as much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray, as_whole, total
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryCost,
+    BinaryFreshness,
+    ExpectedPenalty,
+    HarmonicStaleness,
+    PiecewiseLinearCost,
+    PollingKnapsack,
+    PowerCost,
+    SynchronizationCost,
+)
+from freshopt.testing.recipe import Recipe
+
+Scale = Literal["benign", "ill"]
+SCALES: tuple[Scale, ...] = ("benign", "ill")
+# Most sources of an instance: the columns of the problem then take 8 GB.
+MOST = 100_000_000
+# Bandwidths in units of the sum of the change rates.
+BUDGETS = (1e-3, 0.5, 20.0)
+# Relative slack below a bandwidth that min_rate is to use up, so that rounding does not make it infeasible.
+ROUNDING = 1e-9
+
+
+class Instance(NamedTuple):
+    """A named problem of a family."""
+
+    name: str
+    problem: Problem
+
+
+def instances(
+    objective: Objective, n: int = 10, seed: int = 0, scale: Scale = "benign"
+) -> Iterator[Instance]:
+    """Yield named problems: each constraint kind at each budget.
+
+    Parameters
+    ----------
+    objective : Objective
+        If it holds arrays of length n, its ``take`` must cut them (one kind has a single source).
+    n : int
+        Sources, ≥ 1.
+    seed : int
+        The same seed yields the same problems.
+    scale : {"benign", "ill"}
+        Change rates Δ and importances w lognormal(0, 1), or w = 10^U(−6, 6) and Δ = 10^U(−6, 4) per day.
+
+    Yields
+    ------
+    Instance
+        ``(name, problem)``. Bandwidths are 1e-3, 0.5 and 20 times ΣΔ. Signals appear where the objective
+        admits them. Every problem is feasible and has a finite optimum.
+
+    Raises
+    ------
+    SourceDataError
+        If `n`, `seed` or `scale` is invalid.
+    ObjectiveError
+        If the objective is refused.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> found = list(instances(fo.problems.AccumulatedDelay(), n=3, seed=1))
+    >>> len(found), found[0].name
+    (54, 'plain, bandwidth 0.001·ΣΔ')
+    """
+    expect(objective, Objective, "objective", "Pass one of freshopt.problems, or one of your own")
+    n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise SourceDataError(f"scale is {scale!r}: there is no such family. Pass 'benign' or 'ill'.")
+    for position, (kind, change) in enumerate(KINDS.items()):
+        if "signal" in kind and objective.refuses_signals() is not None:
+            continue
+        for budget in BUDGETS:
+            rng = np.random.default_rng([seed, n, position, SCALES.index(scale)])
+            recipe = change(_plain(objective, n, budget, scale, rng), rng)
+            yield Instance(f"{kind}, bandwidth {budget:g}·ΣΔ", recipe.problem())
+
+
+def standard_objectives() -> tuple[Objective, ...]:
+    """Return the named objectives under each of their disciplines.
+
+    Examples
+    --------
+    >>> standard_objectives()[2:4]
+    (BinaryFreshness(refresh=Refresh.POISSON), BinaryFreshness(refresh=Refresh.PERIODIC))
+    """
+    both = (Refresh.POISSON, Refresh.PERIODIC)
+    deadline = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
+    return (
+        *(HarmonicStaleness(refresh) for refresh in both),
+        *(BinaryFreshness(refresh) for refresh in both),
+        *(AccumulatedDelay(refresh) for refresh in both),
+        *(Age(refresh) for refresh in both),
+        *(SynchronizationCost(PowerCost(1.0, 0.5), refresh) for refresh in both),
+        SynchronizationCost(PowerCost(1.0, 0.5, cap=1.0)),
+        *(SynchronizationCost(BinaryCost(), refresh) for refresh in both),
+        SynchronizationCost(deadline),
+        PollingKnapsack("polls"),
+        PollingKnapsack("materials"),
+        ExpectedPenalty(np.sqrt),
+    )
+
+
+def _plain(objective: Objective, n: int, budget: float, scale: Scale, rng: np.random.Generator) -> Recipe:
+    if scale == "ill":
+        d, w = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n)
+    else:
+        d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
+    return Recipe(
+        objective,
+        budget * total(d),
+        change_rate=d,
+        importance=w,
+        signalled=np.zeros(n, dtype=np.bool_),
+        min_rate=np.zeros(n),
+        max_rate=np.full(n, np.inf),
+        refresh_cost=np.ones(n),
+    )
+
+
+def _lower(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound half of the rates from below.
+
+    Bounds are 0.1 to 3 times an even share and take at most nine tenths of the bandwidth.
+    """
+    n = len(recipe)
+    floor = recipe.bandwidth / n / recipe.refresh_cost * 10.0 ** rng.uniform(-1.0, 0.5, n) * _some(rng, n)
+    floor *= min(
+        1.0, 0.9 * recipe.bandwidth / max(total(recipe.refresh_cost * floor), recipe.bandwidth * ROUNDING)
+    )
+    floor = np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
+    return replace(recipe, min_rate=floor)
+
+
+def _upper(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound half of the rates from above.
+
+    Bounds are 0.01 to 2 times an even share, at least the lower bounds.
+    """
+    n = len(recipe)
+    cap = recipe.bandwidth / n / recipe.refresh_cost * 10.0 ** rng.uniform(-2.0, 0.3, n)
+    return replace(recipe, max_rate=np.where(_some(rng, n), np.maximum(cap, recipe.min_rate), np.inf))
+
+
+def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bound on both sides; fix the last source's rate."""
+    bounded = _upper(_lower(recipe, rng), rng)
+    floor, cap = bounded.min_rate.copy(), bounded.max_rate.copy()
+    floor[-1] = min(
+        0.1 * recipe.bandwidth / len(recipe) / recipe.refresh_cost[-1], recipe.change_rate[-1] / 2.0
+    )
+    cap[-1] = floor[-1]
+    return replace(bounded, min_rate=floor, max_rate=cap)
+
+
+def _no_room(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Make the lower bounds use all of the bandwidth."""
+    shares = rng.dirichlet(np.ones(len(recipe)))
+    return replace(recipe, min_rate=recipe.bandwidth * (1.0 - ROUNDING) * shares / recipe.refresh_cost)
+
+
+def _idle(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Make the upper bounds leave bandwidth unused."""
+    n = len(recipe)
+    return replace(recipe, max_rate=recipe.bandwidth / n / recipe.refresh_cost * rng.uniform(0.2, 0.9, n))
+
+
+def _hosts(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Limit two of three hosts around their even shares."""
+    host = np.array(["a", "b", "free"])[rng.integers(0, 3, len(recipe))]
+    host[0] = "a"
+    return _limited(recipe, host, ("a", "b"), rng.uniform(0.3, 1.5, 2))
+
+
+def _thin_hosts(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Limit all hosts to less than the bandwidth together."""
+    host = np.array(["a", "b", "c"])[rng.integers(0, 3, len(recipe))]
+    return _limited(recipe, host, ("a", "b", "c"), rng.uniform(0.2, 0.9, 3))
+
+
+def _limited(recipe: Recipe, host: npt.NDArray[np.str_], names: tuple[str, ...], share: Array) -> Recipe:
+    """Limit hosts to multiples of their even shares, feasibly."""
+    limits = {}
+    for name, factor in zip(names, share, strict=True):
+        members = host == name
+        if bool(np.any(members)):
+            least = float(np.sum((recipe.refresh_cost * recipe.min_rate)[members]))
+            even = recipe.bandwidth * float(np.mean(members))
+            limits[name] = max(float(factor) * even, 1.01 * least)
+    return replace(recipe, host=host, host_limits=limits)
+
+
+def _signals(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Make half of the sources signalled, the first included."""
+    signalled = _some(rng, len(recipe))
+    signalled[0] = True
+    return replace(recipe, signalled=signalled)
+
+
+def _costs(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    return replace(recipe, refresh_cost=10.0 ** rng.uniform(-1.0, 1.0, len(recipe)))
+
+
+def _ties(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Create ties: two change rates, two importances."""
+    two = rng.integers(0, 2, (2, len(recipe)))
+    d, w = recipe.change_rate[:2], recipe.importance[:2]
+    return replace(recipe, change_rate=d[two[0] % len(d)], importance=w[two[1] % len(w)])
+
+
+def _zeros(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Set half of the importances to 0, not the first."""
+    kept = _some(rng, len(recipe))
+    kept[0] = True
+    return replace(recipe, importance=recipe.importance * kept)
+
+
+def _some(rng: np.random.Generator, n: int) -> BoolArray:
+    return rng.random(n) < 0.5
+
+
+def _everything(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    for change in (_costs, _zeros, _lower, _upper, _hosts):
+        recipe = change(recipe, rng)
+    return recipe
+
+
+KINDS: dict[str, Callable[[Recipe, np.random.Generator], Recipe]] = {
+    "plain": lambda recipe, _: recipe,
+    "lower bounds": _lower,
+    "upper bounds": _upper,
+    "both bounds": _both,
+    "lower bounds that use the bandwidth up": _no_room,
+    "upper bounds that leave bandwidth unused": _idle,
+    "hosts": _hosts,
+    "hosts that leave bandwidth unused": _thin_hosts,
+    "signals": _signals,
+    "all on signal": lambda recipe, _: replace(recipe, signalled=np.ones(len(recipe), dtype=np.bool_)),
+    "signals, bounds, costs and hosts": lambda recipe, rng: _everything(_signals(recipe, rng), rng),
+    "unequal costs": _costs,
+    "ties": _ties,
+    "all alike": lambda recipe, _: recipe.take(np.zeros(len(recipe), dtype=np.int64)),
+    "zero importances": _zeros,
+    "no importance at all": lambda recipe, _: replace(recipe, importance=np.zeros(len(recipe))),
+    "bounds, costs and hosts": _everything,
+    "one source": lambda recipe, _: recipe.take(np.zeros(1, dtype=np.int64)),
+}

@@ -1,0 +1,200 @@
+"""`Report`: results of a validation, with code that reproduces failures."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freshopt.testing.foreign_runs import Outcome, Verdict
+from freshopt.testing.problem_families import Instance
+from freshopt.testing.recipe import Recipe
+
+if TYPE_CHECKING:
+    import polars
+
+COLUMNS = ("objective", "scale", "problems", "proved", "declined", "seconds", "shortfalls")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One problem and its outcome.
+
+    Attributes
+    ----------
+    scale : str
+        "benign", "ill", or "given".
+    instance : Instance
+    outcome : Outcome
+    """
+
+    scale: str
+    instance: Instance
+    outcome: Outcome
+
+    @property
+    def objective(self) -> str:
+        """The objective in one line."""
+        return repr(self.instance.problem.objective)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reproduction:
+    """The smallest problem found that shows a kind of failure.
+
+    Attributes
+    ----------
+    origin : str
+        The instance from which it was cut down.
+    recipe : Recipe
+        ``recipe.problem()`` builds it, ``recipe.code()`` is that in Python.
+    outcome : Outcome
+    """
+
+    origin: str
+    recipe: Recipe
+    outcome: Outcome
+
+    def code(self, solver: str, tolerance: float) -> str:
+        """Return Python that builds the problem and asserts what fails.
+
+        Parameters
+        ----------
+        solver : str
+            ``module:function``; anything else leaves a line to fill in.
+        tolerance : float
+        """
+        module, _, name = solver.partition(":")
+        importable = name.isidentifier() and all(part.isidentifier() for part in module.split("."))
+        name = name if importable else "solve"
+        lines = [
+            self.recipe.code(),
+            "",
+            "from freshopt.testing import assert_optimal",
+            f"from {module} import {name}" if importable else f"{name} = ...  # {solver}",
+            "",
+            f"assert_optimal(problem, {name}(problem), tolerance={tolerance:g})",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Report:
+    """Report of a validation.
+
+    Attributes
+    ----------
+    solver : str
+        ``module:name`` of a function or class, or a solver's repr.
+    tolerance : float
+    runs : tuple of Run
+    smallest : tuple of Reproduction
+        One per kind of failure.
+    """
+
+    solver: str
+    tolerance: float
+    runs: tuple[Run, ...]
+    smallest: tuple[Reproduction, ...]
+
+    @property
+    def shortfalls(self) -> tuple[Run, ...]:
+        """The runs in which the solver fell short."""
+        return tuple(run for run in self.runs if run.outcome.verdict.is_shortfall)
+
+    @property
+    def passed(self) -> bool:
+        """Whether some answer is proved optimal and none falls short."""
+        return not self.shortfalls and any(run.outcome.verdict is Verdict.PROVED for run in self.runs)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in one sentence."""
+        count = Counter(run.outcome.kind for run in self.runs)
+        if self.passed:
+            declined = count[Verdict.DECLINED.value]
+            rest = f", {declined} declined" if declined else ""
+            return f"No shortfall: {count[Verdict.PROVED.value]} answers are proved optimal{rest}."
+        if not self.shortfalls:
+            return "The solver declined every problem: nothing is shown."
+        kinds = Counter(run.outcome.kind for run in self.shortfalls)
+        named = ", ".join(f"{times} {kind}" for kind, times in kinds.most_common())
+        return f"The solver falls short on {len(self.shortfalls)} of {len(self.runs)} problems: {named}."
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table with a row per run.
+
+        Gaps are null where there was nothing to certify.
+        """
+        import polars
+
+        rows = [
+            {
+                "objective": run.objective,
+                "scale": run.scale,
+                "instance": run.instance.name,
+                "sources": len(run.instance.problem.sources),
+                "verdict": run.outcome.kind,
+                "gap": certificate.gap if (certificate := run.outcome.certificate) else None,
+                "relative_gap": certificate.relative_gap if certificate else None,
+                "infeasibility": certificate.infeasibility if certificate else None,
+                "seconds": run.outcome.seconds,
+                "detail": run.outcome.detail,
+            }
+            for run in self.runs
+        ]
+        numbers = dict.fromkeys(("gap", "relative_gap", "infeasibility", "seconds"), polars.Float64)
+        return polars.DataFrame(rows, schema_overrides=numbers)
+
+    def __repr__(self) -> str:
+        """Return the families' table, smallest reproductions, and the outcome."""
+        parts = [
+            f"{self.solver}: {len(self.runs)} problems, tolerance {self.tolerance:g}",
+            _table([COLUMNS, *_rows(self.runs)]),
+        ]
+        for found in self.smallest:
+            head = f"Smallest problem found: {found.outcome.kind}. From {found.origin}."
+            parts.append(f"{head}\n{found.outcome.detail}")
+            parts.append(_indented(found.code(self.solver, self.tolerance)))
+        return "\n\n".join([*parts, self.sentence])
+
+
+def _rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """Return a row per objective and scale."""
+    families: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        families.setdefault((run.objective, run.scale), []).append(run)
+    rows: list[tuple[str, ...]] = []
+    for (objective, scale), family in families.items():
+        kinds: dict[str, list[Run]] = {}
+        for run in family:
+            kinds.setdefault(run.outcome.kind, []).append(run)
+        good = [len(kinds.pop(verdict.value, [])) for verdict in (Verdict.PROVED, Verdict.DECLINED)]
+        seconds = math.fsum(run.outcome.seconds for run in family)
+        short = ", ".join(_worst(kind, group) for kind, group in kinds.items())
+        rows.append((objective, scale, str(len(family)), *map(str, good), f"{seconds:.2g}", short or "none"))
+    return rows
+
+
+def _worst(kind: str, runs: Sequence[Run]) -> str:
+    """Return a failure kind's count and largest gap or violation."""
+    certificates = [run.outcome.certificate for run in runs if run.outcome.certificate is not None]
+    text = f"{len(runs)} {kind}"
+    if runs[0].outcome.verdict is Verdict.INFEASIBLE:
+        text += f" (by {max(each.infeasibility for each in certificates):.1e})"
+    elif certificates:
+        text += f" (gap {max(each.relative_gap for each in certificates):.1e})"
+    return text
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows in aligned columns."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
