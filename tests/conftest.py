@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import settings
 
 from freshopt.cli import main
-from tests.command_lines import FILES, Run, crawl_log
+from tests.ground_truth.command_lines import FILES, Run, crawl_log
 
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)

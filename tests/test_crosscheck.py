@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.certificates.solution import Answer
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
 from freshopt.crosscheck import COLUMNS
 from freshopt.errors import ObjectiveError
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
-from freshopt.result import Answer
 from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling
-from freshopt.verdict import DEFAULT, Solver, Terms, conclude
-from tests.tolerances import CONIC
+from tests.ground_truth.tolerances import CONIC
 
 DELAY = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0]), 3.0)
 HARMONIC = fo.Problem(HarmonicStaleness(), fo.Sources([0.1, 1.0, 10.0]), 2.0)
@@ -30,9 +30,9 @@ class Fixed:
     def supports(self, problem: fo.Problem) -> str | None:  # noqa: ARG002
         return None
 
-    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
+    def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:
         rates = None if self.rates is None else np.array(self.rates)
-        return conclude(self, problem, terms, lambda _problem, _start: Answer(rates))
+        return certified_solution(self, problem, terms, lambda _problem, _start: Answer(rates))
 
 
 def test_all_solvers_of_one_problem_agree() -> None:
@@ -117,7 +117,7 @@ class Wrong(Fixed):
 
     share: float = 0.0
 
-    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
+    def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:
         solution = Fixed.solve(self, problem, terms)
         assert solution.certificate is not None
         claimed = replace(solution.certificate, bound=solution.value * (1.0 + self.share))
@@ -148,7 +148,7 @@ def test_a_value_beyond_anothers_bound_is_a_contradiction(maximised: bool) -> No
 def test_a_solver_that_raises_has_failed_and_the_others_go_on() -> None:
     @dataclass(frozen=True)
     class Raising(Fixed):
-        def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:  # noqa: ARG002
+        def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:  # noqa: ARG002
             raise ObjectiveError("the penalty cannot be summed at rate 0. Raise min_rate.")
 
     agreement = fo.cross_check(DELAY, [Raising(None), WaterFilling()])

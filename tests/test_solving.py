@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.certificates.solution import Answer
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from freshopt.result import Answer
 from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, Uniform, WaterFilling
-from freshopt.verdict import DEFAULT, Terms, conclude
-from tests.tolerances import CONIC, EXACT, SCALAR
+from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 SOURCES = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c<d>"])
 PROBLEM = fo.Problem(HarmonicStaleness(), SOURCES, 2.0)
@@ -29,8 +29,8 @@ class Pretender:
     def supports(self, problem: fo.Problem) -> str | None:  # noqa: ARG002
         return None
 
-    def solve(self, problem: fo.Problem, terms: Terms = DEFAULT) -> fo.Solution:
-        return conclude(self, problem, terms, lambda _problem, _start: self.answer)
+    def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:
+        return certified_solution(self, problem, terms, lambda _problem, _start: self.answer)
 
 
 def test_every_status_has_a_word_and_a_sentence() -> None:
@@ -158,7 +158,7 @@ def test_every_solution_carries_its_proof() -> None:
 @pytest.mark.parametrize("factor", [1.0, 0.2, 1e6, 1e-9])
 def test_a_start_changes_the_effort_and_not_the_answer(factor: float) -> None:
     cold = fo.solve(PROBLEM)
-    warm = fo.solve(PROBLEM, start=cold.price * factor)
+    warm = fo.solve(PROBLEM, warm_start=cold.price * factor)
     assert np.all(np.abs(warm.rates - cold.rates) <= SCALAR * cold.rates)
     assert factor != 1.0 or warm.iterations <= cold.iterations
 
@@ -166,19 +166,19 @@ def test_a_start_changes_the_effort_and_not_the_answer(factor: float) -> None:
 def test_a_solution_is_a_start() -> None:
     cold = fo.solve(PROBLEM)
     other = PROBLEM.with_bandwidth(2.02)
-    warm = fo.solve(other, start=cold)
+    warm = fo.solve(other, warm_start=cold)
     assert warm.status is fo.Status.OPTIMAL
     assert np.all(np.abs(warm.rates - fo.solve(other).rates) <= SCALAR * warm.rates)
 
 
 @pytest.mark.parametrize("start", [0.0, math.inf, math.nan, -1.0])
 def test_a_useless_start_is_ignored(start: float) -> None:
-    assert fo.solve(PROBLEM, start=start).status is fo.Status.OPTIMAL
+    assert fo.solve(PROBLEM, warm_start=start).status is fo.Status.OPTIMAL
 
 
 def test_a_solution_without_answer_is_a_harmless_start() -> None:
     empty = fo.solve(PROBLEM, ClosedForm(), throw=False)
-    assert fo.solve(PROBLEM, start=empty).status is fo.Status.OPTIMAL
+    assert fo.solve(PROBLEM, warm_start=empty).status is fo.Status.OPTIMAL
 
 
 def test_solving_changes_nothing() -> None:

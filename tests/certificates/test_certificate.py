@@ -1,0 +1,274 @@
+"""The certificate: valid for every candidate, exact at the optimum, honest about what it cannot prove."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.certificates.certificate import repair
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.solvers import Uniform
+from tests.ground_truth import truth
+from tests.ground_truth.cases import as_cost, as_problem
+from tests.ground_truth.strata import exhaustive, stratified
+from tests.ground_truth.strategies import FAMILIES, PLAIN, sample
+from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.ground_truth.truth import CURVES, Floats, Instance, instance
+from tests.ground_truth.unknown_atom import stranger
+
+CANDIDATES = 15  # per instance; × 36 instances = 540
+
+
+def candidate(rng: np.random.Generator, kind: int, plain: Instance, optimal: Floats) -> Floats:
+    """Draw rates: near the optimum, far from it, terrible, infeasible."""
+    n, share = len(optimal), plain.bandwidth / len(optimal) / plain.cost
+    caps = np.minimum(plain.caps(), 1e3 * plain.bandwidth)
+    if kind == 0:
+        return optimal
+    if kind <= 4:
+        return np.clip(optimal * np.exp(rng.normal(0.0, 10.0**-kind, n)), plain.lower, caps)
+    if kind <= 7:
+        return share * rng.dirichlet(np.ones(n)) * n
+    if kind == 8:
+        return np.array(np.clip(share, plain.lower, caps))
+    if kind == 9:  # nearly everything to one source
+        rates = 1e-9 * share
+        rates[rng.integers(n)] = plain.bandwidth
+        return rates
+    if kind == 10:  # every rate too small by decades
+        return share * 10.0 ** rng.uniform(-12.0, -3.0, n)
+    if kind == 11:  # everybody over their caps and the budget
+        return 50.0 * share
+    if kind == 12:
+        return np.array(plain.lower)
+    return share * 10.0 ** rng.uniform(-3.0, 3.0, n)
+
+
+@functools.cache
+def solved(curve: str, discipline: str, family: str) -> tuple[Instance, fo.Problem, truth.Optimum]:
+    plain = sample(7, curve, discipline, family, 5, ill=family == "costs", budget=0.4)
+    return plain, as_problem(plain), truth.best(plain)
+
+
+@pytest.mark.parametrize(
+    ("curve", "discipline", "family", "kind"),
+    stratified(CURVES, PLAIN, FAMILIES, range(CANDIDATES), every=5),
+)
+def test_bound_is_never_below_the_true_gap(curve: str, discipline: str, family: str, kind: int) -> None:
+    plain, problem, best = solved(curve, discipline, family)
+    rng = np.random.default_rng([8, kind])
+    named = {host: best.host_prices[int(host)] for host in problem.host_limits}
+    rates = candidate(rng, kind, plain, best.rates)
+    for price, host_prices in (
+        (None, None),
+        (best.price, named),
+        (best.price * float(10.0 ** rng.uniform(-4.0, 4.0)), None),
+        (float(10.0 ** rng.uniform(-6.0, 6.0)), {host: float(rng.exponential()) for host in named}),
+    ):
+        proof = fo.certify(problem, rates, price, host_prices)
+        cost = truth.total_cost(plain, proof.rates)
+        if not math.isfinite(cost):
+            assert proof.gap == math.inf
+            continue
+        assert proof.gap >= cost - best.value - EXACT * (best.scale + cost), price
+        assert abs(as_cost(plain, proof.value) - cost) <= EXACT * (cost + float(np.sum(plain.importance)))
+        if math.isfinite(proof.gap):
+            assert as_cost(plain, proof.bound) <= best.value + EXACT * (best.scale + cost)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("discipline", PLAIN)
+@pytest.mark.parametrize("curve", CURVES)
+def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, family: str) -> None:
+    plain = sample(9, curve, discipline, family, 5, budget=0.4)
+    problem, best = as_problem(plain), truth.best(plain)
+    named = {host: best.host_prices[int(host)] for host in problem.host_limits}
+    assert fo.certify(problem, best.rates, best.price, named).relative_gap <= EXACT
+    assert fo.certify(problem, best.rates).relative_gap <= SCALAR
+
+
+@pytest.mark.parametrize("prices", [9, pytest.param(41, marks=exhaustive)])
+@pytest.mark.parametrize("used", [1.0, 0.2])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("seed", "curve", "discipline"),
+    [(10, "harmonic", "poisson"), (11, "count", "poisson"), (12, "binary", "periodic")],
+)
+def test_no_price_is_better_than_the_one_that_is_searched(
+    seed: int, curve: str, discipline: str, family: str, used: float, prices: int
+) -> None:
+    """The bound of rates far from optimal has several valleys; the search ends in the deepest."""
+    problem = as_problem(sample(seed, curve, discipline, family, 5, budget=0.4))
+    rates = np.maximum(problem.lower, used * fo.solve(problem, Uniform()).rates)
+    found = fo.certify(problem, rates)
+    assert found.infeasibility == 0.0
+    for price in found.price * np.logspace(-2.0, 2.0, prices):
+        assert fo.certify(problem, rates, float(price)).gap >= found.gap * (1.0 - SCALAR)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("discipline", ["poisson", "periodic"])
+def test_terms_are_those_of_the_formula(curve: str, discipline: str) -> None:
+    """Where an inverse is short by rounding its last bits are added, not as much again."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        d, w = rng.lognormal(0.0, 1.0, (2, 6))
+        problem = as_problem(instance(curve, discipline, d, 3.0, importance=w))
+        assert problem.numerics is not None
+        rates = 3.0 * rng.dirichlet(np.ones(6))
+        slope = problem.numerics.marginal(rates)
+        price = 1.1 * float(np.median(slope))
+        bought = problem.numerics.inverse_marginal(np.full(6, price))
+        exact = math.fsum(np.maximum(0.0, (bought - rates) * (slope - price)))
+        exact += price * (3.0 - math.fsum(rates))
+        found = fo.certify(problem, rates, price)
+        assert exact * (1.0 - EXACT) <= found.gap <= exact * (1.0 + SCALAR)
+
+
+def test_gap_of_two_sources_by_hand() -> None:
+    """Delay, Δ = (1, 4), B = 3, ρ = (1.5, 1.5): cost 10/3 against 3; at λ = 1 each term by hand.
+
+    f' = Δ/ρ² = (4/9, 16/9) and ρ̂ = (1, 2): terms (−1/2)(4/9 − 1) = 5/18 and (1/2)(16/9 − 1) = 7/18.
+    """
+    problem = as_problem(instance("count", "poisson", [1.0, 4.0], 3.0))
+    proof = fo.certify(problem, [1.5, 1.5], 1.0)
+    assert abs(proof.gap - 12.0 / 18.0) <= EXACT
+    assert abs(proof.value - 10.0 / 3.0) <= EXACT
+    assert abs(proof.bound - (10.0 / 3.0 - 12.0 / 18.0)) <= EXACT
+    assert abs(proof.relative_gap - (12.0 / 18.0) / (10.0 / 3.0 + 3.0)) <= EXACT
+
+
+def test_slack_is_paid_for_at_the_price() -> None:
+    """One source at its optimal rate for λ = 1 with half of the bandwidth left: the gap is λ·slack."""
+    problem = as_problem(instance("count", "poisson", [1.0], 2.0))
+    assert abs(fo.certify(problem, [1.0], 1.0).gap - 1.0) <= EXACT
+
+
+@pytest.mark.parametrize("kind", [AccumulatedDelay, BinaryFreshness, HarmonicStaleness])
+def test_price_zero_proves_nothing_where_rates_are_unbounded(kind: type) -> None:
+    proof = fo.certify(fo.Problem(kind(), fo.Sources([1.0, 2.0]), 3.0), [1.0, 2.0], 0.0)
+    assert proof.gap == proof.relative_gap == math.inf
+    assert proof.reason
+    assert not proof.confirms(1e300)
+
+
+def test_price_zero_is_proof_enough_where_every_cap_is_reached() -> None:
+    problem = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], max_rate=[0.5, 1.0]), 3.0)
+    assert fo.certify(problem, [0.5, 1.0], 0.0).gap == 0.0
+    assert fo.certify(problem, [0.5, 1.0]).relative_gap <= EXACT
+
+
+def test_cost_zero_counts_as_optimal_by_its_absolute_gap() -> None:
+    problem = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], signalled=True), 5.0)
+    proof = fo.certify(problem, [1.0, 2.0])
+    assert proof.value == 0.0
+    assert proof.confirms(1e-6)
+    near = fo.certify(problem, [1.0 - 1e-14, 2.0])
+    assert near.vanishing
+    assert near.confirms(1e-6)
+    assert not fo.certify(problem, [0.9, 2.0]).confirms(1e-6)
+
+
+def test_infeasible_rates_are_repaired_and_reported() -> None:
+    sources = fo.Sources(
+        [1.0, 1.0, 1.0], min_rate=[0.1, 0.0, 0.0], max_rate=[np.inf, 2.0, np.inf], host=["a", "b", "b"]
+    )
+    problem = fo.Problem(AccumulatedDelay(), sources, 4.0, {"b": 1.5})
+    proof = fo.certify(problem, [0.0, 4.0, 1.0])
+    assert proof.infeasibility == 1.0  # the first rate is 0 where at least 0.1 is asked for
+    assert np.all(proof.rates >= [0.1, 0.0, 0.0])
+    assert abs(proof.rates[1] + proof.rates[2] - 1.5) <= EXACT
+    assert abs(proof.rates[1] / proof.rates[2] - 2.0) <= EXACT  # shrunk in proportion after the cap of 2
+    over = fo.certify(fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 1.0]), 4.0), [3.0, 3.0])
+    assert abs(over.infeasibility - 0.5) <= EXACT
+    assert np.all(np.abs(over.rates - 2.0) <= EXACT)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e9, 1e14, 1e20])
+def test_rates_far_beyond_the_limits_are_repaired_to_a_few_ulp(scale: float) -> None:
+    sources = fo.Sources([1.0, 2.0, 3.0], min_rate=[0.0, 0.1, 0.0], host=["a", "a", "b"])
+    for limits in ({}, {"a": 0.6}):
+        problem = fo.Problem(HarmonicStaleness(), sources, 1.0, limits)
+        proof = fo.certify(problem, np.array([1.1, 1.7, 0.3]) * scale)
+        assert math.fsum(proof.rates) == pytest.approx(1.0, rel=EXACT)
+        best = fo.solve(problem).certificate
+        assert best is not None
+        assert proof.value >= best.bound
+    held = fo.certify(fo.Problem(HarmonicStaleness(), sources, 10.0, {"a": 0.6}), [1.1 * scale, scale, 3.0])
+    assert held.rates[0] + held.rates[1] == pytest.approx(0.6, rel=EXACT)
+    assert held.rates[2] == 3.0
+
+
+def test_negative_rates_are_clipped() -> None:
+    proof = fo.certify(fo.Problem(BinaryFreshness(), fo.Sources([1.0, 1.0]), 4.0), [-1.0, 3.0])
+    assert proof.rates[0] == 0.0
+    assert proof.infeasibility == 1.0
+
+
+def test_rounding_is_no_violation_and_rates_come_back_as_they_were() -> None:
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 3), 0.3)
+    rates = np.array([0.1, 0.1, 0.1 + 3e-17])
+    repaired, worst = repair(problem, rates)
+    assert worst == 0.0
+    assert repaired is rates
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrases"),
+    [
+        (([1.0, np.nan],), ("rates are not finite for source 1", "Pass numbers")),
+        (([1.0, np.inf],), ("rates are not finite for source 1",)),
+        (([1.0],), ("rates has shape (1,)", "2 sources")),
+        ((["a", "b"],), ("rates must be numbers",)),
+        (([1.0, 1.0], -1.0), ("price is -1.0", ">= 0")),
+        (([1.0, 1.0], math.nan), ("price is nan",)),
+        (([1.0, 1.0], 1.0, {"x": 1.0}), ("hosts without a limit: 'x'", "Drop")),
+        (([1.0, 1.0], 1.0, {"h": -1.0}), ("host_prices must be numbers >= 0",)),
+    ],
+)
+def test_bad_candidates_are_refused_by_name(arguments: tuple[Any, ...], phrases: tuple[str, ...]) -> None:
+    problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 2.0], host=["h", "h"]), 3.0, {"h": 2.0})
+    with pytest.raises(fo.SourceDataError) as caught:
+        fo.certify(problem, *arguments)
+    assert all(phrase in str(caught.value) for phrase in phrases)
+
+
+class Strange(fo.Objective):
+    """An atom that nothing here can differentiate."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
+        return stranger(rate - 5.0)
+
+
+def test_unknown_atoms_prove_nothing_but_are_evaluated() -> None:
+    problem = fo.Problem(Strange(), fo.Sources([1.0, 2.0]), 3.0)
+    proof = fo.certify(problem, [1.0, 2.0])
+    assert "'stranger'" in proof.reason
+    assert proof.gap == proof.relative_gap == math.inf
+    assert proof.bound == -math.inf
+    assert abs(proof.value - (7.0 + 5.0)) <= EXACT  # it is 2|x| − 1 beyond 1
+    assert not proof.confirms(1.0)
+
+
+def test_repr_is_one_line_without_arrays() -> None:
+    text = repr(fo.certify(fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 50), 3.0), np.full(50, 0.06)))
+    assert "\n" not in text
+    assert "[" not in text
+    assert "relative_gap=" in text
+
+
+@pytest.mark.parametrize("price", [None, 1e20, 1e40])
+def test_min_rates_that_use_up_nearly_all_bandwidth_hide_no_gap(price: float | None) -> None:
+    """A rate next to 0 has a slope of 1e30; beside λB at such prices a gap of 1e11 times the cost is 1e-7."""
+    sources = fo.Sources([1.0, 1.0], min_rate=[1.0 - 1e-7, 0.0])
+    problem = fo.Problem(HarmonicStaleness(), sources, 1.0)
+    poor = fo.certify(problem, [1.0 - 1e-30, 1e-30], price)
+    assert poor.value > 4.0 * fo.solve(problem).value
+    assert poor.relative_gap > 0.5
+    assert not poor.confirms(1e-6)
+    assert fo.certify(problem, fo.solve(problem).rates).confirms(SCALAR)

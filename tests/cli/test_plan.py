@@ -1,0 +1,270 @@
+"""The main job: what it prints, what it writes, and that the parts chained are the whole."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import numpy as np
+import polars as pl
+import pytest
+
+from freshopt.cli import COMMANDS, main
+from freshopt.cli.objective_options import OBJECTIVES, PLANNED
+from tests.ground_truth.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
+from tests.ground_truth.tolerances import EXACT, SCALAR
+
+
+def test_the_main_job_on_the_example(run: Run) -> None:
+    shown = fields(run("plan", *EXAMPLE, "--out", "plan").output)
+    assert list(shown) == [
+        *("log", "change rates", "objective", "bandwidth", "intervals", "value", "schedule"),
+        *("uncertainty", "certificate", "time"),
+    ]
+    facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
+    counts = facts["counts"]
+    assert shown["log"] == "debian-uploads: 434,205 crawls of 344 sources, 2019-07-06 to 2023-02-01"
+    assert f"{counts['refreshes']} refreshes in 90 days" in shown["schedule"]
+    assert shown["schedule"].endswith(f"value over that time {facts['schedule_value']:.4g}")
+    assert shown["value"].startswith(f"{facts['value']:.4g} in the long run")
+    assert shown["bandwidth"].startswith("4 of 4 per day used; shadow price ")
+    assert shown["certificate"] == "optimal: relative duality gap < 1e-15"
+    rates = pl.read_parquet("plan/rates.parquet")
+    assert math.fsum(rates["rate"]) == pytest.approx(4.0, rel=EXACT)
+    assert abs(counts["refreshes"] - 4 * 90) <= len(rates)
+    schedule = pl.read_parquet("plan/schedule.parquet")
+    assert schedule.columns == ["source", "time", "timestamp"]
+    first = schedule.row(0, named=True)
+    since = timedelta(days=first["time"])
+    assert abs(first["timestamp"] - datetime(2023, 2, 1, tzinfo=UTC) - since) < timedelta(microseconds=2)
+
+
+def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run, log: Path) -> None:
+    job = ("plan", str(log), *MAIN_JOB, "--out", "plan")
+    run(*job)
+    before = {path.name: path.read_bytes() for path in Path("plan").iterdir()}
+    assert "--overwrite" in run(*job, code=2).output
+    run(*job, "--overwrite")
+    for name, content in before.items():
+        assert name == "summary.json" or Path("plan", name).read_bytes() == content
+    run(*job, "--overwrite", "--csv")
+    assert sorted(os.listdir("plan")) == [
+        *("change_rates.csv", "rates.csv", "report.html", "schedule.csv", "summary.json")
+    ]
+    assert sorted(os.listdir()) == ["log.parquet", "plan"]
+
+
+def test_the_example_follows_the_time_unit(run: Run) -> None:
+    run("plan", *EXAMPLE, "--out", "days")
+    shown = fields(run("plan", *EXAMPLE, "--out", "hours", "--time-unit", "hour").output)
+    assert "2,160 hours" in shown["schedule"]
+    days, hours = (pl.read_parquet(f"{unit}/rates.parquet")["rate"].to_numpy() for unit in ("days", "hours"))
+    np.testing.assert_allclose(hours * 24.0, days, rtol=1e-6)
+    stamps = [pl.read_parquet(f"{unit}/schedule.parquet")["timestamp"] for unit in ("days", "hours")]
+    assert abs(stamps[0] - stamps[1]).max() < timedelta(seconds=1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_logs_of_any_kind_give_the_same_plan(ending: str, run: Run) -> None:
+    frame = crawl_log()
+    frame.write_parquet("same.parquet")
+    text = frame.with_columns(pl.col("time").dt.to_string("iso:strict"), pl.col("changed").cast(pl.Int8))
+    if ending == "csv":
+        text.write_csv("log.csv")
+    elif ending == "csv.gz":
+        Path("log.csv.gz").write_bytes(gzip.compress(text.write_csv().encode()))
+    else:
+        frame.reverse().write_parquet("log.parquet")
+    run("plan", "same.parquet", *MAIN_JOB, "--out", "same")
+    run("plan", f"log.{ending}", *MAIN_JOB, "--out", "plan")
+    for name in ("change_rates", "rates", "schedule"):
+        assert Path("plan", f"{name}.parquet").read_bytes() == Path("same", f"{name}.parquet").read_bytes()
+
+
+def test_numbers_as_times_count_in_the_unit_and_have_no_timestamp(run: Run) -> None:
+    rows = [(source, hour, int(hour % 5 == source % 5)) for source in (7, 8, 10) for hour in range(0, 60, 2)]
+    pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row").write_csv("log.csv")
+    options = ("--bandwidth", "1/hour", "--horizon", "1d", "--time-unit", "hour", "--csv", "--out", "plan")
+    shown = fields(run("plan", "log.csv", *options).output)
+    assert shown["log"] == "log.csv: 90 crawls of 3 sources, time 0 to 58 hours"
+    assert "in 24 hours" in shown["schedule"]
+    schedule = pl.read_csv("plan/schedule.csv")
+    assert schedule.columns == ["source", "time"]
+    assert set(schedule["source"].to_list()) == {7, 8, 10}
+    assert len(schedule) == pytest.approx(24, abs=3)
+    assert math.fsum(pl.read_csv("plan/rates.csv")["rate"]) == pytest.approx(1.0, rel=EXACT)
+
+
+CELLS = [(name, refresh.value) for name in PLANNED for refresh in OBJECTIVES[name].refreshes]
+KINDS = {
+    "harmonic": "HarmonicStaleness",
+    "binary": "BinaryFreshness",
+    "delay": "AccumulatedDelay",
+    "age": "Age",
+}
+
+
+@pytest.mark.parametrize(("objective", "refresh"), CELLS)
+def test_the_parts_in_a_row_do_what_the_main_job_does(
+    objective: str, refresh: str, run: Run, log: Path
+) -> None:
+    own = {"power": ("--exponent", "0.3"), "deadline": ("--deadline", "12h")}
+    how = ("--objective", objective, "--refresh", refresh, *own.get(objective, ()))
+    run("plan", str(log), *how, *MAIN_JOB, "--seed", "5", "--out", "plan")
+    run("estimate", str(log), "--out", "change_rates.csv")
+    run("solve", "change_rates.csv", *how, "--bandwidth", "6/day", "--out", "rates.csv")
+    end = crawl_log()["time"].max()
+    assert isinstance(end, datetime)
+    parts = ("--refresh", refresh, "--seed", "5", "--horizon", "1w", "--start", end.isoformat())
+    run("schedule", "rates.csv", *parts, "--out", "schedule.parquet")
+    facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
+    kind = KINDS.get(objective, "SynchronizationCost")
+    assert (facts["objective"], facts["discipline"]) == (kind, refresh)
+    change_rates, rates = pl.read_csv("change_rates.csv"), pl.read_csv("rates.csv")
+    assert change_rates.equals(pl.read_parquet("plan/change_rates.parquet"))
+    whole = pl.read_parquet("plan/rates.parquet")
+    assert rates.columns == whole.columns
+    assert rates["source"].to_list() == whole["source"].to_list()
+    np.testing.assert_allclose(rates["rate"].to_numpy(), whole["rate"].to_numpy(), rtol=SCALAR)
+    schedule, wanted = pl.read_parquet("schedule.parquet"), pl.read_parquet("plan/schedule.parquet")
+    assert schedule["source"].to_list() == wanted["source"].to_list()
+    np.testing.assert_allclose(schedule["time"].to_numpy(), wanted["time"].to_numpy(), rtol=SCALAR)
+    assert abs(schedule["timestamp"] - wanted["timestamp"]).max() < timedelta(seconds=1)  # type: ignore[operator]
+
+
+def test_importance_and_bounds_reach_the_rates(run: Run, log: Path) -> None:
+    names = [f"page/{k}" for k in range(8)]
+    weights = pl.DataFrame({"source": names[::-1], "importance": [0, 1, 1, 1, 1, 1, 1, 50]})
+    weights.write_csv("weights.csv")
+    shown = fields(run("plan", str(log), *MAIN_JOB, "--importance", "weights.csv", "--out", "a").output)
+    rates = dict(pl.read_parquet("a/rates.parquet").select("source", "rate").iter_rows())
+    assert rates["page/7"] == 0.0
+    assert rates["page/0"] == max(rates.values())
+    assert shown["intervals"].endswith("; 1 source never refreshed")
+    run("plan", str(log), *MAIN_JOB, "--min-rate", "0.6/day", "--max-rate", "0.04/h", "--out", "b")
+    bounded = pl.read_parquet("b/rates.parquet")["rate"].to_numpy()
+    assert bounded.min() == 0.6
+    assert bounded.max() == pytest.approx(0.96, rel=EXACT)
+
+
+@pytest.mark.parametrize(
+    "names", [("007", "008", "010"), ("1.10", "1.20", "1.30"), ("2024-01-01", "2024-01-02", "7")]
+)
+def test_names_that_look_like_something_else_stay_names(names: tuple[str, str, str], run: Run) -> None:
+    rows = [(name, day, day % 2) for name in names for day in range(6)]
+    pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row").write_csv("log.csv")
+    weights = zip(names, (0, 1, 3), strict=True)
+    pl.DataFrame(list(weights), schema=["source", "importance"], orient="row").write_csv("weights.csv")
+    run("plan", "log.csv", *MAIN_JOB, "--importance", "weights.csv", "--out", "plan")
+    rates = dict(pl.read_parquet("plan/rates.parquet").select("source", "rate").iter_rows())
+    assert sorted(rates) == sorted(names)
+    assert 0.0 == rates[names[0]] < rates[names[1]] < rates[names[2]]
+    run("estimate", "log.csv", "--out", "change_rates.csv")
+    run("solve", "change_rates.csv", "--bandwidth", "2", "--out", "rates.csv")
+    run("schedule", "rates.csv", "--horizon", "9d", "--out", "schedule.parquet")
+    assert set(pl.read_parquet("schedule.parquet")["source"].to_list()) == set(names)
+
+
+def test_old_copies_explain_the_value_over_the_horizon(run: Run) -> None:
+    frame = crawl_log()
+    late = frame.filter((pl.col("source") != "page/7") | (pl.col("time") < BEGIN + timedelta(days=2)))
+    late.write_parquet("log.parquet")
+    shown = fields(run("plan", "log.parquet", *MAIN_JOB, "--out", "plan").output)
+    assert re.search(
+        r"\(1 source last crawled longer than that before it, at most 1[89]\.\d+ days\)$", shown["schedule"]
+    )
+
+
+def test_one_of_anything_is_singular(run: Run) -> None:
+    Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\n")
+    shown = fields(run("plan", "log.csv", "--bandwidth", "1", "--horizon", "1", "--out", "plan").output)
+    assert shown["log"] == "log.csv: 3 crawls of 1 source, time 0 to 2 days"
+    assert shown["intervals"] == "from 1 to 1, median 1 day; 0 sources never refreshed"
+    assert shown["schedule"].startswith("1 refresh in 1 day, Periodic()")
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").output == f"freshopt, version {version('freshopt')}\n"
+    assert run("-h").output == run("--help").output
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\S", run("--help").output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_a_command_explains_every_option(name: str, run: Run) -> None:
+    text = run(name, "--help").output
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            assert parameter.name is not None
+            assert parameter.name.upper() in text
+        elif isinstance(parameter, click.Option):
+            assert all(option in text for option in parameter.opts)
+            assert parameter.help, parameter.opts
+            if parameter.required:
+                assert "[required]" in text
+    assert command.help
+
+
+def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("freshopt")
+    done = subprocess.run(
+        [command, "plan", *EXAMPLE, "--out", tmp_path / "plan"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""  # no progress bar where nobody watches
+    assert "\x1b" not in done.stdout
+    assert done.stdout.splitlines()[0].startswith("log           debian-uploads: 434,205 crawls")
+    assert (tmp_path / "plan" / "summary.json").exists()
+
+
+def test_a_cost_that_vanishes_is_no_gap(run: Run, log: Path) -> None:
+    easy = ("--objective", "deadline", "--deadline", "30d")
+    shown = fields(run("plan", str(log), *MAIN_JOB, *easy, "--out", "plan").output)
+    assert shown["value"].startswith("0 in the long run")
+    told = r"optimal: (the optimal value is zero, duality gap|relative duality gap <)"
+    assert re.match(told, shown["certificate"])
+    facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
+    assert facts["value"] == 0.0
+    assert facts["relative_gap"] in (None, 0.0)
+
+
+def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
+    hosts = ["even.org" if k % 2 == 0 else "odd.org" for k in range(8)]
+    table = pl.DataFrame({"source": [f"page/{k}" for k in range(8)], "host": hosts})
+    table.write_csv("hosts.csv")
+    Path("limits.csv").write_text("host,limit\nodd.org,0.75\n")
+    run("plan", str(log), *MAIN_JOB, "--out", "free")
+    limits = ("--hosts", "hosts.csv", "--host-limits", "limits.csv")
+    run("plan", str(log), *MAIN_JOB, *limits, "--out", "limited")
+    tables = (pl.read_parquet(f"{name}/rates.parquet") for name in ("free", "limited"))
+    free, limited = (rates.join(table, on="source") for rates in tables)
+    sums = dict(limited.group_by("host").agg(pl.col("rate").sum()).iter_rows())
+    assert sums["odd.org"] == pytest.approx(0.75, rel=EXACT)
+    assert sums["even.org"] == pytest.approx(5.25, rel=EXACT)
+    assert free.filter(host="odd.org")["rate"].sum() > 0.75
+    values = [json.loads(Path(name, "summary.json").read_text())["value"] for name in ("free", "limited")]
+    assert values[0] < values[1]
+
+
+def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) -> None:
+    of_no_use = "shadow price 0: maximum rates or host limits are reached, or nothing is left to gain"
+    tight = run("plan", str(log), *MAIN_JOB, "--max-rate", "0.5/day", "--out", "tight").output
+    assert fields(tight)["bandwidth"] == f"4 of 6 per day used; {of_no_use}"
+    late = ("--objective", "deadline", "--deadline", "100d")
+    enough = run("plan", str(log), *MAIN_JOB, *late, "--out", "late").output
+    assert fields(enough)["bandwidth"] == f"0.08 of 6 per day used; {of_no_use}"
+
+
+def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
+    output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
+    assert fields(output)["objective"] == "SynchronizationCost, power (lower is better), periodic refreshes"

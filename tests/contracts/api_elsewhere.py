@@ -1,0 +1,76 @@
+"""Public names that have no call in `tests.contracts.api_calls`, each with the reason.
+
+They are a record of results, an exception, a protocol or a choice, or other tests cover them with files and
+workers: a reason that begins with "test_" is the name of that test file.
+"""
+
+from __future__ import annotations
+
+ELSEWHERE: dict[str, frozenset[str]] = {
+    "a record of results": frozenset(
+        [
+            "freshopt.Agreement",
+            "freshopt.Certificate",
+            "freshopt.Frontier",
+            "freshopt.HeldOut",
+            "freshopt.Plan",
+            "freshopt.Replay",
+            "freshopt.Solution",
+            "online.RunHistory",
+            "goodness_of_fit.PoissonCheck",
+            "freshopt.PlanUncertainty",
+            "simulation.Measured",
+            "simulation.MissedCosts",
+            "simulation.Replay",
+            "exporters.Exported",
+            "io.BingData",
+            "testing.Instance",
+            "testing.KnownOptimum",
+            "testing.Recipe",
+            "testing.Report",
+            "distributed.DistributedPlan",
+            "distributed.DistributedSolution",
+            "distributed.PartitionedSources",
+        ]
+    ),
+    "an exception": frozenset(
+        [
+            "freshopt.CertificateError",
+            "freshopt.FreshoptError",
+            "freshopt.InfeasibleProblemError",
+            "freshopt.ObjectiveError",
+            "freshopt.SolverRefusedError",
+            "freshopt.SourceDataError",
+        ]
+    ),
+    "a choice": frozenset(
+        ["freshopt.Refresh", "freshopt.Status", "automata.Feedback", "automata.Polling", "automata.Update"]
+    ),
+    "a base class or a protocol": frozenset(
+        ["freshopt.Objective", "online.Learner", "simulation.Crawler", "simulation.SignallingCrawler"]
+    ),
+    "no callable": frozenset(["freshopt.__version__"]),
+    "the same as another": frozenset(
+        ["scheduling.Schedule", "simulation.World", "simulation.replay", "io.read_log"]
+    ),
+    "test_tree": frozenset(["automata.draw", "automata.to_networkx"]),
+    "test_poisson_check": frozenset(["goodness_of_fit.interpret", "goodness_of_fit.plot"]),
+    "test_signal_quality": frozenset(["noisy_signals.NoisySignals"]),
+    "test_exporters": frozenset(
+        [
+            "exporters.ChangeDetection",
+            "exporters.Crontab",
+            "exporters.ExternalSecrets",
+            "exporters.Nutch",
+            "exporters.StormCrawler",
+            "exporters.write_icalendar",
+        ]
+    ),
+    "test_read_log": frozenset(["freshopt.read_log", "io.read_history"]),
+    "test_read_bing": frozenset(["io.read_bing"]),
+    "test_read_crawlers": frozenset(["io.read_changedetection", "io.read_nutch"]),
+    "test_read_dbt": frozenset(["io.read_dbt"]),
+    "test_read_git": frozenset(["io.read_git"]),
+    "test_validation": frozenset(["testing.validate"]),
+    "test_solving": frozenset(["distributed.plan", "distributed.solve"]),
+}

@@ -1,0 +1,124 @@
+"""Inputs at the edge of what is defined, each once found to go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.cvx import cp
+from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness
+from freshopt.solvers import Conic, Uniform, WaterFilling
+from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
+
+TWO = fo.Sources([1.0, 2.0])
+
+
+class Declared(fo.Objective):
+    """An objective from a function of rate and sources."""
+
+    def __init__(self, form: Callable[[Any, fo.Sources], Any]) -> None:
+        self.form = form
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return self.form(rate, sources)
+
+
+class Gain(Declared):
+    sense = "maximise"
+
+
+@pytest.mark.parametrize("refresh", ["periodic", fo.Refresh.ON_SIGNAL, None])
+@pytest.mark.parametrize("kind", [AccumulatedDelay, Age, HarmonicStaleness])
+def test_only_a_discipline_of_objectives_is_accepted(kind: Any, refresh: Any) -> None:  # noqa: ANN401
+    with pytest.raises(fo.ObjectiveError, match=r"Pass Refresh\.POISSON or Refresh\.PERIODIC"):
+        fo.Problem(kind(refresh), TWO, 3.0)
+
+
+def test_a_domain_that_the_bounds_do_not_keep_is_refused() -> None:
+    cube = Declared(lambda rate, _: cp.power(rate - 1.0, 3))
+    with pytest.raises(fo.ObjectiveError, match=r"undefined for source 0 at the rate 0.*Set min_rate"):
+        fo.Problem(cube, TWO, 5.0)
+    inside = fo.Problem(cube, fo.Sources([1.0, 2.0], min_rate=1.0), 5.0)
+    assert fo.solve(inside).rates.tolist() == [1.0, 1.0]
+    barrier = Declared(lambda rate, _: cp.inv_pos(4.0 - rate) + cp.inv_pos(rate))
+    with pytest.raises(fo.ObjectiveError, match=r"at the rate 5.*Set max_rate"):
+        fo.Problem(barrier, TWO, 5.0)
+    below = fo.Problem(barrier, TWO, 3.0)
+    assert fo.solve(below).status is fo.Status.OPTIMAL
+    with pytest.raises(fo.ObjectiveError, match="Set max_rate"):
+        below.with_bandwidth(5.0)
+
+
+def test_a_large_importance_does_not_make_a_gap_vanish() -> None:
+    problem = fo.Problem(Gain(lambda rate, _: cp.log(rate)), fo.Sources([1.0, 1.0], importance=1e13), 5.0)
+    assert not fo.certify(problem, [1.0, 0.5]).confirms(CONIC)
+    assert fo.solve(problem).rates.tolist() == [2.5, 2.5]
+
+
+def test_a_vanishing_cost_needs_no_importance() -> None:
+    square = Declared(lambda rate, sources: cp.square(rate / sources.change_rate - 1.0))
+    solution = fo.solve(fo.Problem(square, fo.Sources([1.0, 2.0], importance=0.0), 5.0))
+    assert np.all(np.abs(solution.rates - [1.0, 2.0]) <= SCALAR)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("solver", [WaterFilling(), Conic()])
+def test_a_constant_marginal_is_bounded_by_the_bandwidth(solver: Any, n: int) -> None:  # noqa: ANN401
+    problem = fo.Problem(Declared(lambda rate, _: -rate), fo.Sources(np.ones(n)), 5.0)
+    solution = fo.solve(problem, solver)
+    assert abs(solution.value + 5.0) <= CONIC
+    assert abs(solution.rates.sum() - 5.0) <= CONIC
+
+
+def test_a_host_used_up_by_min_rate() -> None:
+    limits = {"a": 0.6}
+    starved = fo.Sources([1.0, 2.0], host=["a", "a"], min_rate=[0.6, 0.0])
+    with pytest.raises(
+        fo.InfeasibleProblemError, match="uses up a host's limit and leaves nothing for source 1"
+    ):
+        fo.solve(fo.Problem(AccumulatedDelay(), starved, 5.0, limits))
+    full = fo.Sources([1.0, 2.0, 3.0], host=["a", "a", "b"], min_rate=[0.5, 0.1, 0.0])
+    solution = fo.solve(fo.Problem(AccumulatedDelay(), full, 5.0, limits))
+    assert np.all(np.abs(solution.rates - [0.5, 0.1, 4.4]) <= EXACT)
+
+
+def test_age_of_a_source_that_changes_very_fast() -> None:
+    sources = fo.Sources(1.08e8, 9.33e7, refresh_cost=2.580735e-6, max_rate=0.085)
+    assert fo.solve(fo.Problem(Age(), sources, 67.0)).rates.tolist() == [0.085]
+
+
+def test_without_a_certificate_nothing_is_claimed() -> None:
+    problem = fo.Problem(AccumulatedDelay(), TWO, 3.0)
+    assert "Not certified" in repr(fo.solve(problem, certify=False))
+    assert fo.solve(problem, Uniform(), certify=False).status is fo.Status.INACCURATE
+
+
+def test_an_objective_may_hold_arrays_for_a_cone_solver_too() -> None:
+    weights = np.arange(1.0, 5.0)
+    objective = Declared(lambda rate, _: cp.multiply(weights, cp.inv_pos(rate)))
+    problem = fo.Problem(objective, fo.Sources(np.ones(4), max_rate=[0.001, 9.0, 9.0, 9.0]), 5.0)
+    exact, conic = fo.solve(problem), fo.solve(problem, Conic())
+    assert abs(exact.value - conic.value) <= CONIC * exact.value
+
+
+def problem_with(host: Any, limit: Any) -> fo.Problem:  # noqa: ANN401
+    return fo.Problem(AccumulatedDelay(), fo.Sources([1, 2], host=host), 5.0, {"a": limit})
+
+
+def test_refusals_stay_in_the_family() -> None:
+    problem, nonsense = fo.Problem(AccumulatedDelay(), TWO, 3.0), "a"
+    price: Any = nonsense
+    with pytest.raises(fo.SourceDataError, match="mixed kinds"):
+        problem_with(["a", None], 1.0)
+    with pytest.raises(fo.SourceDataError, match="'a': 'x'"):
+        problem_with(["a", "b"], "x")
+    with pytest.raises(fo.SourceDataError, match="price must be numbers"):
+        fo.certify(problem, [1, 1], price=price)
+    with pytest.raises(fo.SourceDataError, match="no bandwidths"):
+        fo.frontier(problem, [])
+    with pytest.raises(fo.SourceDataError, match="tolerance is nan"):
+        fo.solve(problem, tolerance=float("nan"))

@@ -1,0 +1,109 @@
+"""Magnitudes, kinks and vanishing costs that once went wrong, each kept as it was found."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.cvx import cp
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryFreshness,
+    HarmonicStaleness,
+    PiecewiseLinearCost,
+    SynchronizationCost,
+)
+from freshopt.solvers import Uniform
+from tests.ground_truth.tolerances import CONIC, EXACT
+
+DEADLINE = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0]))
+
+
+class Decay(fo.Objective):
+    """e^{−ρ/Δ}: a cost that becomes as small as one likes and never 0."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return cp.multiply(sources.importance, cp.exp(-cp.multiply(1.0 / sources.change_rate, rate)))
+
+
+def test_a_small_cost_is_no_vanishing_cost() -> None:
+    problem = fo.Problem(Decay(), fo.Sources([1.0, 1.0]), 400.0)
+    poor = fo.certify(problem, [60.0, 340.0])  # costs e^{−60}, where e^{−200} is to be had
+    assert not poor.vanishing
+    assert not poor.confirms(0.5)
+    best = fo.solve(problem)
+    assert np.all(np.abs(best.rates - 200.0) <= 1e-9 * 200.0)
+
+
+@pytest.mark.parametrize("objective", [AccumulatedDelay(), Age(), BinaryFreshness(), HarmonicStaleness()])
+def test_silent_sources_never_cost_nothing(objective: fo.Objective) -> None:
+    """Far beyond what is needed every absolute gap is small; only the relative one tells rates apart."""
+    problem = fo.Problem(objective, fo.Sources([1.0, 1.0]), 2e30)
+    poor = fo.certify(problem, [1.99e30, 0.01e30])
+    assert not poor.confirms(CONIC)
+    assert fo.solve(problem).rates.tolist() == [1e30, 1e30]
+
+
+def test_announced_changes_cost_nothing_only_if_all_can_be_followed() -> None:
+    announced = fo.Sources([1.0, 2.0], importance=[1e-20, 1.0], signalled=True)
+    scarce = fo.Problem(HarmonicStaleness(), announced, 2.5)
+    assert not fo.certify(scarce, [0.1, 2.0]).confirms(CONIC)
+    assert fo.solve(scarce).status is fo.Status.OPTIMAL
+    ample = fo.Problem(HarmonicStaleness(), announced, 3.0)
+    assert fo.solve(ample).rates.tolist() == [1.0, 2.0]
+    assert fo.certify(ample, [1.0, 2.0 - 1e-13]).vanishing
+    limited = fo.Sources([1.0, 2.0], importance=[1e-20, 1.0], signalled=True, host=["a", "b"])
+    assert not fo.certify(fo.Problem(HarmonicStaleness(), limited, 9.0, {"a": 0.5}), [0.1, 2.0]).vanishing
+
+
+def test_a_kink_whose_sides_differ_by_thirty_decades() -> None:
+    """The marginal on a kink is that of a little more rate, or one ulp of it costs more than all the rest."""
+    weights = [5.8353381815785654e35, 224898.57920394777, 1.427751600509476e35]
+    sources = fo.Sources(
+        1.0, weights, refresh_cost=[0.43942572209849595, 2.826803513543251, 1.6492296378633162]
+    )
+    solution = fo.solve(fo.Problem(DEADLINE, sources, 1.6192831442130087))
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap <= EXACT
+    spare = (1.6192831442130087 - 0.5 * (0.43942572209849595 + 1.6492296378633162)) / 2.826803513543251
+    assert solution.value == pytest.approx(weights[1] * (1.0 - 2.0 * spare), rel=EXACT)
+
+
+@pytest.mark.parametrize("kink", [3.0, 7.0, 0.7, 11.0, 1.0 / 3.0, 49.0])
+def test_kinks_that_rounding_moves(kink: float) -> None:
+    objective = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -kink]))
+    sources = fo.Sources([1.0, 1.0], importance=[1e30, 1.0])
+    solution = fo.solve(fo.Problem(objective, sources, 1.5 / kink))
+    assert solution.value == pytest.approx(0.5, rel=EXACT)
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+@pytest.mark.parametrize("kind", [Age, HarmonicStaleness])
+def test_inverses_of_prices_beyond_all_floats(kind: Any, refresh: fo.Refresh) -> None:  # noqa: ANN401
+    """Price times change rate overflows while the price is sought; the rates were NaN."""
+    objective = kind(refresh)
+    for sources, bandwidth in (
+        (fo.Sources([1e90, 1e90], [1.0, 1e-90], refresh_cost=1e-30), 1e-20),
+        (fo.Sources([5.64e96, 5.64e96], [1e60, 1e-60], refresh_cost=3.29e68), 1.4e37),
+    ):
+        problem = fo.Problem(objective, sources, bandwidth)
+        solution = fo.solve(problem, throw=False)
+        assert np.all(np.isfinite(solution.rates))
+        assert solution.status in (fo.Status.OPTIMAL, fo.Status.INACCURATE)
+    ends = problem.numerics
+    assert ends is not None
+    with np.errstate(over="ignore"):
+        assert np.all(ends.inverse_marginal(np.full(2, 1e308)) >= 0.0)
+
+
+def test_uniform_rates_beyond_all_floats_are_refused_not_called_optimal() -> None:
+    problem = fo.Problem(
+        AccumulatedDelay(), fo.Sources([1e100, 1e-100], refresh_cost=[1e100, 1e-100]), 1e-100
+    )
+    solution = fo.solve(problem, Uniform(), throw=False)
+    assert solution.status is not fo.Status.OPTIMAL or math.isfinite(solution.value)

@@ -1,0 +1,77 @@
+"""What the tests of plans share: a simulated log, request, and the cost of rates recomputed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.stats import poisson
+
+import freshopt as fo
+from freshopt.planning import plan_files
+from freshopt.planning.request import PlanRequest
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+
+Floats = npt.NDArray[np.float64]
+PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
+OBJECTIVES: list[fo.Objective] = [
+    kind(refresh)
+    for kind in (HarmonicStaleness, BinaryFreshness, AccumulatedDelay)
+    for refresh in (PERIODIC, POISSON)
+]
+BEGIN = datetime(2024, 2, 27, 6, tzinfo=UTC)
+
+
+def crawls(seed: int = 5, n: int = 12) -> dict[str, Any]:
+    """Crawls at random times of sources with change rates from 0.05 to 3 per day, over about 40 days."""
+    rng = np.random.default_rng(seed)
+    source, time, changed = [], [], []
+    for k, rate in enumerate(np.geomspace(0.05, 3.0, n)):
+        at = np.sort(rng.uniform(0.0, 40.0 - k, 60))
+        source += [f"s{k:02d}"] * len(at)
+        time += at.tolist()
+        changed += [False, *(rng.random(len(at) - 1) < -np.expm1(-rate * np.diff(at))).tolist()]
+    return {"source": np.array(source), "time": np.array(time), "changed": np.array(changed)}
+
+
+def dated(columns: dict[str, Any]) -> dict[str, Any]:
+    """The same crawls with moments instead of numbers."""
+    offset = np.rint(columns["time"] * 86400e6).astype("timedelta64[us]")
+    return {**columns, "time": np.datetime64(BEGIN.replace(tzinfo=None), "us") + offset}
+
+
+def plan_request(objective: fo.Objective | None = None, **changes: object) -> PlanRequest:
+    settings: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, **changes}
+    return PlanRequest(objective or HarmonicStaleness(PERIODIC), **settings)
+
+
+def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """What was written: the summary, then the tables in the order of `plan_folder.TABLES`."""
+    facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    ending = "csv" if (folder / "rates.csv").exists() else "parquet"
+    reader: Callable[[Path], pl.DataFrame] = pl.read_csv if ending == "csv" else pl.read_parquet
+    change_rates, rates, schedule = (reader(folder / f"{name}.{ending}") for name in plan_files.TABLES)
+    return facts, change_rates, rates, schedule
+
+
+def cell(objective: fo.Objective, change_rate: Floats, rate: Floats) -> Floats:
+    """J(ρ) of the table of cost curves, sources of rate 0 apart; freshness where that is the objective."""
+    x, u = rate / change_rate, change_rate / rate
+    periodic = objective.refresh is PERIODIC
+    if isinstance(objective, AccumulatedDelay):
+        return u / 2.0 if periodic else u
+    if isinstance(objective, BinaryFreshness):
+        return -np.expm1(-u) / u if periodic else x / (1.0 + x)
+    if not periodic:
+        return np.log1p(u)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    ages = np.outer(u, (nodes + 1.0) / 2.0)
+    counts = np.arange(1, 400)  # E H(N) = Σ P(N ≥ m)/m; u stays below 100 here
+    tail = poisson.sf(counts[:, None, None] - 1, ages[None]) / counts[:, None, None]
+    return np.asarray(tail.sum(axis=0) @ (weights / 2.0))

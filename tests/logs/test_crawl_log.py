@@ -1,0 +1,272 @@
+"""The log: order, gaps, baselines, clocks, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freshopt.errors import SourceDataError
+from freshopt.estimators import GammaPrior, MaximumLikelihood, MomentMatching, Naive
+from freshopt.logs import source_index
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.source_index import code_sources
+from tests.ground_truth.tolerances import EXACT
+
+
+def test_rows_are_sorted_by_source_and_time() -> None:
+    log = CrawlLog(
+        source=["b", "a", "b", "a"],
+        time=[3.0, 2.0, 1.0, 0.5],
+        changed=[1, 0, 0, 1],
+        changes=[4, 0, 9, np.nan],
+    )
+    assert log.sources_.tolist() == ["a", "b"]
+    assert log.offsets.tolist() == [0, 2, 4]
+    assert log.time.tolist() == [0.5, 2.0, 1.0, 3.0]
+    assert log.changed.tolist() == [False, False, False, True]  # a's first row is a baseline
+    np.testing.assert_array_equal(log.interval, [np.nan, 1.5, np.nan, 2.0])
+    np.testing.assert_array_equal(log.changes, [np.nan, 0.0, np.nan, 4.0])
+    assert log.source_index.tolist() == [0, 0, 1, 1]
+    assert (log.end, log.last_crawl.tolist(), len(log), log.origin) == (3.0, [2.0, 3.0], 4, None)
+
+
+@given(st.data())
+def test_any_row_order_gives_the_same_log(data: st.DataObject) -> None:
+    keys = data.draw(st.lists(st.tuples(st.integers(-3, 3), st.integers(-50, 50)), unique=True, min_size=1))
+    shuffled = data.draw(st.permutations(range(len(keys))))
+    source, time = np.array(keys, dtype=np.int64).T
+    changed = source + time > 0
+    one = CrawlLog(source, time / 7, changed)
+    other = CrawlLog(source[shuffled], time[shuffled] / 7, changed[shuffled])
+    for field in ("sources_", "offsets", "time", "interval", "changed"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    assert np.isnan(one.interval).sum() == len(one.sources_)
+    expected = sorted(keys)
+    assert list(zip(one.sources_[one.source_index], np.rint(one.time * 7), strict=True)) == expected
+
+
+def test_arrays_are_read_only_and_the_callers_are_untouched() -> None:
+    time, changed = np.array([0.0, 1.0]), np.array([True, True])
+    log = CrawlLog(np.array([5, 5]), time, changed)
+    for field in ("sources_", "offsets", "time", "interval", "changed"):
+        assert not getattr(log, field).flags.writeable
+    assert time.flags.writeable
+    assert changed.tolist() == [True, True]
+    with pytest.raises(AttributeError):
+        log.time_unit = "hour"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("start", "gaps"),
+    [
+        (0.0, [1.0, 1.0, 3.0]),
+        ([0.5, np.nan], [0.5, 1.0, np.nan]),
+        ([1.0, 0.0], [np.nan, 1.0, 3.0]),  # a crawl at the start is the baseline
+    ],
+)
+def test_start_gives_the_first_gaps(start: npt.ArrayLike, gaps: list[float]) -> None:
+    log = CrawlLog(["a", "a", "b"], [1.0, 2.0, 3.0], [1, 0, 1], start=start)
+    np.testing.assert_array_equal(log.interval, gaps)
+    np.testing.assert_array_equal(log.changed, [not np.isnan(gaps[0]), False, not np.isnan(gaps[2])])
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        np.array(["2024-03-01T18:00:00", "2024-03-03T06:00:00"], dtype="datetime64[s]"),
+        np.array(["2024-03-01T18", "2024-03-03T06"], dtype="datetime64[h]"),
+        np.array(["2024-03-01T18", "2024-03-03T06"], dtype="datetime64[6h]"),
+        np.array(["2024-03-01T18", "2024-03-03T06"], dtype="datetime64[ns]"),
+        [datetime(2024, 3, 1, 18), datetime(2024, 3, 3, 6)],  # naive is UTC
+        [datetime(2024, 3, 1, 18, tzinfo=UTC), datetime(2024, 3, 3, 8, tzinfo=timezone(timedelta(hours=2)))],
+        ["2024-03-01T18:00Z", "2024-03-03 08:00:00.000+0200"],
+        np.array(["2024-03-01T18:00:00", "2024-03-03T06:00:00Z"]),
+    ],
+)
+def test_dates_count_from_midnight_of_the_first_day(time: npt.NDArray[Any] | list[Any]) -> None:
+    log = CrawlLog(["a", "a"], time, [0, 1], time_unit="hour", start=time[0])
+    assert log.origin == datetime(2024, 3, 1, tzinfo=UTC)
+    assert log.time.tolist() == [18.0, 54.0]
+    np.testing.assert_array_equal(log.interval, [np.nan, 36.0])
+
+
+def test_plain_dates_are_midnights() -> None:
+    log = CrawlLog(["a", "b"], [date(2024, 3, 1), date(2024, 3, 4)], [0, 0])
+    assert (log.origin, log.time.tolist()) == (datetime(2024, 3, 1, tzinfo=UTC), [0.0, 3.0])
+
+
+def test_nanoseconds_survive_in_days() -> None:
+    time = np.datetime64("2026-07-01T12:00", "ns") + np.array([0, 1, 1_000_000_001])
+    log = CrawlLog(["a"] * 3, time, [0, 0, 0])
+    np.testing.assert_allclose(log.interval[1:] * 86400e9, [1, 1e9], rtol=1e-1 * EXACT, atol=0.02)
+
+
+def test_elapsed_takes_the_place_of_time_differences() -> None:
+    columns: dict[str, Any] = {
+        "source": [7, 8, 7, 8],
+        "changed": [1, 1, 0, 1],
+        "elapsed": [2.0, np.nan, 0.25, 3.0],
+        "remark": ["ignored"] * 4,
+    }
+    log = CrawlLog.from_columns(columns)
+    np.testing.assert_array_equal(log.interval, [2.0, 0.25, np.nan, 3.0])
+    np.testing.assert_array_equal(log.time, [2.0, 2.25, 0.0, 3.0])
+    assert log.changed.tolist() == [True, False, False, True]
+    timed = CrawlLog.from_columns({**columns, "time": [9.0, 1.0, 5.0, 2.0]})
+    np.testing.assert_array_equal(timed.interval, [0.25, 2.0, np.nan, 3.0])
+    assert timed.time.tolist() == [5.0, 9.0, 1.0, 2.0]
+
+
+def test_added_up_times_do_not_mix_sources() -> None:
+    rng = np.random.default_rng(3)
+    source, gaps = rng.integers(0, 40, 5000), rng.exponential(1.0, 5000) + 1e-3
+    log = CrawlLog.from_columns({"source": source, "changed": np.zeros(5000), "elapsed": gaps})
+    for k, name in enumerate(log.sources_):
+        part = slice(log.offsets[k], log.offsets[k + 1])
+        np.testing.assert_allclose(log.time[part], np.cumsum(gaps[source == name]), rtol=EXACT)
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("kind", [list, np.array, lambda names: np.array(names, dtype=object)])
+def test_names_are_coded_as_by_sorting(
+    monkeypatch: pytest.MonkeyPatch, few: int, kind: Callable[[list[str]], npt.ArrayLike]
+) -> None:
+    monkeypatch.setattr(source_index, "FEW", few)
+    names = ["b", "b", "ä", "a", "B", "", "b", "🦊", "~"]
+    labels, codes = code_sources(kind(names))
+    assert labels.tolist() == sorted(set(names))
+    assert labels[codes].tolist() == names
+
+
+TEXT = "T" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "U"  # strings of any length, since NumPy 2
+
+
+@pytest.mark.parametrize(
+    ("source", "labels"),
+    [
+        (np.array([10, 9], dtype=object), [9, 10]),
+        (np.array([10, 9], dtype=np.uint8), [9, 10]),
+        (
+            np.array(["b", "a"], dtype=TEXT),
+            ["a", "b"],
+        ),
+    ],
+)
+def test_other_columns_of_labels(source: npt.NDArray[Any], labels: list[Any]) -> None:
+    time = np.array([1, 2.5], dtype=object)
+    log = CrawlLog(source, time, [0, 0])
+    assert (log.sources_.tolist(), log.time.tolist()) == (labels, [2.5, 1.0])
+
+
+A2 = {"source": ["a", "a"], "time": [0.0, 1.0], "changed": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"time": [0.0, np.nan]}, ["time", "row 1", "'a'", "nan", "drop"]),
+        ({"time": [np.inf, 1.0]}, ["time", "row 0", "'a'", "inf"]),
+        ({"time": [2.0, 2.0]}, ["row 1", "'a'", "repeats the time of row 0", "Drop"]),
+        ({"time": np.array(["2024-01-01", "NaT"], dtype="M8[D]")}, ["time", "row 1"]),
+        ({"time": ["2024-01-01", "soon"]}, ["time", "'soon'", "row 1", "ISO 8601"]),
+        ({"time": ["2024-01-01", "2024-02-30"]}, ["2024-02-30", "row 1"]),
+        ({"time": ["1.5", "2024-02-03"]}, ["2024-02-03", "row 1", "one kind"]),
+        ({"time": [date(2024, 1, 1), "2024-01-02"]}, ["row 1", "one kind"]),
+        ({"time": [None, 1.0]}, ["time", "None", "row 0"]),
+        ({"time": [True, False]}, ["time", "bool"]),
+        ({"changed": [0, 2]}, ["changed", "row 1", "'a'", "2"]),
+        ({"changed": [np.nan, 1]}, ["changed", "row 0"]),
+        ({"changed": ["no", "yes"]}, ["changed", "numbers"]),
+        ({"changes": [np.nan, -1]}, ["changes", "row 1", "'a'", "-1"]),
+        ({"changes": [np.nan, 1.5]}, ["changes", "row 1", "1.5"]),
+        ({"changes": [np.nan, np.inf]}, ["changes", "row 1", "inf"]),
+        ({"changes": [np.nan, 0]}, ["changes contradicts changed", "row 1", "'a'"]),
+        ({"changed": [0, 0], "changes": [np.nan, 2]}, ["changes contradicts changed", "row 1"]),
+        ({"changed": [1]}, ["(1,)", "(2,)"]),
+        ({"source": [], "time": [], "changed": []}, ["no rows"]),
+        ({"source": ["a", None]}, ["source", "NoneType"]),
+        ({"source": ["a", 1]}, ["source", "int", "str"]),
+        ({"source": [1.0, 2.0]}, ["source", "float64"]),
+        ({"source": [2**70, 1]}, ["source", "64 bits"]),
+        ({"source": [["a"], ["b"]]}, ["source (2, 1)"]),
+        ({"start": 0.5}, ["start", "'a'", "0.5 > 0", "earlier"]),
+        ({"start": -np.inf}, ["start", "'a'"]),
+        ({"start": [0.0, 0.0]}, ["start", "(2,)"]),
+        ({"start": "2024-01-01"}, ["start has dates", "numbers"]),
+        ({"time_unit": "month"}, ["month", "day"]),
+        (
+            {"time": [1_788_220_800, 1_788_307_200]},
+            ["seconds since 1970 (2026-09-01 to 2026-09-02)", "second"],
+        ),
+        ({"time": [1_788_220_800e3, 1_788_307_200e3]}, ["milliseconds since 1970", "2026-09-01T00:00:00Z"]),
+        ({"time": [1_788_220_800e3, 1.8e12], "time_unit": "second"}, ["milliseconds", "divide by 1,000"]),
+    ],
+)
+def test_refusals_name_the_row_and_the_source(change: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(SourceDataError) as refusal:
+        CrawlLog(**{**A2, **change})
+    message = str(refusal.value)
+    assert all(word in message for word in words), message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("columns", "start", "words"),
+    [
+        ({"source": ["a"], "changed": [0]}, None, ["no column time"]),
+        ({"time": [0.0]}, None, ["no column source, changed"]),
+        ({**A2, "elapsed": [1.0, 0.0]}, None, ["elapsed", "row 1", "> 0"]),
+        ({**A2, "elapsed": [-1.0, 1.0]}, None, ["elapsed", "row 0"]),
+        ({**A2, "elapsed": [1.0, np.nan]}, None, ["elapsed is missing", "row 1"]),
+        ({**A2, "elapsed": [1.0, 1.0]}, 0.0, ["both start and elapsed"]),
+    ],
+)
+def test_refused_columns(columns: dict[str, Any], start: float | None, words: list[str]) -> None:
+    with pytest.raises(SourceDataError) as refusal:
+        CrawlLog.from_columns(columns, start=start)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        ([1_788_220_800, 1_788_307_200], "second"),
+        ([20_697, 20_698], "day"),  # days since 1970
+        ([0.0, 2e9], "day"),  # a simulated log that runs for long
+    ],
+)
+def test_numbers_that_may_be_what_they_say_are_accepted(time: list[float], unit: str) -> None:
+    assert CrawlLog(["a", "a"], time, [0, 1], time_unit=unit).interval[1] == time[1] - time[0]
+
+
+def test_a_frame_in_place_of_a_log_is_told_what_makes_one_of_it() -> None:
+    frame = pl.DataFrame(A2)
+    for learn in (MaximumLikelihood().fit, MomentMatching().fit, Naive().fit, GammaPrior.from_log):
+        with pytest.raises(SourceDataError, match=r"log is of type DataFrame.*CrawlLog.from_frame"):
+            learn(frame)  # type: ignore[arg-type,unused-ignore]
+
+
+def test_a_long_list_of_offenders_is_cut_and_keeps_the_original_rows() -> None:
+    source = ["b"] * 4 + ["a"] * 4
+    with pytest.raises(SourceDataError, match=r"row 0 \(source 'b'\): 5, row 1.* and 3 more"):
+        CrawlLog(source, np.arange(8.0)[::-1], [0, 1] * 4, changes=[5.0, 0.0] * 4, start=-1.0)
+
+
+def test_repr_is_one_line() -> None:
+    assert repr(CrawlLog([3], [1.0], [0])) == "CrawlLog(1 crawl of 1 source over 0 days, 0 found a change)"
+
+
+def test_import_is_light() -> None:
+    code = "import sys, freshopt.estimators; print({'polars', 'scipy', 'cvxpy', 'numba'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

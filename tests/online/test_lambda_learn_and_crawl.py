@@ -1,0 +1,223 @@
+"""Learn and crawl: the budget is spent exactly, signals included, and the rates converge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt import problems
+from freshopt.online import LambdaLearnAndCrawl
+from freshopt.simulation import SimulatedCrawler
+from freshopt.solvers import WaterFilling
+from tests.ground_truth.tolerances import EXACT, SCALAR
+
+HARMONIC, BINARY = problems.HarmonicStaleness(), problems.BinaryFreshness()
+N, BANDWIDTH = 300, 60.0
+
+
+def instance(seed: int = 0, share: float = 0.1) -> fo.Sources:
+    """Return sources like those of the paper's data, 1/8 of the size of the stand-in's."""
+    rng = np.random.default_rng(seed)
+    d = np.clip(np.exp(-1.2479 + 2.0138 * rng.normal(size=N)), 5e-4, 7)
+    signalled = np.arange(N) < share * N
+    return fo.Sources(d, 1.0 + np.round(1134.4 * np.exp(rng.normal(size=N) - 0.5)), signalled=signalled)
+
+
+def guess(sources: fo.Sources, objective: fo.Objective = HARMONIC, *, signals: bool = True) -> fo.Problem:
+    told = fo.Sources(1.0, sources.importance, signalled=sources.signalled if signals else False)
+    return fo.Problem(objective, told, BANDWIDTH)
+
+
+class Watched:
+    """A crawler that counts what it is asked."""
+
+    def __init__(self, world: fo.World) -> None:
+        self.crawler = SimulatedCrawler(world)
+        self.world = world
+        self.visits: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def refresh(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.crawler.refresh(source, time)
+        self.visits.append((source, time, found))
+        return found
+
+    def probe(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
+        return self.crawler.probe(source, time)
+
+    def signals(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
+        return self.crawler.signals(start, end)
+
+
+def test_every_epoch_spends_exactly_its_budget() -> None:
+    sources = instance()
+    watched = Watched(fo.World.poisson(sources, seed=1))
+    history = LambdaLearnAndCrawl(epoch=0.7).run(watched, guess(sources), 7.0)
+    assert history.spent.tolist() == [42.0] * 10 == [float(len(visit[0])) for visit in watched.visits]
+    assert history.allowed == pytest.approx([42.0] * 10, rel=EXACT)
+    followed = 0
+    for k, (source, time, found) in enumerate(watched.visits):
+        assert 0.7 * k <= time[0]
+        assert time[-1] <= 0.7 * (k + 1) * (1 + EXACT)
+        assert found[sources.signalled[source]].all()  # a crawl that follows a signal finds its change
+        followed += int(sources.signalled[source].sum())
+    assert followed > 20
+
+
+def test_signals_are_followed_with_their_probability() -> None:
+    """One kind of source only, more signals than budget: p = ρ/Δ̂, and nothing is crawled unasked."""
+    sources = fo.Sources([2.0] * 50, signalled=True)
+    world = fo.World.poisson(sources, seed=3)
+    watched = Watched(world)
+    problem = fo.Problem(BINARY, sources, 40.0)
+    history = LambdaLearnAndCrawl(epoch=50.0).run(watched, problem, 200.0)
+    announced = len(world.events(0.0, 200.0)[1])
+    crawls = sum(len(visit[0]) for visit in watched.visits)
+    share = 40.0 / 100.0
+    assert abs(crawls - share * announced) < 4 * np.sqrt(announced * share * (1 - share)) + 1
+    assert history.spent.sum() <= history.allowed.sum()
+    assert history.rates[1:] == pytest.approx(np.broadcast_to(history.rates[1], (3, 50)), abs=2.0)
+
+
+def test_signalled_sources_are_counted() -> None:
+    sources = fo.Sources([0.5, 2.0, 1.0], [1.0, 2.0, 3.0], signalled=[1, 1, 0])
+    world = fo.World.poisson(sources, seed=2)
+    known = fo.Problem(HARMONIC, fo.Sources(1.0, sources.importance, signalled=sources.signalled), 2.0)
+    history = LambdaLearnAndCrawl(epoch=9.5).run(world, known, 19.0)
+    offsets, _ = world.events(0.0, 9.5)
+    counted = (np.diff(offsets)[:2] + 0.5) / 10.0
+    again = fo.Sources([*counted, 1.0], sources.importance, signalled=sources.signalled)
+    best = fo.solve(fo.Problem(HARMONIC, again, 2.0)).rates
+    # the third source's rate depends on its own estimate; the two others share what it leaves by importance
+    ratio = history.final[0] / history.final[1]
+    assert ratio == pytest.approx(best[0] / best[1], rel=SCALAR) or history.final[0] == pytest.approx(
+        counted[0]
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_the_loss_falls(share: float) -> None:
+    sources = instance(1, share)
+    history = LambdaLearnAndCrawl().run(fo.World.poisson(sources, seed=1), guess(sources), 20.0)
+    assert history.best is not None
+    relative = history.value / history.best
+    assert 1.05 < relative[0] < 1.25
+    assert 1.0 < relative[-1] < 1.06
+    assert history.best[0] == pytest.approx(fo.solve(fo.Problem(HARMONIC, sources, BANDWIDTH)).value)
+
+
+def test_values_are_those_of_propositions_1_and_4() -> None:
+    sources = instance(2)
+    history = LambdaLearnAndCrawl().run(fo.World.poisson(sources, seed=1), guess(sources), 1.0)
+    w, d, loud = sources.importance, sources.change_rate, sources.signalled
+    chance = np.minimum(history.rates[0] / 1.0, 1.0)  # of the guess, one a day
+    left = BANDWIDTH - (chance * d)[loud].sum()
+    quiet = history.rates[0][~loud] * left / history.rates[0][~loud].sum()
+    cost = (w[~loud] * np.log1p(d[~loud] / quiet)).sum() - (w * np.log(chance))[loud].sum()
+    assert history.value[0] == pytest.approx(cost, rel=SCALAR)
+
+
+def test_approximate_rates_are_shares_of_importance() -> None:
+    sources = instance(3)
+    history = LambdaLearnAndCrawl(approximate=True).run(
+        fo.World.poisson(sources, seed=1), guess(sources), 6.0
+    )
+    quiet = ~sources.signalled
+    share = history.rates[:, quiet] / sources.importance[quiet]
+    assert share == pytest.approx(np.broadcast_to(share[:, :1], share.shape), rel=SCALAR)
+    assert history.best is not None
+    assert history.value[-1] > history.best[-1] * 1.05  # for all it learns, it stays an approximation
+
+
+def test_binary_planning_with_a_floor_is_judged_by_the_problem() -> None:
+    sources = instance(4)
+    told = guess(sources, signals=False)
+    learner = LambdaLearnAndCrawl(objective=BINARY, floor=0.4)
+    world = fo.World.poisson(fo.Sources(sources.change_rate, sources.importance), seed=1)
+    history = learner.run(world, told, 5.0)
+    assert history.rates.min() == pytest.approx(0.4 * BANDWIDTH / N)
+    w, d = sources.importance, sources.change_rate
+    assert history.value == pytest.approx((w * np.log1p(d / history.rates)).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [problems.AccumulatedDelay(), problems.Age(), BINARY, problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
+    ids=repr,
+)
+def test_any_objective(objective: fo.Objective) -> None:
+    sources = instance(5, 0.0)
+    floor = 0.3 if objective == BINARY else 0.0  # its best rates leave out what they should learn more of
+    history = LambdaLearnAndCrawl(epoch=5.0, floor=floor).run(
+        fo.World.poisson(sources, seed=1), guess(sources, objective), 60.0
+    )
+    assert history.shortfall[-1] < 0.5 * history.shortfall[0]
+    assert history.spent.sum() == pytest.approx(history.allowed.sum(), rel=0.02)
+    if objective.refresh is fo.Refresh.POISSON:
+        assert history.spent.sum() == history.allowed.sum()
+
+
+def test_memory_follows_rates_that_drift() -> None:
+    sources = instance(6, 0.0)
+    later = sources.change_rate[::-1][None, :]
+    world = fo.World.poisson(sources, seed=1, times=[30.0], change_rate=later)
+    short, long = (
+        LambdaLearnAndCrawl(memory=memory, epoch=3.0).run(world, guess(sources), 60.0)
+        for memory in (20.0, None)
+    )
+    assert short.shortfall[-1] < 0.7 * long.shortfall[-1]
+    assert short.best is not None
+    assert short.best[0] != short.best[-1]
+
+
+def test_resumed_with_signals(tmp_path: Path) -> None:
+    sources, file = instance(7), tmp_path / "run.npz"
+    world, learner = fo.World.poisson(sources, seed=2), LambdaLearnAndCrawl(seed=5)
+    whole = learner.run(world, guess(sources), 10.0)
+    learner.run(world, guess(sources), 4.0, checkpoint=file)
+    again = learner.run(world, guess(sources), 10.0, checkpoint=file)
+    for key in ("rates", "value", "best", "spent", "time"):
+        assert getattr(again, key).tobytes() == getattr(whole, key).tobytes()
+    with pytest.raises(fo.SourceDataError, match="is a checkpoint of LambdaLearnAndCrawl"):
+        LambdaLearnAndCrawl(seed=6).run(world, guess(sources), 10.0, checkpoint=file)
+
+
+def test_recorded_histories() -> None:
+    events = {"source": ["a", "b", "a", "b"], "time": [11.0, 12.5, 13.0, 19.0]}
+    world = fo.World.from_events(events, start=10.0, horizon=20.0)
+    told = fo.Problem(HARMONIC, fo.Sources(1.0, name=["a", "b"]), bandwidth=3.0)
+    history = LambdaLearnAndCrawl(epoch=2.0).run(world, told, 10.0)
+    assert history.time.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert history.best is None
+    assert not history.exact
+    assert history.spent.tolist() == [6.0] * 5
+    swapped = fo.Problem(HARMONIC, fo.Sources(1.0, name=["b", "a"]), bandwidth=3.0)
+    with pytest.raises(fo.SourceDataError, match="source 0 is 'a' in the world but 'b' in the problem"):
+        LambdaLearnAndCrawl(epoch=2.0).run(world, swapped, 10.0)
+
+
+def test_refusals() -> None:
+    sources = instance()
+
+    class Deaf:
+        def refresh(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
+            raise NotImplementedError
+
+        probe = refresh
+
+    with pytest.raises(fo.SourceDataError, match=r"Deaf has no signals\(start, end\)"):
+        LambdaLearnAndCrawl().run(Deaf(), guess(sources), 1.0)
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"epoch": 0.0}, "epoch is 0"),
+        ({"memory": -1.0}, "memory is -1"),
+        ({"floor": 1.5}, "floor is 1.5"),
+        ({"approximate": True, "solver": WaterFilling()}, "Pass one of"),
+    )
+    for settings, message in wrong:
+        with pytest.raises(fo.SourceDataError, match=message):
+            LambdaLearnAndCrawl(**settings)
+    with pytest.raises(fo.SourceDataError, match="horizon is inf"):
+        LambdaLearnAndCrawl().run(fo.World.poisson(sources, seed=0), guess(sources), np.inf)

@@ -1,0 +1,139 @@
+"""Curves that notebooks draw: whole, in agreement with the statements, and computed ones come out again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.ground_truth.tolerances import EXACT
+
+ROOT = Path(__file__).parents[2]
+FOLDER, RESULTS = ROOT / "benchmarks" / "reproduce", ROOT / "benchmarks" / "results"
+PAPERS = sorted(path.stem.removeprefix("curves_") for path in FOLDER.glob("curves_*.py"))
+KEPT = 1e-5  # six digits are kept
+
+
+def read(kind: str, paper: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RESULTS / f"{kind}_{paper}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def curve(paper: str, figure: str, panel: str, name: str) -> dict[str, Any]:
+    wanted = (figure, panel, name)
+    (found,) = (x for x in read("curves", paper)["curves"] if (x["figure"], x["panel"], x["name"]) == wanted)
+    return dict(found)
+
+
+def stated(paper: str, figure: str, text: str) -> dict[str, Any]:
+    found = [
+        x
+        for x in read("reproduce", paper)["statements"]
+        if x["figure"] == figure and re.search(rf"\b{re.escape(text)}", x["text"])
+    ]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def at(each: dict[str, Any], x: float) -> float:
+    return float(each["mean"][each["x"].index(x)])
+
+
+@pytest.fixture(scope="module")
+def frame() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("curves")
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(FOLDER)):
+            sys.modules.pop(name)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_saved_curves_are_whole(paper: str) -> None:
+    record = read("curves", paper)
+    assert (record["paper"], record["quick"], record["runs"], record["seed"]) == (paper, False, None, 0)
+    keys = [(each["figure"], each["panel"], each["name"]) for each in record["curves"]]
+    assert keys
+    assert len(set(keys)) == len(keys)
+    for each in record["curves"]:
+        assert each["x"] == sorted(each["x"])
+        assert len(each["x"]) == len(each["mean"]) == len(each["low"]) == len(each["high"]) > 1
+        assert all(a <= b <= c for a, b, c in zip(each["low"], each["mean"], each["high"], strict=True))
+        assert each["x_label"]
+        assert each["y_label"]
+        if each["runs"] == 1:
+            assert each["low"] == each["mean"] == each["high"]
+
+
+def test_curves_and_statements_are_of_the_same_runs() -> None:
+    for figure, kind, text, after, sign in (
+        ("Fig 2", "power", "Async is below PSGD after round 100", 100, 1.0),
+        ("Fig 2", "power", "PSGD is below Async after round 180", 180, -1.0),
+        ("Fig 2", "power", "PSGD is below Async by this after round 240", 240, 1.0),
+        ("Fig 4", "binary", "Async and PSGD differ by this after round 240", 240, -1.0),
+    ):
+        apart = curve("mirrorsync", figure, f"{kind}, difference", "Async − PSGD")
+        ours = stated("mirrorsync", figure, text)
+        assert at(apart, after) == pytest.approx(sign * ours["ours"], abs=1e-8)
+        assert apart["runs"] == ours["runs"]
+    for name in ("LLC", "LLCA", "BLLC"):
+        each = curve("lambdacrawl", "Fig 3", "harmonic", name)
+        for epoch in (0, 5, 20):
+            ours = stated("lambdacrawl", "Fig 3", f"{name} after {epoch} epochs: harmonic")
+            assert at(each, epoch) == pytest.approx(ours["ours"], rel=KEPT)
+    for figure, every in (("Fig 9", "80,000"), ("Fig 10", "1,000")):
+        each = curve("automata", figure, f"ranks swap every {every} polls", "tree")
+        ours = stated("automata", figure, f"swap every {every} polls")
+        assert np.mean(each["mean"]) == pytest.approx(ours["ours"], rel=KEPT)
+    ratios = curve("learning_to_crawl", "Fig 1c", "regret", "ETC")["mean"]
+    slope = np.polyfit(np.log([1e3, 1e4, 1e5, 1e6]), np.log(ratios), 1)[0]
+    assert slope == pytest.approx(stated("learning_to_crawl", "Fig 1c", "slope")["ours"], abs=0.05)
+
+
+def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
+    record = frame.measure("estimators", None, quick=True, seed=0)
+    again = [each for each in record["curves"] if each["runs"] == 1]
+    assert len(again) == 12
+    for each in again:
+        kept = curve("estimators", each["figure"], each["panel"], each["name"])
+        np.testing.assert_allclose(each["mean"], kept["mean"], rtol=KEPT)
+    # SA is pulled to Δ from 0: its error begins at that of the first crawl and falls, as Theorem 2 has it.
+    law = curve("estimators", "Fig 2", "Δ = 5, p = 3", "LLN")
+    chance = 5 / 8  # of a change; after one crawl the estimate is p with it, else 0
+    first = np.sqrt(chance * (3 - 5) ** 2 + (1 - chance) * 5**2)
+    assert at(law, 1) == pytest.approx(first, rel=KEPT)
+
+
+def test_means_and_intervals_of_a_curve(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
+    made = importlib.import_module("mean_curve")
+    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+    half = 2.7764451051977934 * np.sqrt(2.5 / 5)  # Student's 97.5 % quantile of 4 degrees, from a table
+    found = made.averaged(("Fig 1", "a", "x", "y"), "n", [10, 20], np.column_stack([x, np.square(x)]))
+    np.testing.assert_allclose(
+        [found.mean[0], found.low[0], found.high[0]], [3, 3 - half, 3 + half], rtol=EXACT
+    )
+    assert (found.runs, found.mean[1]) == (5, 11.0)
+    rooted = made.averaged(("Fig 1", "a", "x", "y"), "n", [10], np.square(x)[:, None], root=True)
+    assert rooted.mean[0] == pytest.approx(np.sqrt(11.0), rel=EXACT)
+    assert rooted.low[0] == 0.0 or rooted.low[0] < rooted.mean[0] < rooted.high[0]
+    assert made.exactly(("Fig 1", "a", "x", "y"), "n", [1], [1 / 3]).record()["mean"] == [0.333333]
+    assert made.spaced(1, 1000, 4).tolist() == [1, 10, 100, 1000]
+    assert made.spaced(1, 5, 50).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_quick_runs_are_not_saved(
+    frame: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["curves.py", "--quick", "--save"])
+    with pytest.raises(SystemExit):
+        frame.main()
+    assert "only full runs are saved" in capsys.readouterr().err

@@ -1,0 +1,219 @@
+"""Plans held against the part of the log that they have not seen."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import freshopt as fo
+from freshopt.logs import ChangeHistory
+from freshopt.planning.backtest import hold_out, known_changes
+from freshopt.planning.request import PlanRequest
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
+from tests.ground_truth.tolerances import EXACT
+
+PERIODIC = fo.Refresh.PERIODIC
+RATES = np.array([0.02, 0.05, 0.3, 0.3, 1.0, 4.0])
+
+
+def poisson_log(days: float = 1600.0, every: float = 0.5, seed: int = 3) -> fo.CrawlLog:
+    """Crawls at equal gaps of sources that change at the rates; what they find is drawn."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(0.0, days, every)
+    changed = rng.random((len(RATES), len(time))) < -np.expm1(-RATES * every)[:, None]
+    source = np.repeat(np.arange(len(RATES)), len(time))
+    return fo.CrawlLog(source, np.tile(time, len(RATES)), changed.ravel())
+
+
+def events(rates: np.ndarray, days: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    count = rng.poisson(rates * days)
+    return np.repeat(np.arange(len(rates)), count), rng.uniform(0.0, days, count.sum())
+
+
+def freshness(rates: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """The share of time that a copy refreshed at equal gaps is fresh, of a Poisson source."""
+    u = rates * gaps
+    share: np.ndarray = -np.expm1(-u) / u
+    return share
+
+
+def test_costs_are_those_of_poisson_sources() -> None:
+    """With all changes known, each policy's freshness is what the formula says of its rates."""
+    days, copies = 4000.0, 20
+    rates = np.tile(RATES, copies)
+    history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(len(rates)))
+    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
+    held = hold_out(history.to_log(8.0), request, history)
+    assert [row.policy for row in held.rows] == ["plan", "uniform", "proportional"]
+    assert (held.begin, held.end) == pytest.approx((3000.0, 4000.0), rel=EXACT)
+    past = np.bincount(history.source_index[history.time <= 3000.0], minlength=len(rates)) / 3000.0
+    gaps = {"uniform": np.ones(len(rates)), "proportional": past.sum() / past / len(rates)}
+    rows = {row.policy: row for row in held.rows}
+    for name, gap in gaps.items():
+        # N = 1000·Δ changes, each stale for some time up to the gap: a deviation of √(N/3)·gap of 1000 days.
+        spread = np.sqrt(np.sum(1000.0 * rates / 3.0 * gap**2)) / 1000.0
+        assert abs(rows[name].cost.value - freshness(rates, gap).sum()) < 4.0 * spread, name
+        assert rows[name].refreshes == pytest.approx(len(rates), rel=0.01)
+        assert rows["plan"].cost.value > rows[name].cost.value + 4.0 * spread
+
+
+def test_nothing_of_the_held_out_part_is_known_to_the_plan() -> None:
+    """Whatever changes in the last quarter, the plan's refreshes are the same; its cost is not."""
+    log = poisson_log()
+    late = log.time > 1600.0 - 0.25 * 1599.5 - 0.5
+    twisted = fo.CrawlLog(log.source_index, log.time, np.where(late, ~log.changed, log.changed))
+    request = PlanRequest(HarmonicStaleness(PERIODIC), bandwidth=3.0, horizon=1.0)
+    one, other = (hold_out(each, request) for each in (log, twisted))
+    assert [row.refreshes for row in one.rows] == [row.refreshes for row in other.rows]
+    assert other.rows[0].cost.value > 2.0 * one.rows[0].cost.value
+
+
+def test_the_current_policy_is_the_logs_own_crawls() -> None:
+    log = poisson_log(every=0.5)
+    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
+    rows = {row.policy: row for row in hold_out(log, request).rows}
+    assert rows["current"].refreshes == pytest.approx(12.0, rel=0.01)
+    assert rows["plan at current"].refreshes == pytest.approx(12.0, rel=0.02)
+    # Each change is in the middle of its gap, and found at its end: stale for a quarter of a day.
+    found = np.array([np.sum(log.changed[(log.source_index == k) & (log.time > 1200.0)]) for k in range(6)])
+    stale = found * 0.25 / 399.5
+    assert rows["current"].cost.value == pytest.approx(6.0 - stale.sum(), abs=0.01)
+
+
+def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
+    rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
+    source, time, changed = zip(*rows, strict=True)
+    request = PlanRequest(
+        HarmonicStaleness(PERIODIC),
+        bandwidth=1.0,
+        horizon=1.0,
+        importance=lambda names: np.where(names == "old", 2.0, 7.0),
+    )
+    held = hold_out(fo.CrawlLog(source, time, changed), request)
+    assert (held.sources, held.left_out) == (1, 1)
+    assert held.rows[0].cost.value == pytest.approx(2.0 * held.rows[0].cost.mean, rel=EXACT)
+
+
+def test_a_source_counts_until_its_last_crawl() -> None:
+    """It changes every day until day 85 and is found stale half of the time; then nothing is known."""
+    rows = [("dead", float(t), 1) for t in range(86)] + [("live", float(t), 0) for t in range(101)]
+    source, time, changed = zip(*rows, strict=True)
+    request = PlanRequest(
+        BinaryFreshness(PERIODIC),
+        bandwidth=1.0,
+        horizon=1.0,
+        importance=lambda names: np.where(names == "dead", 1.0, 0.0),
+    )
+    rows_of = {row.policy: row for row in hold_out(fo.CrawlLog(source, time, changed), request).rows}
+    assert rows_of["current"].fresh == pytest.approx(0.5, abs=1e-9)
+
+
+def test_several_changes_of_a_gap_are_spread_over_it() -> None:
+    log = fo.CrawlLog(["a"] * 3, [0.0, 4.0, 10.0], [0, 1, 1], changes=[0, 2, 3])
+    np.testing.assert_allclose(
+        known_changes(log).events(-1.0, 10.0)[1], [1.0, 3.0, 5.0, 7.0, 9.0], rtol=EXACT
+    )
+
+
+def test_a_history_with_dates_keeps_its_clock() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    _, days = events(np.array([1.0]), 400.0, 2)
+    moments = [begin + timedelta(days=10.0 + float(day)) for day in days]
+    history = ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
+    request = PlanRequest(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
+    held = hold_out(history.to_log(1.0), request, history)
+    assert (held.begin, held.end) == pytest.approx((315.0, 420.0), rel=EXACT)
+    inside = np.sum((days > 305.0) & (days < 410.0)) / 105.0
+    assert held.rows[0].cost.value == pytest.approx(0.5 * inside, abs=0.15)  # half a gap after each change
+
+
+def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
+    names = [f"page/{k}" for k in range(8)]
+    Path("hosts.csv").write_text(
+        "source,host\n" + "".join(f"{name},{k % 2}\n" for k, name in enumerate(names))
+    )
+    Path("limits.csv").write_text("host,limit\n0,2\n1,9\n")
+    own = (("power", "--exponent", "0.5"), ("deadline", "--deadline", "6h"), ("age",), ("binary-cost",))
+    for name, *more in own:
+        how = (
+            *MAIN_JOB,
+            "--objective",
+            name,
+            *more,
+            "--draws",
+            "0",
+            "--replay",
+            "--overwrite",
+            "--out",
+            "plan",
+        )
+        run("plan", str(log), *how, "--hosts", "hosts.csv", "--host-limits", "limits.csv")
+        told = json.loads(Path("plan/summary.json").read_text())["held_out"]["policies"]
+        assert [row["policy"] for row in told][:4] == ["plan", "uniform", "proportional", "current"]
+        assert all(np.isfinite(row["value"]) for row in told)
+
+
+def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
+    rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
+    source, time, changed = zip(*rows, strict=True)
+    request = PlanRequest(
+        HarmonicStaleness(PERIODIC),
+        bandwidth=1.0,
+        horizon=1.0,
+        hosts=lambda names: np.array([f"host of {name}" for name in names]),
+        host_limits={"host of old": 0.5, "host of new": 0.5},
+    )
+    held = hold_out(fo.CrawlLog(source, time, changed), request)
+    assert held.rows[0].refreshes == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    request = PlanRequest(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
+    with pytest.raises(fo.SourceDataError, match=r"held out is .* between 0 and 1"):
+        hold_out(poisson_log(10.0), request, share=share)
+
+
+def test_plan_tells_what_it_would_have_achieved(run: Run, log: Path) -> None:
+    output = run("plan", str(log), *MAIN_JOB, "--draws", "0", "--replay", "--out", "plan").output
+    told = json.loads(Path("plan/summary.json").read_text())["held_out"]
+    assert told["sources"] == 8
+    policies = {row["policy"]: row for row in told["policies"]}
+    assert list(policies) == ["plan", "uniform", "proportional", "current", "plan at current"]
+    table = output.split("\n\n")[1].splitlines()
+    assert table[0].startswith("On the last 5.")
+    assert table[1].split("  ")[-1] == "copies fresh"
+    for line, row in zip(table[2:7], policies.values(), strict=True):
+        assert f"{row['value']:.4g}" in line
+        assert f"{100 * row['fresh']:.1f} %" in line
+    stale = {name: 100.0 * (1.0 - row["fresh"]) for name, row in policies.items()}
+    ours, theirs = stale["plan at current"], stale["current"]
+    change = f"{abs(100.0 * (ours / theirs - 1.0)):.0f} % {'less' if ours < theirs else 'more'}"
+    verdict = output.split("\n\n")[2].splitlines()
+    assert verdict[0].startswith(
+        f"The log's own crawls left copies stale {theirs:.1f} % of the time; this plan, with no more "
+        f"refreshes, {ours:.1f} %: {change}. What it minimises is "
+    )
+    assert f"equal rates left copies stale {stale['uniform']:.1f} % of the time; this plan " in verdict[1]
+    rows = pl.read_parquet(log)
+    seconds = (rows["time"] - rows["time"].min()).dt.total_seconds().to_numpy() / 86_400.0
+    inside = np.sum(seconds > 0.75 * seconds.max()) / (0.25 * seconds.max())
+    assert policies["current"]["refreshes"] == pytest.approx(inside, rel=0.03)
+    run("plan", str(log), *MAIN_JOB, "--draws", "0", "--out", "without")
+    assert "held_out" not in json.loads(Path("without/summary.json").read_text())
+
+
+def test_logs_too_short_to_hold_anything_out(folder: Path) -> None:
+    request = PlanRequest(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
+    with pytest.raises(fo.SourceDataError, match=r"no time to hold out.* more than one crawl"):
+        hold_out(fo.CrawlLog(["a", "b"], [1.0, 1.0], [0, 1], start=0.0), request)
+    Path("twice.csv").write_text("source,time,changed\na,1,0\na,2,1\n")
+    how = ["--bandwidth", "1/day", "--horizon", "7d", "--out", "out", "--replay"]
+    refuse(folder, ["plan", "twice.csv", *how], ("has a second crawl before 1.75 days", "longer log"))

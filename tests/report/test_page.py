@@ -1,0 +1,248 @@
+"""The page of a plan: well-formed, self-contained, escaped, and saying what the summary says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import freshopt as fo
+from freshopt.planning.plan import make_plan
+from freshopt.planning.plan_files import write_plan
+from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.report import write_report
+from freshopt.report.document import document, stylesheet
+from freshopt.report.markup import element
+from tests.ground_truth.page_reader import PageReader
+from tests.ground_truth.plans import PERIODIC, POISSON, crawls, dated, plan_request
+
+ODD = [
+    "<script>alert(1)</script>",
+    "</title><img src=x onerror=alert(1)>",
+    "مرحبا بالعالم",
+    "שלום",
+    "日本語 🦀",
+    "\u202eevil\u202c",
+    "a\"b'c&amp;d",
+    "x" * 300,
+    "tab\there",
+    "nul\x00\x1b[31m",
+    "{{ 7 * 7 }}",
+    "javascript:alert(1)",
+]
+ALWAYS = ["comparison", "proof", "rates", "load", "certainty", "bandwidth", "costly", "made"]
+Facts = dict[str, Any]
+
+
+def renamed(names: list[str]) -> dict[str, Any]:
+    columns = crawls()
+    place = np.unique(columns["source"], return_inverse=True)[1]
+    return {**columns, "source": np.array(names, dtype=object)[place].astype(str)}
+
+
+def importance(names: Any) -> Any:  # noqa: ANN401
+    return np.where(np.arange(len(names)) < 3, 0.0, 1.0 + np.arange(len(names)) % 5)
+
+
+def hosts(names: Any) -> Any:  # noqa: ANN401
+    return np.array([f"<b>host {k % 3}</b>" for k in range(len(names))])
+
+
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": (crawls(), {"draws": 4}),
+    "dated": (dated(crawls()), {"objective": HarmonicStaleness(POISSON), "seed": 3}),
+    "one": (crawls(n=1), {"bandwidth": 1.0}),
+    "starved": (crawls(), {"objective": BinaryFreshness(PERIODIC), "bandwidth": 0.3}),
+    "odd": (
+        renamed(ODD),
+        {
+            "objective": BinaryFreshness(PERIODIC),
+            "bandwidth": 2.0,
+            "importance": importance,
+            "hosts": hosts,
+            "host_limits": {"<b>host 0</b>": 0.05, "<b>host 1</b>": 100.0},
+            "max_rate": 0.6,
+        },
+    ),
+    "free": (crawls(), {"max_rate": 0.1, "bandwidth": 100.0}),
+    "idle": (crawls(), {"importance": lambda names: np.zeros(len(names)), "bandwidth": 2.0}),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    kind: str = request.param
+    columns, changes = KINDS[kind]
+    asked = plan_request(changes.get("objective"), **{k: v for k, v in changes.items() if k != "objective"})
+    folder = tmp_path_factory.mktemp("plans") / kind
+    write_plan(make_plan(fo.CrawlLog(**columns), asked), folder, csv=kind in ("odd", "one"))
+    return kind, folder
+
+
+def opened(folder: Path) -> tuple[Facts, PageReader]:
+    facts: Facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return facts, PageReader((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_each_section_is_there_under_its_condition(plan: tuple[str, Path]) -> None:
+    kind, folder = plan
+    facts, page = opened(folder)
+    expected = set(ALWAYS)
+    if facts["counts"]["never_refreshed"]:
+        expected.add("never")
+    if kind == "odd":
+        expected.add("hosts")
+    if kind == "idle":
+        expected.remove("costly")
+    assert set(page.sections) == expected
+    assert page.links[: len(expected)] == [f"#{anchor}" for anchor in page.sections]  # the contents, in order
+    assert {"starved", "odd", "idle"} >= ({kind} if "never" in expected else set())
+    assert ("Held back" in page.text) == (kind in ("odd", "free"))
+    assert ("does not bind" in page.text) == (kind in ("free", "idle"))
+    assert ("Ten percent more bandwidth" in page.text) == (kind not in ("free", "idle"))
+    assert ("expected regret of estimation error" in page.text) == (kind == "plain")
+    assert ("2024-0" in page.sections["load"]) == (kind == "dated")
+
+
+def test_its_numbers_are_those_of_the_summary(plan: tuple[str, Path]) -> None:
+    kind, folder = plan
+    facts, page = opened(folder)
+    findings, values = facts["findings"], page.values()
+    top = ["value", "bound", "gap", "price", "bandwidth_used", "schedule_value"]
+    wanted = [facts[key] for key in top] + list(facts["baselines"].values())
+    wanted += [facts["counts"][key] for key in ("never_refreshed", "refreshes")] + [
+        facts["change_rate"]["sum"]
+    ]
+    if findings["fresh"]:
+        wanted += findings["fresh"].values()
+    for rows in (findings["most_costly"], findings["held_back"], findings["never_refreshed"]["sources"]):
+        wanted += [
+            row[key] for row in rows for key in ("change_rate", "price", "worth", "cost") if key in row
+        ]
+    wanted += [row["rate"] for row in findings["most_costly"] if row["rate"] > 0.0]
+    if findings["more_bandwidth"]:
+        more = findings["more_bandwidth"]
+        wanted += [more["value"], *(row["gain"] for row in more["sources"])]
+    if findings["hosts"]:
+        wanted += [row[key] for row in findings["hosts"]["hosts"] for key in ("limit", "used", "price")]
+    told = [factor * facts["bandwidth"] for factor in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)]
+    points = findings["frontier"] if kind not in ("free", "idle") else []  # flat there: a sentence says so
+    wanted += told if points else []
+    assert kind not in ("free", "idle") or {point["price"] for point in findings["frontier"]} == {0.0}
+    wanted += [point[key] for point in points for key in ("value", "price") if point["bandwidth"] in told]
+    if facts["uncertainty"]:
+        spread = facts["uncertainty"]
+        wanted += [*spread["value_90_percent"], spread["mean_regret"], spread["largest_regret"]]
+    assert set(wanted) <= values
+    assert (kind == "plain") == (facts["uncertainty"] is not None)
+    for value, text in page.data:  # what people read is that number, to the digits that they read
+        shown = re.fullmatch(r"[\d,.]+(?:e[+-]\d+)?", text)
+        if shown:
+            assert float(text.replace(",", "")) == pytest.approx(value, rel=6e-4 if value else 0.0)
+
+
+def test_names_are_shown_as_they_are_and_never_as_markup(tmp_path: Path) -> None:
+    columns, changes = KINDS["odd"]
+    asked = plan_request(BinaryFreshness(PERIODIC), **{k: v for k, v in changes.items() if k != "objective"})
+    write_plan(make_plan(fo.CrawlLog(**columns), asked), tmp_path / "plan")
+    text = (tmp_path / "plan" / "report.html").read_text(encoding="utf-8")
+    page = PageReader(text)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "<b>host" not in text
+    assert "\x00" not in text
+    assert "\x1b" not in text
+    assert page.table("Binding limits").rows[1][0] == "<b>host 0</b>"
+    shown = {row[0] for table in page.tables for row in table.rows}
+    assert {ODD[0], ODD[1], ODD[2], ODD[7]} & shown
+    named = {tip.partition(": ")[0] for tip in page.tooltips}
+    assert {name for name in ODD if len(name) < 60 and name.isprintable()} - {ODD[5]} <= named
+    assert "nul\ufffd\ufffd[31m" in named
+    assert max(map(len, named)) <= 60
+
+
+def test_every_table_and_picture_can_be_read_aloud(plan: tuple[str, Path]) -> None:
+    kind, folder = plan
+    _, page = opened(folder)
+    assert all(table.caption for table in page.tables)
+    assert set(page.scopes) == {"col", "row"}
+    for table in page.tables:
+        assert len({len(row) for row in table.rows}) == 1
+    assert all(len(label.split()) > 4 for label in page.labels)
+    assert page.counts["h1"] == page.counts["main"] == 1
+    assert page.counts["h2"] == len(page.sections)
+    assert page.counts["figure"] == {"one": 5, "odd": 7, "free": 4, "idle": 3}.get(kind, 6)
+
+
+def test_it_can_be_made_again_from_the_files_alone(plan: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = plan
+    before = (folder / "report.html").read_bytes()
+    assert write_report(folder, tmp_path / "again.html").read_bytes() == before
+    assert write_report(folder) == folder / "report.html"
+    assert (folder / "report.html").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.html"]
+    with pytest.raises(fo.SourceDataError, match=r"again\.html already exists"):
+        write_report(folder, tmp_path / "again.html")
+
+
+def test_the_first_sentence_compares_what_the_summary_compares(plan: tuple[str, Path]) -> None:
+    kind, folder = plan
+    facts, page = opened(folder)
+    lead = page.text[page.text.index("With ") :].partition(";")[0]
+    value, equal = facts["value"], facts["baselines"]["uniform"]
+    if kind in ("starved", "odd"):
+        fresh = facts["findings"]["fresh"]
+        shares = [float(share) for share in re.findall(r"([\d.]+)\xa0%", lead)]
+        assert shares == pytest.approx([100 * fresh["plan"], 100 * fresh["uniform"]], abs=0.05)
+    elif kind in ("one", "idle", "free"):
+        assert "%" not in lead
+    else:
+        share = float(re.findall(r"([\d.]+)\xa0% less", lead)[0])
+        assert share == pytest.approx(100 * (equal - value) / equal, abs=0.05)
+
+
+@given(st.text())
+def test_text_comes_back_as_it_was(text: str) -> None:
+    page = PageReader(document("t", element("main", element("p", text, title=text))))
+    kept = "".join("\ufffd" if _forbidden(letter) else letter for letter in text)
+    kept = kept.encode("utf-8", "replace").decode()
+    assert page.text.strip("\n") == kept.strip("\n")
+
+
+def _forbidden(letter: str) -> bool:
+    code = ord(letter)
+    return (code < 32 and letter not in "\t\n\r") or 127 <= code < 160 or code in (0xFFFE, 0xFFFF)
+
+
+def test_contrast_is_enough_by_day_by_night_and_on_paper() -> None:
+    roots = re.findall(r":root \{(.*?)\}", stylesheet(), re.DOTALL)
+    colours: dict[str, str] = {}
+    assert len(roots) == 3  # light; dark; print, each over the first
+    for root in (roots[0], roots[1], roots[2]):
+        known = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6})", root))
+        colours = {**colours, **known} if colours else known
+        light = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6})", roots[0])) | known
+        for back in ("page", "card"):
+            for ink in ("ink", "faint", "accent", "other", "good", "bad", "short"):
+                assert contrast(light[ink], light[back]) >= 4.5, (ink, back)
+        assert contrast(light["ink"], light["good-back"]) >= 4.5
+        assert contrast(light["ink"], light["bad-back"]) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours by WCAG 2."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

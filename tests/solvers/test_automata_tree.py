@@ -1,0 +1,123 @@
+"""The tree as a solver: how near it comes, what it refuses, and how it stands in a table of solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
+from freshopt.solvers import AutomataTree, Uniform, WaterFilling
+
+RNG = np.random.default_rng(4)
+RATES, WEIGHTS = RNG.lognormal(0.0, 1.0, 24), RNG.lognormal(0.0, 1.0, 24)
+WEIGHTED = fo.Sources(RATES, WEIGHTS)
+CASES = [
+    (PollingKnapsack("polls"), fo.Sources(RATES)),
+    (PollingKnapsack("materials"), fo.Sources(RATES)),
+    (PollingKnapsack("polls"), WEIGHTED),
+    (PollingKnapsack("materials"), WEIGHTED),
+    (BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED),
+    (BinaryFreshness(fo.Refresh.POISSON), WEIGHTED),
+]
+
+
+@pytest.mark.parametrize(("objective", "sources"), CASES)
+def test_it_comes_near_the_optimum_and_its_certificate_says_how_near(
+    objective: fo.Objective, sources: fo.Sources
+) -> None:
+    problem = fo.Problem(objective, sources, bandwidth=0.3 * float(RATES.sum()))
+    best = fo.solve(problem).value
+    even = fo.solve(problem, Uniform(), throw=False).value
+    lost = []
+    for seed in range(4):
+        solution = fo.solve(problem, AutomataTree(polls=400_000, seed=seed))
+        assert solution.status is fo.Status.INACCURATE
+        assert solution.certificate is not None
+        assert solution.certificate.gap >= best - solution.value - 1e-9 * best
+        assert abs(solution.rates.sum() - problem.bandwidth) <= 1e-9 * problem.bandwidth
+        assert np.all(solution.rates > 0.0)
+        lost.append((best - solution.value) / (best - even))
+    error = float(np.std(lost, ddof=1)) / 4**0.5
+    assert np.mean(lost) + 3.0 * error <= 0.1  # of what uniform rates lose
+
+
+def test_more_polls_are_nearer() -> None:
+    problem = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED, bandwidth=10.0)
+    gaps = []
+    for polls in (10_000, 100_000, 1_000_000):
+        proofs = [fo.solve(problem, AutomataTree(polls, seed)).certificate for seed in range(3)]
+        gaps.append(np.mean([proof.gap for proof in proofs if proof is not None]))
+    assert gaps[1] < 0.5 * gaps[0]
+    assert gaps[2] < 0.5 * gaps[1]
+
+
+def test_the_seed_decides_and_the_clock_does_not() -> None:
+    problem = fo.Problem(PollingKnapsack(), fo.Sources(RATES), bandwidth=2.0)
+    one, two, other = (fo.solve(problem, AutomataTree(5000, seed)).rates for seed in (1, 1, 2))
+    assert one.tolist() == two.tolist() != other.tolist()
+    hourly = fo.Problem(PollingKnapsack(), fo.Sources(RATES / 24.0, time_unit="hour"), bandwidth=2.0 / 24.0)
+    assert np.allclose(24.0 * fo.solve(hourly, AutomataTree(5000, 1)).rates, one, rtol=1e-9)
+    dear = fo.Problem(PollingKnapsack(), fo.Sources(RATES, refresh_cost=4.0), bandwidth=8.0)
+    assert np.allclose(fo.solve(dear, AutomataTree(5000, 1)).rates, one, rtol=1e-9)
+
+
+def test_in_a_table_of_solvers_it_is_sampled() -> None:
+    problem = fo.Problem(PollingKnapsack(), fo.Sources(RATES), bandwidth=2.0)
+    agreement = fo.cross_check(problem, [WaterFilling(), AutomataTree(20_000), Uniform()])
+    assert agreement.agrees
+    assert agreement.to_frame()["verdict"].to_list() == ["proved optimal", "sampled", "baseline"]
+    note = agreement.solutions[1].note
+    assert note.startswith("Learnt from a finite number of samples: the certified gap")
+    assert note.endswith("20,000 polls were simulated.")
+    loose = fo.cross_check(problem, [AutomataTree(200_000)], tolerance=0.5)
+    assert loose.to_frame()["verdict"].to_list() == ["proved optimal"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (
+            fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 2.0]), 1.0),
+            "no feedback of a poll is the marginal",
+        ),
+        (
+            fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], min_rate=0.1), 1.0),
+            "keeps no bounds on rates",
+        ),
+        (
+            fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], max_rate=0.9), 1.0),
+            "keeps no bounds on rates",
+        ),
+        (
+            fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], host=["a", "b"]), 1.0, {"a": 0.3}),
+            "no host limits",
+        ),
+        (
+            fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], refresh_cost=[1.0, 2.0]), 1.0),
+            "and costs differ",
+        ),
+        (fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], 0.0), 1.0), "nothing to learn"),
+        (
+            fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0], signalled=True), 1.0),
+            "announce their changes",
+        ),
+    ],
+)
+def test_what_a_tree_cannot_do_is_refused(problem: fo.Problem, reason: str) -> None:
+    with pytest.raises(fo.SolverRefusedError, match=f"AutomataTree does not apply: .*{reason}"):
+        fo.solve(problem, AutomataTree(10))
+
+
+def test_settings_are_refused() -> None:
+    with pytest.raises(fo.SourceDataError, match="polls is 0"):
+        AutomataTree(polls=0)
+    with pytest.raises(fo.SourceDataError, match="resolution is -1"):
+        AutomataTree(resolution=-1)
+
+
+def test_one_source_gets_everything() -> None:
+    for objective in (PollingKnapsack(), BinaryFreshness(), BinaryFreshness(fo.Refresh.PERIODIC)):
+        solution = fo.solve(fo.Problem(objective, fo.Sources([2.0]), bandwidth=3.0), AutomataTree(100))
+        assert solution.rates.tolist() == [3.0]
+        assert solution.status is fo.Status.OPTIMAL

@@ -1,0 +1,130 @@
+"""Cone solvers on ill-scaled data: change rates over ten decades, importances over twelve.
+
+Besides a sample of every objective there are instances that a plainer recipe fails: rates that jump at the
+crude price, and bounds that hold their sources at 1e18 times the price while a host is repaired.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.modelling.objective import Objective
+from freshopt.problems import (
+    Age,
+    BinaryFreshness,
+    ExpectedPenalty,
+    PollingKnapsack,
+    PowerCost,
+    SynchronizationCost,
+)
+from freshopt.solvers import Conic, WaterFilling
+from tests.ground_truth.cost_truth import Floats
+from tests.ground_truth.strata import stratified
+from tests.ground_truth.tolerances import CONIC
+
+PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
+N = 60
+
+
+def deadline(missed: Floats) -> Floats:
+    """Two missed changes are forgiven, beyond fifty nothing is added."""
+    return np.asarray(np.clip(missed - 2.0, 0.0, 48.0))
+
+
+def capped(refresh: fo.Refresh) -> Objective:
+    rng = np.random.default_rng(5)
+    scale, exponent = 10.0 ** rng.uniform(-6.0, 6.0, N), rng.uniform(0.1, 1.0, N)
+    return SynchronizationCost(
+        PowerCost(scale, exponent, scale * 10 ** (exponent * rng.uniform(-4, 6, N))), refresh
+    )
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "age": Age(),
+    "age, periodic": Age(PERIODIC),
+    "binary": BinaryFreshness(),
+    "binary, periodic": BinaryFreshness(PERIODIC),
+    "capped": capped(POISSON),
+    "capped, periodic": capped(PERIODIC),
+    "materials": PollingKnapsack("materials"),
+    "penalty": ExpectedPenalty(np.sqrt),
+    "deadline": ExpectedPenalty(deadline),
+}
+
+
+def ill(objective: Objective, kind: str, budget: float, seed: int) -> fo.Problem | None:
+    """Return an ill-scaled problem, or None where the objective admits no signals."""
+    rng = np.random.default_rng(seed)
+    change_rate, importance = 10.0 ** rng.uniform(-6.0, 4.0, N), 10.0 ** rng.uniform(-6.0, 6.0, N)
+    bandwidth = budget * float(change_rate.sum())
+    draws = rng.random(N)
+    signalled = draws < {"some signals": 0.5, "hosts, signals": 1.0, "all signals": 1.0}.get(kind, 0.0)
+    if bool(np.any(signalled)) and objective.refuses_signals():
+        return None
+    host = rng.integers(0, 5, N)
+    limits = (
+        {int(h): bandwidth * 10 ** rng.uniform(-3.0, 0.0) for h in np.unique(host)}
+        if "hosts" in kind
+        else None
+    )
+    sources = fo.Sources(
+        change_rate,
+        importance,
+        host=host,
+        signalled=signalled,
+        refresh_cost=10 ** rng.uniform(-1.0, 1.0, N) if kind == "costs" else 1.0,
+    )
+    return fo.Problem(objective, sources, bandwidth, limits)
+
+
+def require_optimal(problem: fo.Problem) -> None:
+    """The certificate must confirm it, and so must the cost of the exact dual's rates."""
+    solution = fo.solve(problem, Conic("CLARABEL"), tolerance=CONIC)
+    exact = fo.solve(problem, WaterFilling())
+    assert problem.numerics is not None
+    found, best = (float(np.sum(problem.numerics.cost(s.rates))) for s in (solution, exact))
+    hosts = sum(exact.host_prices[h] * limit for h, limit in problem.host_limits.items())
+    nothing = 1e-12 * float(np.sum(problem.sources.importance))
+    assert found - best <= CONIC * (abs(best) + exact.price * problem.bandwidth + hosts) + nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "drawn"),
+    stratified(
+        OBJECTIVES,
+        ["costs", "hosts", "some signals", "all signals"],
+        list(enumerate((1e-3, 0.5, 20.0))),
+        every=6,
+    ),
+)
+def test_ill_scaled_problems_are_solved_and_proved(name: str, kind: str, drawn: tuple[int, float]) -> None:
+    seed, budget = drawn
+    problem = ill(OBJECTIVES[name], kind, budget, seed)
+    if problem is not None:
+        require_optimal(problem)
+
+
+@pytest.mark.parametrize(("seed", "budget"), [(3, 1e-3), (5, 0.5), (6, 0.5), (6, 20.0)])
+def test_bounds_that_hold_at_many_times_the_price_survive_full_hosts(seed: int, budget: float) -> None:
+    """Solvers overrun a host by 1e-8 of its limit; scaling all its sources would unsettle those at bounds."""
+    problem = ill(OBJECTIVES["age"], "hosts, signals", budget, seed)
+    assert problem is not None
+    require_optimal(problem)
+
+
+@pytest.mark.parametrize("seed", [34, 39, 84, 93, 110])
+def test_rates_that_jump_near_the_price_are_seen_from_above(seed: int) -> None:
+    """Two large sources whose marginals are all but flat: a crude price says little of their rates."""
+    rng = np.random.default_rng(seed)
+    small, worth = 10.0 ** rng.uniform(-2.0, 0.0, 6), 10.0 ** rng.uniform(-1.0, 1.0, 6)
+    large = float(rng.uniform(50.0, 500.0))
+    alone = fo.solve(fo.Problem(BinaryFreshness(PERIODIC), fo.Sources(small, worth), 1.0))
+    edge = (
+        alone.price * large * rng.uniform(1.005, 1.05)
+    )  # importance that makes it worth 1 % more than others
+    sources = fo.Sources([*small, large, 3.0 * large], [*worth, edge, 3.0 * 0.9995 * edge])
+    require_optimal(
+        fo.Problem(BinaryFreshness(PERIODIC), sources, 1.0 + rng.uniform(0.01, 0.3) * large / 6.0)
+    )
