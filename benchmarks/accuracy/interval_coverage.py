@@ -1,0 +1,218 @@
+"""Measure how often intervals of change rates cover: by method, kind of gap, and number of crawls.
+
+    python benchmarks/accuracy/interval_coverage.py [--save] [--crawls 20 50]
+
+With equal gaps, with counted changes and at a known crawl rate an interval depends on one number alone, and
+the coverage at a rate is a sum of probabilities: these rows are exact. The others are simulated. "average" is
+over rates spread evenly in ln Δ from 0.05 to 3 changes per gap, the sources that one user may have; "at" is
+the coverage at single rates, and "lowest" and "highest" the extremes over all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt import CrawlLog
+from freshopt.estimators import (
+    Exact,
+    FullObservation,
+    GammaPrior,
+    Hoeffding,
+    LawOfLargeNumbers,
+    LikelihoodRatio,
+    MaximumLikelihood,
+    MomentMatching,
+    Posterior,
+    Published,
+)
+
+RESULTS = Path(__file__).parents[1] / "results" / "interval_coverage.json"
+SLOWEST, FASTEST = 0.05, 3.0  # changes per gap
+CRAWLS, CONFIDENCES = (20, 50, 200, 2000), (0.8, 0.95)
+GRID = np.exp(np.linspace(math.log(SLOWEST), math.log(FASTEST), 2001))
+AT = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
+GAPS = 400_000  # simulated for each row
+SEED = 9
+BOUNDS = (1e-2, 10.0)  # known in advance, for the published bound
+
+
+def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:  # noqa: ANN401
+    """Return a log of sources with a row of gaps each."""
+    rows, crawls = gaps.shape
+    columns = {
+        "source": np.repeat(np.arange(rows), crawls),
+        "elapsed": gaps.ravel(),
+        "changed": changed.ravel(),
+    }
+    return CrawlLog.from_columns({**columns, **{key: value.ravel() for key, value in more.items()}})
+
+
+def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    """Return a row from the interval of each outcome, and the outcomes' chances at given rates."""
+    lower, upper = interval
+
+    def coverage(rates: Any) -> Any:  # noqa: ANN401
+        inside = (lower[:, None] <= rates) & (rates <= upper[:, None])
+        return np.sum(np.where(inside, chances(rates), 0.0), axis=0)
+
+    over = coverage(GRID)
+    spread = np.log(np.minimum(upper, 1e3) / np.maximum(lower, 1e-6))
+    width = np.mean(np.sum(spread[:, None] * chances(GRID), axis=0))
+    return {
+        **head,
+        "exact": True,
+        "average": float(np.mean(over)),
+        "lowest": float(over.min()),
+        "highest": float(over.max()),
+        "at": dict(zip(map(str, AT), coverage(np.array(AT)).tolist(), strict=True)),
+        "log_width": float(width),
+    }
+
+
+def equal_gaps(crawls: int) -> list[dict[str, Any]]:
+    """Return exact rows for equal gaps of a day."""
+    from scipy.stats import binom
+
+    found = np.arange(crawls + 1)
+    log = log_of(np.ones((crawls + 1, crawls)), np.arange(crawls) < found[:, None])
+    likely, matching = MaximumLikelihood(smoothing=0).fit(log), MomentMatching(BOUNDS).fit(log)
+    law = LawOfLargeNumbers().fit(log, 1.0)
+    cases = [
+        ("MaximumLikelihood", likely, Posterior()),
+        ("MaximumLikelihood", likely, LikelihoodRatio()),
+        ("MaximumLikelihood, smoothed", MaximumLikelihood().fit(log), LikelihoodRatio()),
+        ("MomentMatching", matching, Hoeffding()),
+        ("MomentMatching", matching, Published()),
+    ]
+    rows = []
+    for confidence in CONFIDENCES:
+        head = {"gaps": "equal", "crawls": crawls, "confidence": confidence}
+        for name, model, method in cases:
+            rows.append(
+                exact_row(
+                    model.interval(confidence, method),
+                    lambda rates: binom.pmf(found[:, None], crawls, -np.expm1(-rates)),
+                    {"estimator": name, "method": repr(method), **head},
+                )
+            )
+        rows.append(
+            exact_row(
+                law.interval(confidence),
+                lambda rates: binom.pmf(found[:, None], crawls, rates / (1.0 + rates)),
+                {
+                    "estimator": "LawOfLargeNumbers",
+                    "method": repr(Posterior()),
+                    **head,
+                    "gaps": "exponential",
+                },
+            )
+        )
+    return rows
+
+
+def counted(crawls: int) -> list[dict[str, Any]]:
+    """Return exact rows for counted changes."""
+    from scipy.stats import poisson
+
+    most = int(poisson.isf(1e-12, FASTEST * crawls))
+    changes = np.arange(most + 1)
+    gaps = np.full((most + 1, 1), float(crawls))
+    model = FullObservation().fit(log_of(gaps, (changes > 0)[:, None], changes=changes[:, None]))
+    return [
+        exact_row(
+            model.interval(confidence, method),
+            lambda rates: poisson.pmf(changes[:, None], rates * crawls),
+            {
+                "estimator": "FullObservation",
+                "method": repr(method),
+                "gaps": "any, counted",
+                "crawls": crawls,
+                "confidence": confidence,
+            },
+        )
+        for confidence in CONFIDENCES
+        for method in (Posterior(), Exact(), Published(BOUNDS))
+    ]
+
+
+def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
+    """Return rows for gaps that differ."""
+    rng = np.random.default_rng([SEED, crawls, len(kind)])
+    n = max(GAPS // crawls, 1000)
+    rates = np.exp(rng.uniform(math.log(SLOWEST), math.log(FASTEST), n))
+    make = {
+        "exponential": lambda: rng.exponential(1.0, (n, crawls)),
+        "gamma, shape 1/4": lambda: rng.gamma(0.25, 4.0, (n, crawls)),
+    }
+    gaps = make.get(kind, lambda: np.ones((n, crawls)))()
+    if kind == "equal, Gamma prior":
+        rates = rng.gamma(1.5, 0.5 / 1.5, n)
+    log = log_of(gaps, rng.random((n, crawls)) < -np.expm1(-gaps * rates[:, None]))
+    if kind == "equal, half-life of 20 gaps":
+        columns = {"source": log.source_index, "time": np.tile(np.arange(crawls), n), "elapsed": log.interval}
+        log = CrawlLog.from_columns({**columns, "changed": log.changed})
+        model = MaximumLikelihood(half_life=20.0)
+    elif kind == "equal, Gamma prior":
+        model = MaximumLikelihood(prior=GammaPrior.from_log(log))
+    else:
+        model = MaximumLikelihood(smoothing=0)
+    model.fit(log)
+    rows = []
+    for confidence in CONFIDENCES:
+        lower, upper = model.interval(confidence)
+        covered = (lower <= rates) & (rates <= upper)
+        near = {
+            str(x): float(np.mean(covered[np.abs(np.log(rates / x)) < 0.1])) for x in AT if x > 0.05 and x < 3
+        }
+        rows.append(
+            {
+                "estimator": "MaximumLikelihood",
+                "method": repr(Posterior()),
+                "gaps": kind,
+                "crawls": crawls,
+                "confidence": confidence,
+                "exact": False,
+                "sources": n,
+                "average": float(np.mean(covered)),
+                "standard_error": math.sqrt(confidence * (1 - confidence) / n),
+                "at": near,
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure, print, and save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--crawls", type=int, nargs="+", default=list(CRAWLS), help="these rows alone")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for crawls in options.crawls:
+        parts = [equal_gaps(crawls), counted(crawls)]
+        kinds = ["exponential", "gamma, shape 1/4", "equal, Gamma prior"]
+        kinds += ["equal, half-life of 20 gaps"] if crawls == 200 else []
+        parts += [simulated(kind, crawls) for kind in kinds]
+        for row in (row for part in parts for row in part):
+            rows.append(row)
+            extremes = f" {row['lowest']:.3f}..{row['highest']:.3f}" if row["exact"] else ""
+            head = f"{row['estimator']:28} {row['method']:32} {row['gaps']:28} {row['crawls']:5}"
+            print(f"{head} {row['confidence']:.2f}: {row['average']:.4f}{extremes}", flush=True)
+    if options.save:
+        kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+        rows += [row for row in kept if row["crawls"] not in options.crawls]
+        rows.sort(key=lambda row: row["crawls"])
+        record = {"rates": [SLOWEST, FASTEST], "rows": rows}
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

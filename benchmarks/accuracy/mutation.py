@@ -1,0 +1,395 @@
+"""Mutation testing: do tests notice a wrong line of the certificate, the water-filling or the estimators.
+
+Each mutant differs from the sources by one operator, comparison, constant or branch. Tests are collected;
+a forked process takes over the mutant's code in place (nothing is written to disk) and runs the tests of its
+file until one fails, those first that found most mutants per second, as many as fit into `--seconds` of
+processor time. `--again` judges survivors once more, by more tests. What survives that is equivalent, with
+the reason in ``mutation_equivalent.json``, or tells of a test that is missing. NumPy path.
+
+    python benchmarks/accuracy/mutation.py --sample 320 --minutes 60
+    python benchmarks/accuracy/mutation.py --sample 320 --again --seconds 100
+
+It goes on where an earlier run with the same sample stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "benchmarks" / "results" / "mutation.json"
+REASONS = ROOT / "benchmarks" / "accuracy" / "mutation_equivalent.json"
+GUESS = 0.1  # seconds of a test that was not run yet
+BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"  # of the table in CONTRIBUTING.md
+STUCK = 240  # seconds on the clock after which a mutant is given up
+PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "kinks", "mathematics_dual")
+FILLING = (*PROOF, "exact_budgets", "closed_form", "solving", "bounds")
+LEARNING = (
+    "maximum_likelihood",
+    "forgetting",
+    "mathematics_learning",
+    "known_crawl_rate",
+    "gamma_prior",
+    "mutants",
+)
+TESTS = {
+    "freshopt/certificates/certificate.py": PROOF,
+    "freshopt/certificates/duality_gap.py": PROOF,
+    "freshopt/certificates/dual_prices.py": PROOF,
+    "freshopt/certificates/zero_optimum.py": PROOF,
+    "solvers/water_filling.py": FILLING,
+    "freshopt/dual_search/price_bracketing.py": FILLING,
+    "freshopt/estimators/maximum_likelihood.py": LEARNING,
+    "freshopt/inference/crawl_likelihood.py": LEARNING,
+}
+COMPARED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
+COMPUTED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.Pow: ast.Mult,
+}
+NAMED = {
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "min": "max",
+    "max": "min",
+    "fmin": "fmax",
+    "fmax": "fmin",
+    "any": "all",
+    "all": "any",
+    "argmin": "argmax",
+    "argmax": "argmin",
+    "exp": "expm1",
+    "log": "log1p",
+}
+
+
+class Mutant(NamedTuple):
+    """One change: where, what it was and what it became, and the module's source with it."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+    before: str
+    after: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """What identifies it among all."""
+        return f"{self.file}:{self.line}:{self.column}: {self.before} -> {self.after}"
+
+    @property
+    def lasting(self) -> str:
+        """What identifies it when lines have moved."""
+        return f"{self.file} | {self.text} | {self.before} -> {self.after}"
+
+
+def changes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a node may become."""
+    new = copy.deepcopy(node)
+    match new:
+        case ast.Compare(ops=[op]) if type(op) in COMPARED:
+            new.ops = [COMPARED[type(op)]()]
+            yield new
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in COMPUTED:
+            new.op = COMPUTED[type(op)]()
+            yield new
+        case ast.BoolOp(op=op):
+            new.op = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield new
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool() as value):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int() | float() as value):
+            yield ast.Constant(value + 1 if abs(value) < 1000 else value / 2)
+        case ast.IfExp(body=body, orelse=other):
+            new.body, new.orelse = other, body
+            yield new
+        case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
+            new.args[1:] = [other, one]
+            yield new
+        case ast.Call(func=ast.Attribute(attr=attr)) if attr in NAMED:
+            new.func.attr = NAMED[attr]
+            yield new
+        case ast.Call(func=ast.Name(id=name)) if name in NAMED:
+            new.func.id = NAMED[name]
+            yield new
+        case ast.If(test=test):
+            new.test = ast.UnaryOp(ast.Not(), test)
+            yield new
+        case ast.Break():
+            yield ast.Pass()
+
+
+def mutants(file: str) -> list[Mutant]:
+    """Return all mutants of a file, in order."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    tree, lines = ast.parse(text), [line.strip() for line in text.splitlines()]
+    found: list[Mutant] = []
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if name in ("annotation", "returns", "decorator_list", "bases"):
+                continue
+            holders = [(value, k) for k in range(len(value))] if isinstance(value, list) else [(parent, name)]
+            for holder, key in holders:
+                node = holder[key] if isinstance(holder, list) else value
+                if not isinstance(node, ast.AST) or _within_message(node, parent):
+                    continue
+                for new in changes(node):
+                    _put(holder, key, new)
+                    source = ast.unparse(ast.fix_missing_locations(tree))
+                    _put(holder, key, node)
+                    shown = [ast.unparse(ast.fix_missing_locations(x)).splitlines()[0] for x in (node, new)]
+                    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+                    found.append(Mutant(file, line, column, lines[line - 1], *shown, source))
+    return sorted(found, key=lambda mutant: mutant[:6])
+
+
+def _put(holder: Any, key: Any, node: ast.AST) -> None:  # noqa: ANN401 - a list or a node
+    if isinstance(holder, list):
+        holder[key] = node
+    else:
+        setattr(holder, key, node)
+
+
+def _within_message(node: ast.AST, parent: ast.AST) -> bool:
+    """Tell whether a node only words a message."""
+    return isinstance(parent, ast.JoinedStr | ast.FormattedValue) or isinstance(
+        node, ast.Raise | ast.JoinedStr
+    )
+
+
+def take_over(mutant: Mutant) -> None:
+    """Put a mutant's code and constants into the module as it is imported, wherever they are referred to."""
+    parts = mutant.file.removesuffix(".py").split("/")
+    name = ".".join(parts if parts[0] == "freshopt" else ["freshopt", *parts])
+    module, changed = sys.modules[name], ModuleType(name)
+    exec(compile(mutant.source, mutant.file, "exec"), changed.__dict__)
+    everybody = [m.__dict__ for key, m in sys.modules.items() if key.startswith(("freshopt", "tests"))]
+    for key, new in vars(changed).items():
+        old = module.__dict__.get(key)
+        if key.startswith("__") or getattr(new, "__module__", name) != name:
+            continue
+        if isinstance(new, FunctionType):
+            _take_code(old, new)
+        elif isinstance(new, type):
+            for attribute, inner in vars(new).items():
+                _take_code(vars(old).get(attribute), inner)
+        else:
+            for space in everybody:
+                if space.get(key) is old:
+                    space[key] = new
+
+
+def _take_code(old: Any, new: Any) -> None:  # noqa: ANN401 - a function or what wraps one
+    if isinstance(new, property):
+        old, new = old.fget, new.fget
+    old, new = (getattr(x, "__wrapped__", getattr(x, "__func__", getattr(x, "func", x))) for x in (old, new))
+    if isinstance(new, FunctionType) and isinstance(old, FunctionType):
+        old.__code__, old.__defaults__, old.__kwdefaults__ = (
+            new.__code__,
+            new.__defaults__,
+            new.__kwdefaults__,
+        )
+
+
+def judge(mutant: Mutant | None, items: Sequence[pytest.Item], limit: float) -> tuple[str, dict[str, float]]:
+    """Run tests in a forked process; return the verdict and the seconds of each test, the last one failed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        signal.alarm(STUCK)
+        if mutant is not None:
+            take_over(mutant)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            begun = time.process_time()
+            failed = any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
+            os.write(writer, f"{item.nodeid}\t{time.process_time() - begun}\n".encode())
+            if failed:
+                os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as pipe:
+        rows = [line.rstrip("\n").split("\t") for line in pipe]
+    _, status = os.waitpid(child, 0)
+    seconds = {name: float(taken) for name, taken in rows}
+    if os.WIFSIGNALED(status):
+        return ("timeout" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF) else "killed"), seconds
+    return ("survived" if os.WEXITSTATUS(status) == 0 else "killed"), seconds
+
+
+class Judge:
+    """A plugin that runs the collected tests against mutants instead of running them once."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Judge a seeded sample of each file's mutants, in turns, and save after each."""
+        options, begun = self.options, time.monotonic()
+        seconds = dict.fromkeys((item.nodeid for item in session.items), GUESS)
+        sound: set[str] = set()
+        every = {file: mutants(file) for file in TESTS}
+        reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+        total = sum(map(len, every.values()))
+        turns: list[tuple[float, Mutant]] = []
+        for file, found in every.items():
+            size = min(len(found), max(1, round(options.sample * len(found) / total)))
+            chosen = random.Random(f"{options.seed} {file}").sample(found, size)
+            turns += [((k + 0.5) / size, mutant) for k, mutant in enumerate(chosen)]
+        turns.sort(key=lambda turn: turn[0])
+        saved = (
+            json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"mutants": {}}
+        )
+        names = {mutant.name for _, mutant in turns}
+        judged = {name: known for name, known in saved["mutants"].items() if name in names}
+        for _, mutant in turns:
+            known = judged.get(mutant.name)
+            again = options.again and known == "survived" and mutant.lasting not in reasons
+            if (options.file not in mutant.file) or (known and not again):
+                continue
+            if time.monotonic() - begun > 60.0 * options.minutes:
+                break
+            mine = [
+                item for item in session.items if item.path.stem.removeprefix("test_") in TESTS[mutant.file]
+            ]
+            kills = list(judged.values())
+            mine.sort(key=lambda item: (kills.count(item.nodeid) + 0.5) / (seconds[item.nodeid] + 0.02))
+            mine.reverse()
+            few, room = [], options.seconds
+            for item in mine:
+                if seconds[item.nodeid] <= room:
+                    few.append(item)
+                    room -= seconds[item.nodeid]
+            verdict, took = judge(mutant, few, 30.0 + 3.0 * sum(seconds[item.nodeid] for item in few))
+            seconds |= took if verdict == "survived" else dict(list(took.items())[:-1])
+            if verdict == "killed" and took:
+                verdict = list(took)[-1]
+                if verdict not in sound:
+                    alone = [item for item in few if item.nodeid == verdict]
+                    if judge(None, alone, STUCK)[0] != "survived":
+                        raise SystemExit(f"it fails without a mutant: {verdict}")
+                    sound.add(verdict)
+            judged[mutant.name] = verdict
+            print(f"{time.monotonic() - begun:5.0f} {verdict[-50:]:50} {mutant.name}", flush=True)
+            save(options, every, [mutant for _, mutant in turns], judged)
+        save(options, every, [mutant for _, mutant in turns], judged)
+        if options.out == RESULT:
+            page, record = ROOT / "CONTRIBUTING.md", json.loads(RESULT.read_text(encoding="utf-8"))
+            page.write_text(filled(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+        return True
+
+
+def save(
+    options: argparse.Namespace,
+    every: dict[str, list[Mutant]],
+    chosen: list[Mutant],
+    judged: dict[str, str],
+) -> None:
+    """Write what became of each mutant, counts of each file, and the survivors with their reasons."""
+    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+    counts, survivors = {}, []
+    for file, found in every.items():
+        verdicts = [judged[mutant.name] for mutant in found if mutant.name in judged]
+        left = [m for m in chosen if m.file == file and judged.get(m.name) == "survived"]
+        equivalent = sum(mutant.lasting in reasons for mutant in left)
+        counts[file] = {
+            "mutants": len(found),
+            "judged": len(verdicts),
+            "killed": sum(verdict not in ("survived", "timeout") for verdict in verdicts),
+            "timeout": verdicts.count("timeout"),
+            "equivalent": equivalent,
+            "survived": len(left) - equivalent,
+        }
+        survivors += [
+            {
+                "file": file,
+                "line": mutant.line,
+                "text": mutant.text,
+                "before": mutant.before,
+                "after": mutant.after,
+                "reason": reasons.get(mutant.lasting, ""),
+            }
+            for mutant in sorted(left, key=lambda mutant: mutant[:6])
+        ]
+    result = {
+        "seed": options.seed,
+        "sample": len(chosen),
+        "files": counts,
+        "survivors": survivors,
+        "mutants": dict(sorted(judged.items())),
+    }
+    options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def filled(page: str, record: dict[str, Any]) -> str:
+    """Return a page with the table of a saved run between its marks."""
+    columns = ("mutants", "judged", "killed", "timeout", "equivalent", "survived")
+    rows = [("file", *columns), ("---", *["---:"] * len(columns))]
+    rows += [
+        (f"`{file}`", *(str(counts[name]) for name in columns)) for file, counts in record["files"].items()
+    ]
+    sums = (str(sum(counts[name] for counts in record["files"].values())) for name in columns)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [*rows, ("together", *sums)])
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}" if rest else page
+
+
+def main() -> None:
+    """Collect the tests once and judge mutants with them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sample", type=int, default=320, help="mutants in all, shared out by size of file")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of processor time that tests may take")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after this long; run again to go on")
+    parser.add_argument("--again", action="store_true", help="judge survivors without a reason once more")
+    parser.add_argument("--tests", default="", help="only these, as mutants,extremes; default: all of a file")
+    parser.add_argument("--file", default="", help="only files with this in their path")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    options.out = options.out.resolve()
+    os.environ["FRESHOPT_COMPILED"] = "0"
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    listed = {test for tests in TESTS.values() for test in tests}
+    wanted = sorted(listed & set(options.tests.split(",")) if options.tests else listed)
+    every = {path.stem.removeprefix("test_"): path for path in (ROOT / "tests").rglob("test_*.py")}
+    files = [str(every[test].relative_to(ROOT)) for test in wanted if test in every]
+    plain = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    raise SystemExit(int(pytest.main([*plain, *files], plugins=[Judge(options)])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Ask whether rates learnt on the first half of a history predict its second half better than Naive's.
+
+    python benchmarks/reproduce/rate_prediction.py [LOG ...] [--data FOLDER] [--save]
+
+A log is split at the middle of its time. Estimators learn from the crawls before; each of their rates is
+then scored by the log-likelihood of what the crawls after found, −Δa for a gap a without a change and
+ln(1−e^{−Δa}) for one with. A gap that straddles the middle counts for neither half, and a source needs a gap
+in each. Every estimator is compared with Naive source by source: wins, losses, a sign test, and a paired 95 %
+interval of the gain per 1000 crawls. Priors and half-lives are chosen on the first half alone. Naive has its
+floor of one change in 1000 days; without one it calls impossible what then happened to many a source.
+
+LOG is a crawl log, CSV or Parquet; without one the bundled history is taken. --data adds the crawl logs
+``*.crawl_*.parquet`` of a folder. Daily logs are also seen by a crawler that comes every seventh time only.
+--save writes benchmarks/results/held_out.json: sums over sources, no data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from statements import mean_interval, within
+
+import freshopt as fo
+from freshopt.datasets.change_histories import load_example
+from freshopt.estimators import (
+    GammaPrior,
+    LawOfLargeNumbers,
+    MaximumLikelihood,
+    MomentMatching,
+    Naive,
+    StochasticApproximation,
+)
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.units import convert_time
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "held_out.json"
+Array = npt.NDArray[np.float64]
+HALF_LIVES = (None, 365.0, 180.0, 90.0, 45.0, 20.0)  # days
+SPARSE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """Gaps after a moment: whose they are, how long, and whether they ended with a change."""
+
+    source: npt.NDArray[np.int64]
+    gap: Array
+    changed: npt.NDArray[np.bool_]
+
+    def scores(self, rates: Array) -> Array:
+        """Return the log-likelihood of each source's gaps at a rate for each source."""
+        x = rates[self.source] * self.gap
+        with np.errstate(divide="ignore"):
+            each = np.where(self.changed, np.log(-np.expm1(-x)), -x)
+        return np.bincount(self.source, each, len(rates))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A log up to a moment, and the gaps after it of the sources that have a gap in both."""
+
+    before: CrawlLog
+    after: Half
+    sources: int
+
+
+def split(log: CrawlLog, middle: float) -> Split:
+    """Split a log at a moment; sources are numbered anew, as 0, 1, ..."""
+    source, known = log.source_index, ~np.isnan(log.interval)
+    first = log.time <= middle
+    second = known & (log.time - log.interval >= middle)
+    both = np.intersect1d(source[first & known], source[second])
+    number = np.full(len(log.sources_), -1)
+    number[both] = np.arange(len(both))
+    keep = first & (number[source] >= 0)
+    columns = {
+        "source": number[source[keep]],
+        "time": log.time[keep],
+        "elapsed": log.interval[keep],
+        "changed": log.changed[keep],
+    }
+    before = CrawlLog.from_columns(columns, time_unit=log.time_unit)
+    kept = second & (number[source] >= 0)
+    after = Half(number[source[kept]], log.interval[kept], log.changed[kept])
+    return Split(before, after, len(both))
+
+
+def middle_of(log: CrawlLog) -> float:
+    """Return the middle of a log's time."""
+    return 0.5 * (float(np.min(log.time)) + log.end)
+
+
+def thinned(log: CrawlLog, every: int) -> CrawlLog:
+    """Return what a crawler sees that comes only every so many crawls of each source."""
+    position = np.arange(len(log)) - log.offsets[log.source_index]
+    group = (position + every - 1) // every  # the first crawl stays the baseline
+    first = np.flatnonzero(np.r_[True, np.diff(group) != 0] | (position == 0))
+    last = np.r_[first[1:], len(log)] - 1
+    whole = (position[last] % every == 0) | (position[last] == 0)  # the last group may be cut short
+    changed = np.maximum.reduceat(log.changed, first)
+    columns = {"source": log.source_index[last], "time": log.time[last], "changed": changed}
+    kept = {key: column[whole] for key, column in columns.items()}
+    return CrawlLog.from_columns(kept, time_unit=log.time_unit)
+
+
+def crawl_rates(log: CrawlLog) -> Array:
+    """Return each source's crawls per time unit, which LLN and SA have to be told."""
+    known = ~np.isnan(log.interval)
+    count = np.bincount(log.source_index[known], minlength=len(log.sources_))
+    return np.asarray(count / np.bincount(log.source_index[known], log.interval[known], len(log.sources_)))
+
+
+def everybody(log: CrawlLog) -> Array:
+    """Return one rate for all: maximum likelihood of the log as if it were of one source."""
+    known = ~np.isnan(log.interval)
+    columns = {"source": np.zeros(int(known.sum()), dtype=np.int64), "elapsed": log.interval[known]}
+    one = CrawlLog.from_columns({**columns, "changed": log.changed[known]}, time_unit=log.time_unit)
+    return np.repeat(MaximumLikelihood().fit(one).change_rate_, len(log.sources_))
+
+
+def floored(log: CrawlLog) -> Array:
+    """Return maximum likelihood without smoothing, but with Naive's floor; where all changed, smoothed."""
+    plain, smooth = MaximumLikelihood(smoothing=0).fit(log), MaximumLikelihood().fit(log)
+    rates = np.maximum(plain.change_rate_, convert_time(1e3, "day", log.time_unit) ** -1)
+    return np.where(np.isfinite(plain.change_rate_), rates, smooth.change_rate_)
+
+
+def with_prior(log: CrawlLog, half_life: float | None = None) -> Array:
+    """Return maximum likelihood with the Gamma prior under which the log is most likely."""
+    return MaximumLikelihood(prior=GammaPrior.from_log(log), half_life=half_life).fit(log).change_rate_
+
+
+def plain_forgetting(log: CrawlLog, half_life: float | None) -> Array:
+    """Return Naive's rates with old crawls forgotten."""
+    return Naive(half_life=half_life).fit(log).change_rate_
+
+
+def chosen(estimate: Callable[[CrawlLog, float | None], Array], log: CrawlLog) -> float | None:
+    """Return the half-life with which the first half of a log predicts its second half best."""
+    halves = split(log, middle_of(log))
+    totals = [float(np.sum(halves.after.scores(estimate(halves.before, each)))) for each in HALF_LIVES]
+    return HALF_LIVES[int(np.argmax(totals))]
+
+
+ESTIMATORS: dict[str, Callable[[CrawlLog], Array]] = {
+    "Naive": lambda log: Naive().fit(log).change_rate_,
+    "one rate for all": everybody,
+    "MaximumLikelihood": lambda log: MaximumLikelihood().fit(log).change_rate_,
+    "MaximumLikelihood, floor": floored,
+    "MaximumLikelihood, prior": with_prior,
+    "MomentMatching": lambda log: MomentMatching().fit(log).change_rate_,
+    "LawOfLargeNumbers": lambda log: LawOfLargeNumbers().fit(log, crawl_rates(log)).change_rate_,
+    "StochasticApproximation": lambda log: StochasticApproximation().fit(log, crawl_rates(log)).change_rate_,
+}
+FORGETTING: dict[str, Callable[[CrawlLog, float | None], Array]] = {
+    "Naive, half-life": plain_forgetting,
+    "prior, half-life": with_prior,
+}
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Return the two-sided probability of a split at least as uneven if either were as likely."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+
+
+def compared(scores: Array, yardstick: Array, crawls: Array) -> dict[str, Any]:
+    """Return how an estimator's scores compare with the yardstick's, source by source."""
+    gain, total = scores - yardstick, float(np.sum(crawls))
+    wins, losses = int(np.count_nonzero(gain > 0)), int(np.count_nonzero(gain < 0))
+    each = 1000.0 * len(gain) / total  # from per source to per 1000 crawls
+    mean, low, high = (each * x for x in mean_interval(gain))
+    measured = {
+        "per_crawl": float(np.sum(scores)) / total,
+        "gain_per_1000": mean,
+        "low": low,
+        "high": high,
+        "sign_test": sign_test(wins, losses),
+    }
+    counted = {"wins": wins, "losses": losses, "verdict": within("", "", gain, low=0.0).verdict}
+    return {key: float(f"{value:.6g}") for key, value in measured.items()} | counted
+
+
+def judged(name: str, log: CrawlLog) -> dict[str, Any]:
+    """Learn on the first half, score the second, and return what is saved."""
+    halves = split(log, middle_of(log))
+    scores = {key: halves.after.scores(estimate(halves.before)) for key, estimate in ESTIMATORS.items()}
+    half_lives = {key: chosen(estimate, halves.before) for key, estimate in FORGETTING.items()}
+    for key, estimate in FORGETTING.items():
+        scores[key] = halves.after.scores(estimate(halves.before, half_lives[key]))
+    n, before = halves.sources, halves.before
+    crawls = np.bincount(halves.after.source, minlength=n).astype(np.float64)
+    moved = np.bincount(before.source_index, before.changed, n) > 0
+    moving = np.bincount(halves.after.source, halves.after.changed, n) > 0
+    groups = {"all": np.ones(n, dtype=bool), "changed before": moved, "never changed before": ~moved}
+    return {
+        "log": name,
+        "days": log.end - float(np.min(log.time)),
+        "learnt_from": int(np.count_nonzero(~np.isnan(before.interval))),
+        "changes_before": int(np.count_nonzero(before.changed)),
+        "scored": len(halves.after.gap),
+        "changes_after": int(np.count_nonzero(halves.after.changed)),
+        "changed_after_all": int(np.count_nonzero(moving & ~moved)),  # impossible to a Naive without floor
+        "half_lives": half_lives,
+        "forgetting": compared(scores["prior, half-life"], scores["MaximumLikelihood, prior"], crawls),
+        "groups": {
+            group: {
+                "sources": int(np.count_nonzero(of)),
+                "scored": int(np.sum(crawls[of])),
+                "estimators": {
+                    key: compared(each[of], scores["Naive"][of], crawls[of]) for key, each in scores.items()
+                },
+            }
+            for group, of in groups.items()
+        },
+    }
+
+
+def show(record: dict[str, Any]) -> None:
+    """Print one log's tables."""
+    print(
+        f"\n{record['log']}: {record['days']:.0f} days; {record['changes_before']:,} of "
+        f"{record['learnt_from']:,} crawls before the middle found a change, {record['changes_after']:,} of "
+        f"{record['scored']:,} after it; {record['changed_after_all']} sources changed for the first time\n"
+        f"half-lives chosen: {record['half_lives']}"
+    )
+    row = record["forgetting"]
+    print(
+        f"half-life against none, with prior: gain per 1000 crawls {row['gain_per_1000']:.3f} "
+        f"({row['low']:.3f} to {row['high']:.3f}), {row['wins']} wins, {row['losses']} losses"
+    )
+    for group, found in record["groups"].items():
+        print(f"{group}: {found['sources']:,} sources, {found['scored']:,} crawls")
+        print(
+            f"  {'':26}{'per crawl':>11}{'gain per 1000 crawls':>36}{'wins':>7}{'losses':>8}{'sign test':>11}"
+        )
+        for name, row in found["estimators"].items():
+            gain = f"{row['gain_per_1000']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+            print(
+                f"  {name:26}{row['per_crawl']:11.6f}{gain:>36}{row['wins']:7}{row['losses']:8}"
+                f"{row['sign_test']:11.1e}"
+            )
+
+
+def main() -> None:
+    """Compare, print and save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG")
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    paths = [*options.logs, *(sorted(options.data.glob("*.crawl_*.parquet")) if options.data else [])]
+    logs = {} if options.logs else {"debian-uploads": load_example("debian-uploads")}
+    logs |= {path.stem: fo.read_log(path) for path in paths}
+    records = []
+    for name, log in logs.items():
+        records.append(judged(name, log))
+        if np.nanstd(log.interval) < 1e-3 * np.nanmean(log.interval):  # always the same gap, which is a day
+            records.append(judged(f"{name}, every {SPARSE}th crawl", thinned(log, SPARSE)))
+    for record in records:
+        show(record)
+    if options.save:
+        RESULTS.write_text(json.dumps(records, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Time a user's declared objective against hand-written kernels and against cone solvers, n = 10² to 10⁷.
+
+    python benchmarks/speed/derived.py [--largest 7] [--save benchmarks/results/derived.json]
+
+Every objective is declared as a user would, without kernels, and solved by SeparableNewton. Reported are its
+evaluations of the expression (solver, and certificate), the processor time of both as a multiple of one
+evaluation of value, slope and curvature of all sources, and the certified relative gap. Where the package has
+a kernel for the same objective, WaterFilling solves it for comparison. CVXPY solves the problem through Conic
+(with the package's cone forms, where there are any) up to the size at which it fails or would take longer
+than `--patience`. Ratios are of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import freshopt as fo
+from freshopt.cvx import cp
+from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.solvers import Conic, SeparableNewton, WaterFilling
+
+BUDGET = 0.5  # of the sum of the change rates
+GROWTH = 10.0  # of a cone solver's seconds from one size to the next, at least
+
+
+class Harmonic(fo.Objective):
+    """Harmonic staleness."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·log(1 + Δ/ρ)."""
+        return cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
+
+
+class Delay(fo.Objective):
+    """Accumulated delay."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·Δ/ρ."""
+        return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
+
+
+class Binary(fo.Objective):
+    """The stale share; sources may starve."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·Δ/(Δ + ρ)."""
+        share = cp.multiply(1.0 / sources.change_rate, rate)
+        return cp.multiply(sources.importance, cp.inv_pos(1.0 + share))
+
+
+class AlphaFair(fo.Objective):
+    """Importance over freshness squared."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·(1 + Δ/ρ)²."""
+        staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
+        return cp.multiply(sources.importance, cp.exp(2 * staleness))
+
+
+class Blend(fo.Objective):
+    """Harmonic staleness and a tenth of the delay; refreshes have unequal costs."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·(log(1 + Δ/ρ) + 0.1·Δ/ρ)."""
+        staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
+        return cp.multiply(
+            sources.importance, staleness + cp.multiply(0.1 * sources.change_rate, cp.inv_pos(rate))
+        )
+
+
+class Deadline(fo.Objective):
+    """Three lines in the rate: every optimal rate is a kink, or one is fractional."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        """Declare w·max(3 − 4x, 2 − 1.5x, 1 − x/4, 0) with x = ρ/Δ."""
+        x = cp.multiply(1.0 / sources.change_rate, rate)
+        return cp.multiply(sources.importance, cp.maximum(3 - 4 * x, 2 - 1.5 * x, 1 - 0.25 * x, 0.0))
+
+
+OBJECTIVES: dict[str, tuple[fo.Objective, fo.Objective | None]] = {
+    "harmonic": (Harmonic(), HarmonicStaleness()),
+    "delay": (Delay(), AccumulatedDelay()),
+    "binary": (Binary(), BinaryFreshness()),
+    "alpha-fair": (AlphaFair(), None),
+    "blend": (Blend(), None),
+    "deadline": (Deadline(), None),
+}
+CONES = ("CLARABEL", "ECOS", "SCS")
+
+
+class Counted:
+    """A compiled expression that counts the sources it is evaluated for."""
+
+    def __init__(self, node: Any, seen: list[int]) -> None:  # noqa: ANN401
+        self.node, self.seen = node, seen
+
+    def evaluate(self, rate: np.ndarray, *args: Any) -> Any:  # noqa: ANN401
+        """Count and evaluate."""
+        self.seen[0] += len(rate)
+        return self.node.evaluate(rate, *args)
+
+    def take(self, index: Any) -> Counted:  # noqa: ANN401
+        """Return the expression of some of the sources, counting in the same place."""
+        return Counted(self.node.take(index), self.seen)
+
+
+def instance(name: str, objective: fo.Objective, n: int, *, ill: bool) -> fo.Problem:
+    """Return a problem: lognormal data, or change rates over ten decades and importances over twelve."""
+    rng = np.random.default_rng([n, int(ill)])
+    d = 10 ** rng.uniform(-6, 4, n) if ill else rng.lognormal(0, 1, n)
+    w = 10 ** rng.uniform(-6, 6, n) if ill else rng.lognormal(0, 1, n)
+    cost: Any = rng.uniform(0.2, 5.0, n) if name == "blend" else 1.0
+    sources = fo.Sources(d, w, refresh_cost=cost)
+    return fo.Problem(objective, sources, BUDGET * float(np.sum(sources.refresh_cost * d)))
+
+
+def clocked(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return a result with wall-clock and processor seconds."""
+    wall, processor = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - wall, time.process_time() - processor
+
+
+def newton(name: str, objective: fo.Objective, n: int, *, ill: bool) -> dict[str, Any]:
+    """Solve by SeparableNewton and count."""
+    problem = instance(name, objective, n, ill=ill)
+    numerics = problem.numerics
+    if not isinstance(numerics, DerivedNumerics):
+        raise TypeError(f"{name} has a kernel.")
+    share = np.full(n, problem.bandwidth / float(np.sum(problem.sources.refresh_cost)))
+    one = min(clocked(lambda: numerics.jet(share))[2] for _ in range(3))
+    solution, wall, processor = clocked(lambda: fo.solve(problem, SeparableNewton(), certify=False))
+    proof, _, proving = clocked(lambda: fo.certify(problem, solution.rates, solution.price))
+    seen = [0]
+    object.__setattr__(problem, "numerics", replace(numerics, node=Counted(numerics.node, seen)))
+    fo.certify(problem, solution.rates, solution.price)
+    used = float(np.sum(problem.sources.refresh_cost * solution.rates))
+    return {
+        "objective": name,
+        "method": "SeparableNewton",
+        "n": n,
+        "ill": ill,
+        "seconds": wall,
+        "processor": processor,
+        "evaluations": solution.iterations,
+        "of_certificate": seen[0] / n,
+        "one_evaluation": one,
+        "ratio": (processor + proving) / one,
+        "price": solution.price,
+        "gap": 0.0 if proof.vanishing else proof.relative_gap,
+        "miss": abs(used / problem.bandwidth - 1.0) if solution.price > 0.0 else 0.0,
+    }
+
+
+def other(
+    name: str,
+    objective: fo.Objective,
+    solver: WaterFilling | Conic,
+    n: int,
+    *,
+    ill: bool,
+    price: float | None,
+) -> dict[str, Any]:
+    """Solve by another method; its rates are certified at its own price, or at the given one."""
+    problem = instance(name, objective, n, ill=ill)
+    solution, wall, processor = clocked(lambda: fo.solve(problem, solver, certify=False, throw=False))
+    gap = None
+    if np.all(np.isfinite(solution.rates)):
+        proof = fo.certify(problem, solution.rates, solution.price if price is None else price)
+        gap = 0.0 if proof.vanishing else proof.relative_gap
+    method = solver.backend if isinstance(solver, Conic) else type(solver).__name__
+    return {
+        "objective": name,
+        "method": method,
+        "n": n,
+        "ill": ill,
+        "seconds": wall,
+        "processor": processor,
+        "gap": gap,
+    }
+
+
+def within(seconds: float, *arguments: Any, **named: Any) -> dict[str, Any] | None:  # noqa: ANN401
+    """Return what `other` returns, or None if it takes longer; in a process that can be ended."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        try:
+            return pool.apply_async(other, arguments, named).get(seconds)
+        except multiprocessing.TimeoutError:
+            return None
+
+
+def show(row: dict[str, Any], reference: dict[str, Any]) -> None:
+    """Print a row; times as multiples of SeparableNewton's."""
+    gap = "none" if row["gap"] is None else f"{row['gap']:.1e}"
+    text = f"{row['objective']:11}{row['method']:16}{row['n']:>9} {'ill' if row['ill'] else '':4}"
+    text += f"{row['seconds']:10.3f} s {row['seconds'] / reference['seconds']:9.2f}x  gap {gap:8}"
+    if "ratio" in row:
+        text += (
+            f" {row['evaluations']:3} + {row['of_certificate']:.1f} evaluations, {row['ratio']:.0f} x one"
+            f" ({1e3 * row['one_evaluation']:.2f} ms)"
+        )
+    print(text, flush=True)
+
+
+def main() -> None:
+    """Print the table and save it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--largest", type=int, default=7, help="decimal logarithm of the largest n")
+    parser.add_argument("--objectives", default=",".join(OBJECTIVES))
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for one cone program")
+    parser.add_argument("--save", type=Path)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows: list[dict[str, Any]] = []
+    for name in options.objectives.split(","):
+        declared, kernel = OBJECTIVES[name]
+        for ill in (False, True):
+            given_up: set[str] = set()
+            for n in (10**k for k in range(2, options.largest + 1)):
+                reference = newton(name, declared, n, ill=ill)
+                found = [reference]
+                if kernel is not None:
+                    found.append(other(name, kernel, WaterFilling(), n, ill=ill, price=None))
+                for backend in CONES:
+                    if backend in given_up:
+                        continue
+                    target, price = kernel or declared, reference["price"]
+                    row = within(
+                        options.patience,
+                        name,
+                        target,
+                        Conic(backend),  # type: ignore[arg-type]
+                        n,
+                        ill=ill,
+                        price=price,
+                    )
+                    if row is not None:
+                        found.append(row)
+                    if row is None or row["gap"] is None or row["seconds"] * GROWTH > options.patience:
+                        given_up.add(backend)
+                for row in found:
+                    show(row, reference)
+                rows.extend(found)
+                if options.save:
+                    options.save.parent.mkdir(parents=True, exist_ok=True)
+                    record = {"budget": BUDGET, "patience": options.patience, "rows": rows}
+                    options.save.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
