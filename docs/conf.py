@@ -20,7 +20,14 @@ author = "The freshopt developers"
 project_copyright = "The freshopt developers, Apache-2.0"
 version = release = freshopt.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "mathml"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "exported",
+    "mathml",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # reST is what autosummary writes
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
@@ -52,12 +59,12 @@ html_show_sphinx = False
 
 
 EXTENDING = (
-    "elementwise.register",
-    "kernel.Index",
-    "kernel.Kernel",
-    "result.Answer",
-    "verdict.Terms",
-    "verdict.conclude",
+    "autodiff.compiler.register",
+    "numerics.arrays.Index",
+    "modelling.kernel.Kernel",
+    "certificates.solution.Answer",
+    "certificates.solver_protocol.SolveOptions",
+    "certificates.solver_protocol.certified_solution",
 )
 
 
