@@ -1,16 +1,17 @@
-r"""crontab: one or two lines per source.
+r"""crontab: a few lines per source, for cron's five time fields.
 
-Its rate is rounded down to a whole number per day, week or longer.
+How a rate becomes lines, and how far that is from the rate, is in `freshopt.exporters.cron_fields`: never
+more than the rate, and less by under 1 %, or by under one refresh a year where there are fewer than 100.
 
-cron knows minutes, hours, days of the month, months and days of the week [1]_, and no intervals. What its
-five fields can say evenly are numbers of refreshes, the buckets: a number per day from 24 on (some an hour,
-and one more in some of the hours), per week from one a day on (some a day, and one more on some days of the
-week), per month (days 1 to 28, which every month has), and per year. Rates are rounded down to one of these,
-so that the total is never exceeded; the intervals of a source differ by what the fields cannot express. The
-moment in its cycle goes on by the golden ratio from source to source, so that the load of a bucket is spread.
+A command is one line [1]_: the words that refresh a source, and its name as one more argument, which comes
+out the same under Debian's cron and under cronie. Both cut a command at its first ``%`` and read ``\%`` as
+``%``; a double backslash stays one under cronie and is halved under Debian's. A name is therefore quoted for
+the shell such that no backslash stands before another or before ``%``, and ``%`` outside the quotes, where it
+is right too if a cron leaves the backslash to the shell. Both crons keep 10 000 lines of a user; Debian's
+keeps 998 octets of a command.
 
-A command is one line: a name with a newline is an error, quotes are quoted for the shell, and ``%``, which
-cron would make a newline, is written ``\%``.
+Times are those of the machine's clock, summer time included: both crons run lines with fixed hours once on
+the days on which the clock is changed.
 
 References
 ----------
@@ -19,28 +20,29 @@ References
 
 from __future__ import annotations
 
-import math
+import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.exporters.whole_intervals import ROUNDING, Exported, labels, require_clocked
+from freshopt.exporters.cron_fields import Repetition, repetition, time_fields
+from freshopt.exporters.whole_intervals import Exported, labels, largest_loss, require_clocked
 from freshopt.numerics.arrays import total
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import SECONDS
 
-# Days of the Gregorian year.
-YEAR = 365.2425
-MONTH = YEAR / 12
-# Refreshes per day: cron acts once a minute.
-MOST = 1440.0
-# Characters of a command: the first crons keep 1000 of it.
+# Octets of a command: Debian's MAX_COMMAND is 1000, and 999 octets are taken for a command that was cut.
 _LONGEST = 998
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+# Lines of a crontab: MAX_TAB_LINES of Debian's cron, MAX_USER_ENTRIES of cronie.
+_MOST_LINES = 10_000
+_HEAD = "# minute hour day month weekday command\n"
+# What no line can hold, or no file in UTF-8.
+_UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+# Within a quoted name: close the quotes around what must not stand within, or next to something else.
+_QUOTED = str.maketrans({"'": r"'\''", "%": r"'\%'", "\\": "\\''"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class Crontab:
     Parameters
     ----------
     command : str
-        What refreshes a source; its name is appended as one more argument.
+        What refreshes a source, in the shell's words; its name is appended as one more argument. Names that
+        begin with ``-`` are options to most commands and need one that ends in ``--``.
     """
 
     command: str = "refresh"
@@ -66,116 +69,91 @@ class Crontab:
         Raises
         ------
         SourceDataError
-            If a rate is above one a minute or below one a year, a name or the command cannot stand in a
-            crontab, or a source waits for signals.
+            If a rate is above one a minute or below one in 365 days, a name or the command cannot stand in a
+            crontab, the crontab is too long for cron, or a source waits for signals.
         """
         require_clocked(table, "cron")
         names = labels(table)
-        commands = [self._line(name) for name in names]
+        commands = self._commands(names)
         rates = table.rates * (SECONDS["day"] / SECONDS[table.time_unit])
-        lines, per_day, never = [], [], 0
-        for k, (name, command, rate) in enumerate(zip(names, commands, rates.tolist(), strict=True)):
-            if rate == 0.0:
-                never += 1
-                continue
-            bucket = _bucket(rate)
-            if bucket is None:
+        repeated = [_repetition(name, rate) for name, rate in zip(names, rates.tolist(), strict=True)]
+        lines = [_HEAD]
+        for command, each in zip(commands, time_fields(repeated), strict=True):
+            lines += [f"{fields} {command}\n" for fields in each]
+        if len(lines) > _MOST_LINES:
+            raise SourceDataError(
+                f"the crontab has {len(lines):,} lines for {np.count_nonzero(rates):,} sources. cron keeps "
+                f"{_MOST_LINES:,} lines of a user. Export the sources in parts, for several users."
+            )
+        path.write_bytes("".join(lines).encode())
+        per_day = np.array([0.0 if each is None else each.per_day for each in repeated])
+        realised = per_day * (SECONDS[table.time_unit] / SECONDS["day"])
+        never = int(np.count_nonzero(rates == 0.0))
+        return Exported(
+            len(names) - never,
+            never,
+            "left out",
+            total(table.rates),
+            total(realised),
+            largest_loss(table.rates, realised),
+            table.time_unit,
+        )
+
+    def _commands(self, names: list[str]) -> list[str]:
+        """Return the command of each source, as it stands in the file."""
+        command = self.command.strip()
+        if not command or command[0] in "-*" or _UNWRITABLE.search(command):
+            raise SourceDataError(
+                f"the command {self.command!r} is empty, begins with - or *, or has a newline or another "
+                "control character. A crontab has one command a line. Write another, or a script."
+            )
+        if re.search(r"\\(?:[\\%]|$)", command):
+            raise SourceDataError(
+                f"the command {self.command!r} has a backslash before another, before % or at its end. Crons "
+                "read that differently. Put the command into a script."
+            )
+        wrong = [repr(name[:80]) for name in names if _UNWRITABLE.search(name)]
+        if wrong:
+            raise SourceDataError(
+                f"source {list_offenders(wrong)} has a newline, another control character or a lone "
+                "surrogate. A crontab has one command a line, in UTF-8. Rename it."
+            )
+        options = [repr(name[:80]) for name in names if name.startswith("-")]
+        if options and command.split()[-1] != "--":
+            raise SourceDataError(
+                f"source {list_offenders(options)} begins with '-'. The command would read it as an option. "
+                "Rename it; or end the command in --, if it reads names only after that."
+            )
+        written = command.replace("%", r"\%")
+        made = [f"{written} {_argument(name)}" for name in names]
+        for name, line in zip(names, made, strict=True):
+            if len(line.encode()) > _LONGEST:
                 raise SourceDataError(
-                    f"source {name!r} is to be refreshed {rate:.4g} times a day. cron goes from once a year "
-                    f"to once a minute. {'Lower its max_rate' if rate > 1.0 else 'Raise its min_rate'}, or "
-                    "leave it out."
+                    f"the command for source {name[:80]!r} has {len(line.encode())} octets. cron keeps a "
+                    f"command of 1 to {_LONGEST}. Shorten the name or the command."
                 )
-            phase = math.fmod((k + 1) * _GOLDEN, 1.0)
-            lines += [f"{fields} {command}\n" for fields in _fields(*bucket, phase)]
-            per_day.append(bucket[0] / _DAYS[bucket[1]])
-        path.write_bytes("".join(["# minute hour day month weekday command\n", *lines]).encode())
-        realised = total(np.array(per_day)) * (SECONDS[table.time_unit] / SECONDS["day"])
-        return Exported(len(names) - never, never, "left out", total(table.rates), realised, table.time_unit)
-
-    def _line(self, name: str) -> str:
-        """Return the command for a source, as cron reads it."""
-        text = f"{self.command} {shlex.quote(name)}"
-        if any(ord(letter) < 32 and letter != "\t" for letter in text) or "\x7f" in text:
-            raise SourceDataError(
-                f"source {list_offenders([repr(name)])} or the command has a newline or another control "
-                "character. A crontab has one command a line. Rename it."
-            )
-        line = text.replace("%", "\\%")
-        if len(line.encode()) > _LONGEST or not self.command.strip():
-            raise SourceDataError(
-                f"the command for source {name[:80]!r} has {len(line.encode())} octets. cron keeps a command "
-                f"of 1 to {_LONGEST}. Shorten the name or the command."
-            )
-        return line
+        return made
 
 
-_DAYS = {"day": 1.0, "week": 7.0, "month": MONTH, "year": YEAR}
+def _repetition(name: str, rate: float) -> Repetition | None:
+    """Return what a rate per day becomes; None for 0."""
+    repeated = repetition(rate) if rate else None
+    if repeated is None and rate:
+        raise SourceDataError(
+            f"source {name!r} is to be refreshed {rate:.4g} times a day. cron goes from once in 365 days to "
+            f"once a minute. {'Lower its max_rate' if rate > 1.0 else 'Raise its min_rate'}, or leave it out."
+        )
+    return repeated
 
 
-def _bucket(rate: float) -> tuple[int, str] | None:
-    """Return the count and period of a rounded-down rate.
+def _argument(name: str) -> str:
+    r"""Return a name as cron and the shell read it.
 
     Examples
     --------
-    >>> _bucket(100.5), _bucket(2.6), _bucket(1 / 7), _bucket(0.01), _bucket(0.001)
-    ((100, 'day'), (18, 'week'), (4, 'month'), (3, 'year'), None)
+    >>> print(_argument("https://a.org/%41"), _argument("it's 5%"), _argument(r"a\%b"))
+    https://a.org/\%41 'it'\''s 5'\%'' 'a\'''\%'b'
     """
-    slack = rate * (1.0 + ROUNDING)
-    if slack < 1.0 / YEAR or rate > MOST * (1.0 + ROUNDING):
-        return None
-    if slack >= 24.0:
-        return min(int(slack), int(MOST)), "day"
-    if slack >= 1.0:
-        return int(7.0 * slack), "week"
-    if slack * MONTH >= 1.0:
-        return min(int(slack * MONTH), 28), "month"
-    return min(int(slack * YEAR), 11), "year"
-
-
-def _fields(count: int, period: str, phase: float) -> Iterator[str]:
-    """Yield the time fields of the lines.
-
-    They make `count` refreshes a period; there are five of them.
-    """
-    minute = int(60.0 * phase)
-    hour = int(24.0 * math.fmod(60.0 * phase, 1.0))
-    if period == "day":
-        often, extra = divmod(count, 24)
-        minutes = _spread(often, 60, minute)
-        yield f"{_several(minutes)} * * * *"
-        if extra:
-            yield f"{_between(minutes, 60)} {_several(_spread(extra, 24, hour))} * * *"
-    elif period == "week":
-        often, extra = divmod(count, 7)
-        hours = _spread(often, 24, hour)
-        yield f"{minute} {_several(hours)} * * *"
-        if extra:
-            yield f"{minute} {_between(hours, 24)} * * {_several(_spread(extra, 7, minute % 7))}"
-    elif period == "month":
-        days = [1 + day for day in _spread(count, 28, (minute * 24 + hour) % 28)]
-        yield f"{minute} {hour} {_several(days)} * *"
-    else:
-        months = [1 + month for month in _spread(count, 12, minute % 12)]
-        yield f"{minute} {hour} {1 + (minute + hour) % 28} {_several(months)} *"
-
-
-def _spread(count: int, cycle: int, begin: int) -> list[int]:
-    """Return `count` distinct positions of a cycle, evenly spaced.
-
-    As even as they can be.
-    """
-    return sorted((begin + k * cycle // count) % cycle for k in range(count))
-
-
-def _between(taken: list[int], cycle: int) -> int:
-    """Return a free position in the longest free stretch.
-
-    It is in the middle between those that are taken.
-    """
-    gaps = [(taken[(k + 1) % len(taken)] - at - 1) % cycle + 1 for k, at in enumerate(taken)]
-    longest = int(np.argmax(gaps))
-    return (taken[longest] + gaps[longest] // 2) % cycle
-
-
-def _several(values: list[int]) -> str:
-    return ",".join(map(str, values))
+    if shlex.quote(name) == name:
+        return name.replace("%", r"\%")
+    return f"'{name.translate(_QUOTED)}'"

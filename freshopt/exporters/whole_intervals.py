@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.numerics.arrays import IntArray, total
+from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import SECONDS
 
@@ -44,6 +44,8 @@ class Exported:
         What was written of those.
     planned, realised : float
         Total refreshes per `time_unit`: by the rates, and by what was written. Realised is never more.
+    largest_loss : float
+        Largest relative shortfall of the rate of one source.
     time_unit : str
     """
 
@@ -52,6 +54,7 @@ class Exported:
     never_words: str
     planned: float
     realised: float
+    largest_loss: float
     time_unit: str
 
 
@@ -164,9 +167,30 @@ def whole_intervals(table: RateTable, limits: Limits) -> IntArray:
 def exported(table: RateTable, seconds: IntArray, never_words: str) -> Exported:
     """Return the report on intervals that were written."""
     active = seconds != NEVER
-    realised = total(SECONDS[table.time_unit] / seconds[active].astype(np.float64)) if active.any() else 0.0
+    realised = np.zeros(len(seconds))
+    realised[active] = SECONDS[table.time_unit] / seconds[active].astype(np.float64)
     count = int(np.count_nonzero(active))
-    return Exported(count, len(seconds) - count, never_words, total(table.rates), realised, table.time_unit)
+    return Exported(
+        count,
+        len(seconds) - count,
+        never_words,
+        total(table.rates),
+        total(realised),
+        largest_loss(table.rates, realised),
+        table.time_unit,
+    )
+
+
+def largest_loss(rates: Array, realised: Array) -> float:
+    """Return the largest relative shortfall of a source's rate.
+
+    Examples
+    --------
+    >>> largest_loss(np.array([4.0, 0.0, 1.0]), np.array([3.0, 0.0, 1.0]))
+    0.25
+    """
+    active = rates > 0.0
+    return float(np.max(1.0 - realised[active] / rates[active], initial=0.0))
 
 
 def require_clocked(table: RateTable, tool: str) -> None:

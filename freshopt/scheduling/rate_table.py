@@ -75,6 +75,12 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
     if time_unit is not None:
         check_time_unit(time_unit)
     if isinstance(rates, Mapping):
+        # NumPy would drop zero bytes at the end of a text, and two names could become one.
+        zeros = [repr(name) for name in rates if isinstance(name, str) and name.endswith("\0")]
+        if zeros:
+            raise SourceDataError(
+                f"source {list_offenders(zeros)} ends in a zero byte. Leave the zero bytes out."
+            )
         return _checked(list(rates), list(rates.values()), time_unit or "day")
     if not hasattr(rates, "problem"):
         return _from_frame(rates, time_unit or "day")

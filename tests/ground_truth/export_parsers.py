@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-CRON = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
 def tab_seeds(text: str) -> dict[str, dict[str, str]]:
@@ -76,49 +75,6 @@ def yaml_documents(text: str) -> list[dict[str, str]]:
                 assert dotted not in values
                 values[dotted] = value.strip('"')
         found.append(values)
-    return found
-
-
-def cron_lines(text: str) -> list[tuple[list[set[int] | None], str]]:
-    """Five fields of numbers and lists (None: any) and a command, in which \\% is % and % would end it."""
-    found = []
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        *words, command = line.split(maxsplit=5)
-        assert len(words) == 5
-        fields: list[set[int] | None] = []
-        for word, (low, high) in zip(words, CRON, strict=True):
-            if word == "*":
-                fields.append(None)
-                continue
-            numbers = [int(each) for each in word.split(",")]
-            assert all(low <= number <= high for number in numbers)
-            assert len(set(numbers)) == len(numbers)
-            fields.append(set(numbers))
-        assert not re.search(r"(?<!\\)%", command)
-        found.append((fields, command.replace("\\%", "%")))
-    return found
-
-
-def cron_times(fields: list[set[int] | None], begin: datetime, days: int) -> list[datetime]:
-    """All minutes at which cron runs a line; day of month and of week are alternatives if both are given."""
-    minutes, hours, month_days, months, week_days = fields
-    found = []
-    for day in (begin + timedelta(days=k) for k in range(days)):
-        weekday = day.isoweekday() % 7
-        by_month = month_days is None or day.day in month_days
-        by_week = week_days is None or weekday in {number % 7 for number in week_days}
-        both = month_days is not None and week_days is not None
-        if (months is not None and day.month not in months) or not (
-            (by_month or by_week) if both else (by_month and by_week)
-        ):
-            continue
-        found += [
-            day + timedelta(hours=hour, minutes=minute)
-            for hour in sorted(range(24) if hours is None else hours)
-            for minute in sorted(range(60) if minutes is None else minutes)
-        ]
     return found
 
 
