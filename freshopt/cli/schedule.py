@@ -150,7 +150,8 @@ def _target(kind: str, longest: str | None, command: str | None) -> IntervalForm
 def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
     """Return the printed rows, with the effect of rounding intervals."""
     lost = 1.0 - done.realised / done.planned if done.planned else 0.0
-    less = "" if lost < ROUNDING else f": {100.0 * lost:.2g} % less, as intervals are rounded up"
+    most = f" (at most {100.0 * done.largest_loss:.2g} % for a source)" if done.sources > 1 else ""
+    less = "" if lost < ROUNDING else f": {100.0 * lost:.2g} % less, as intervals are rounded up{most}"
     never = f"; {count(done.never, 'source')} never refreshed: {done.never_words}" if done.never else ""
     return [
         ("format", f"{kind}: {count(done.sources, 'source')} with an interval{never}"),

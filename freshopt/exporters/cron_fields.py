@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -46,7 +47,8 @@ _TRIES = 8
 _FINE = 1000
 
 
-class Repetition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Repetition:
     """Refreshes that a crontab can repeat.
 
     Attributes

@@ -15,6 +15,7 @@ References
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,8 @@ from freshopt.units import SECONDS
 
 # Octets of a line, without its end.
 FOLD = 75
+# CONTROL of RFC 5545, and what UTF-8 has not; newlines are escaped.
+_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -46,8 +49,8 @@ def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
     Raises
     ------
     SourceDataError
-        If there is no refresh, a source waits for signals, a name has a control character, or the schedule
-        goes beyond the year 9999.
+        If there is no refresh, a source waits for signals, a name has a control character or a lone
+        surrogate, or the schedule goes beyond the year 9999.
     """
     begin = start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
     named = schedule.names
@@ -84,10 +87,11 @@ def _require_writable(schedule: Schedule, names: list[str], begin: datetime) -> 
             f"no refresh falls into {schedule.horizon:g} {schedule.time_unit}s. A calendar has at least one "
             "event. Lengthen the horizon."
         )
-    wrong = [repr(name) for name in names if any(ord(c) < 32 and c not in "\t\n" for c in name)]
+    wrong = [repr(name[:80]) for name in names if _NO_TEXT.search(name)]
     if wrong:
         raise SourceDataError(
-            f"source {list_offenders(wrong)} has a control character. A calendar's text has none. Rename it."
+            f"source {list_offenders(wrong)} has a control character or a lone surrogate. A calendar's text "
+            "has none. Rename it."
         )
     last = float(schedule.time[-1]) * SECONDS[schedule.time_unit]
     if last > (_LAST - begin).total_seconds():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from freshopt.problems import BinaryFreshness
 from freshopt.scheduling import Greedy
 from tests.ground_truth import export_parsers as parse
 from tests.ground_truth.command_lines import Run, fields, refuse
+from tests.ground_truth.cron_rules import CRONIE, DEBIAN, given_to_shell, load
 from tests.ground_truth.tolerances import SCALAR
 
 URLS = "source,rate\nhttps://a.org/x,24\nhttps://b.org/?q=%41&r='1',2.7\nhttp://c.org/never,0\n"
@@ -46,12 +47,11 @@ def test_intervals_are_written_and_their_total_is_told(kind: str, run: Run) -> N
             for t in spans
         )
     else:
-        week = [
-            time
-            for line, _ in parse.cron_lines(path.read_text())
-            for time in parse.cron_times(line, datetime(2024, 1, 1, tzinfo=UTC), 7)
-        ]
-        realised = len(week) / 7
+        year = [date(2023, 1, 1) + timedelta(days=k) for k in range(365)]
+        realised = sum(
+            len(job.fields[0]) * len(job.fields[1]) * sum(map(job.runs_on, year)) / 365.0
+            for job in load(path.read_bytes(), CRONIE)
+        )
     assert float(told) == pytest.approx(realised, rel=1e-3)
     run("schedule", "rates.csv", "--format", kind, "--out", "out", "--overwrite")
     run("schedule", "rates.csv", "--format", kind, "--out", "out", code=2)
@@ -61,6 +61,9 @@ def test_what_is_lost_to_a_coarse_clock_is_told(run: Run) -> None:
     Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,40,hour\n")  # every 90 s
     shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "s.txt").output)
     assert shown["total rate"] == "30 of 40 per hour planned: 25 % less, as intervals are rounded up"
+    Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,40,hour\nhttp://b/,60,hour\n")
+    shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "u.txt").output)
+    assert shown["total rate"].endswith("10 % less, as intervals are rounded up (at most 25 % for a source)")
     Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,30,hour\n")
     shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "t.txt").output)
     assert shown["total rate"] == "30 of 30 per hour planned"
@@ -71,7 +74,8 @@ def test_settings_of_formats(run: Run) -> None:
     run("schedule", "rates.csv", "--format", "nutch", "--longest", "365d", "--out", "n")
     assert "=17280000\n" in Path("n/seeds/seeds.tsv").read_text()
     run("schedule", "rates.csv", "--format", "crontab", "--command", "curl -s -o '%f'", "--out", "c")
-    assert parse.cron_lines(Path("c").read_text())[0][1] == "curl -s -o '%f' http://a/"
+    (job,) = load(Path("c").read_bytes(), DEBIAN)
+    assert given_to_shell(job.command, DEBIAN)[0] == b"curl -s -o '%f' http://a/"
     Path("names.csv").write_text("source,rate\nprod/db,24\n")
     run("schedule", "names.csv", "--format", "external-secrets", "--out", "e.yaml")
     assert parse.yaml_documents(Path("e.yaml").read_text())[0]["spec.refreshInterval"] == "1h0m0s"

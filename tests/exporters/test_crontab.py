@@ -101,7 +101,8 @@ def test_refreshes_are_evenly_apart(tmp_path: Path) -> None:
     for job in load(written(rates, tmp_path), DEBIAN):
         often = [60 * hour + minute for hour in job.fields[1] for minute in job.fields[0]]
         days = np.flatnonzero(days_of(job)[:1461])
-        minutes[job.command.decode().rpartition(" ")[2]].append((1440.0 * days[:, None] + often).ravel())
+        times_of_day = np.add.outer(1440.0 * days, np.array(often, dtype=np.float64)).ravel()
+        minutes[job.command.decode().rpartition(" ")[2]].append(times_of_day)
     for name, times in minutes.items():
         gaps = np.diff(np.sort(np.concatenate(times)))
         assert gaps.min() > 0.0, "two lines of a source meet"

@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+JAVA_TRIMS = "".join(map(chr, range(33)))
 
 
 def tab_seeds(text: str) -> dict[str, dict[str, str]]:
-    """A URL a line, then key=value, separated by tabs; empty lines and those with # are skipped."""
+    """A URL a line, then key=value, separated by tabs; empty lines and those with # are skipped.
+
+    Both readers are Java: a line ends at any of the three line ends, and trim() takes all up to the space.
+    """
     found: dict[str, dict[str, str]] = {}
-    for line in text.split("\n"):
+    for line in re.split("\r\n|\r|\n", text):
         url, *metadata = line.split("\t")
-        if not url.strip() or url.strip().startswith("#"):
+        url = url.strip(JAVA_TRIMS)
+        if not url or url.startswith("#"):
             continue
-        assert url.strip() not in found
-        found[url.strip()] = dict(item.split("=", 1) for item in metadata)
+        assert url not in found
+        found[url] = dict(item.split("=", 1) for item in metadata)
     return found
 
 
