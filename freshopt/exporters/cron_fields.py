@@ -12,8 +12,8 @@ days of the week likewise. Minutes and hours of the sources fill the day evenly.
 
 What cron cannot express: in a week or in 365 days a source has at most its rate, and less of it by under
 max(`LOSS`, 1/(n + 1)), n its refreshes a year. The gap between two of its refreshes is at most about twice
-the mean. There are no leap years: 29 February is one more date of those sources below one a day whose rate
-has room for one more refresh in 366 days, and of no other source that refreshes on dates.
+the mean. There are no leap years: 29 February is one more date of those sources whose rate has room for one
+more refresh in 366 days, and of no other source that refreshes on dates.
 
 Cost: at most six lines, and `_TRIES` passes over the dates, per source.
 """
@@ -164,9 +164,9 @@ def _every_day(count: int, minute: int, hour: int) -> tuple[list[str], int, int]
 
 
 def _dates(count: int, first: float, second: float) -> list[list[int]]:
-    """Return days of each month: `count` < 365 dates of a common year.
+    """Return the days of each month that are among `count` dates.
 
-    Integers keep each of them a date.
+    They are < 365 dates of a common year; integers keep each of them a date.
     """
     begin, offset, passed = int(YEAR * first), int(_FINE * second), 0
     months = []

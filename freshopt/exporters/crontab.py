@@ -1,7 +1,7 @@
 r"""crontab: a few lines per source, for cron's five time fields.
 
 How a rate becomes lines, and how far that is from the rate, is in `freshopt.exporters.cron_fields`: never
-more than the rate, and less by under 1 %, or by under one refresh a year where there are fewer than 100.
+more than the rate, and less by under 1 %, or by under one refresh a year where that is more.
 
 A command is one line [1]_: the words that refresh a source, and its name as one more argument, which comes
 out the same under Debian's cron and under cronie. Both cut a command at its first ``%`` and read ``\%`` as

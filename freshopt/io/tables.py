@@ -2,8 +2,17 @@
 
 The name's ending decides; an error is one clear line when a file cannot be used.
 
+A spreadsheet takes a CSV cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end for a formula
+[1]_, and names come from logs, which strangers write. Such a text is written with an apostrophe before it,
+and read without; so is one that has apostrophes before those, so that every text comes back as it was.
+Numbers stay numbers. Parquet files hold all texts as they are: they are for programs.
+
 What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
 user's to mend, and the message says which file and how.
+
+References
+----------
+.. [1] https://owasp.org/www-community/attacks/CSV_Injection
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ import gzip
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -26,6 +36,10 @@ UNIT = "time_unit"
 # Hint at the most frequent cause of a parser's error, whose own message is of chunks.
 _QUOTES = ", with quotes in pairs"
 ENDINGS = (".csv", ".csv.gz", ".parquet")
+# What makes a formula of a text at its beginning, in the wide forms of East Asian spreadsheets too.
+_FORMULA = r"'*[=+\-@\t\r\n＝＋－＠]"
+# What parts cells in spreadsheets of other settings, unless the cell is quoted.
+_PARTING = "[;\t]"
 
 
 def read_table(
@@ -59,13 +73,14 @@ def read_table(
         wanted = [name for name in column_names(path) if columns is None or name in columns]
         if not wanted:  # Polars takes no columns for all of them
             return polars.DataFrame()
-        return polars.read_csv(
+        frame = polars.read_csv(
             path,
             columns=wanted,
             infer_schema_length=0 if as_text else None,  # 0: all is text; None: infer from every row
             try_parse_dates=not as_text,
             glob=False,
         )
+    return frame.with_columns(polars.col(polars.String).str.replace(f"^'({_FORMULA})", "${1}"))
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
@@ -101,7 +116,8 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
 def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a table as CSV or Parquet.
 
-    CSV may be gzipped; a file that is there is replaced.
+    CSV may be gzipped; a file that is there is replaced. In CSV an apostrophe stands before texts that a
+    spreadsheet would take for formulas; `read_table` takes it away.
 
     Use `complete_file` or `complete_folder` around it where a reader must never see half a file.
 
@@ -122,7 +138,9 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
 
     path = Path(path)
     ending = table_ending(path)
-    write: Callable[[IO[bytes]], None] = frame.write_parquet if ending == ".parquet" else frame.write_csv
+    write: Callable[[IO[bytes]], None] = (
+        frame.write_parquet if ending == ".parquet" else partial(_write_csv, frame)
+    )
     try:
         if ending == ".csv.gz":
             # Without a file name and time in it, equal tables make equal files.
@@ -143,6 +161,16 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
                 raise OSError(code, os.strerror(code), str(path)) from error
         reason = str(error).strip().split("\n", 1)[0].rstrip(".")
         raise SourceDataError(f"{path} cannot be written: {reason}. Choose another format.") from error
+
+
+def _write_csv(frame: polars.DataFrame, file: IO[bytes]) -> None:
+    """Write a table as CSV that is harmless in a spreadsheet."""
+    import polars
+
+    texts = frame.select(polars.col(polars.String))
+    parted = any(column.str.contains(_PARTING).any() for column in texts)
+    frame = frame.with_columns(polars.col(polars.String).str.replace(f"^({_FORMULA})", "'${1}"))
+    frame.write_csv(file, quote_style="non_numeric" if parted else "necessary")
 
 
 def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -79,6 +80,20 @@ def test_settings_of_formats(run: Run) -> None:
     Path("names.csv").write_text("source,rate\nprod/db,24\n")
     run("schedule", "names.csv", "--format", "external-secrets", "--out", "e.yaml")
     assert parse.yaml_documents(Path("e.yaml").read_text())[0]["spec.refreshInterval"] == "1h0m0s"
+
+
+def test_names_like_formulas_pass_from_a_log_to_a_crontab(run: Run) -> None:
+    """They are harmless in the plan's CSV files, and themselves again in what is made of those."""
+    names = ["=1+1", "@scope/name", "-x", "'=1", "+1"]
+    rows = [f"{name},{day},{day % 2}\n" for name in names for day in range(6)]
+    Path("log.csv").write_text("source,time,changed\n" + "".join(rows).replace("'=1", "''=1"))
+    run("plan", "log.csv", "--bandwidth", "9/day", "--horizon", "2d", "--csv", "--out", "p")
+    for table in ("rates", "change_rates", "schedule"):
+        text = Path(f"p/{table}.csv").read_text()
+        assert {line[:2] for line in text.splitlines()[1:]} == {"'=", "'@", "'-", "''", "'+"}
+    run("schedule", "p/rates.csv", "--format", "crontab", "--command", "fetch --", "--out", "c")
+    jobs = load(Path("c").read_bytes(), DEBIAN)
+    assert {shlex.split(job.command.decode())[2] for job in jobs} == set(names)
 
 
 def test_methods_and_their_times(run: Run) -> None:

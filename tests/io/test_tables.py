@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 from freshopt.errors import SourceDataError
 from freshopt.io.tables import column_names, read_table, write_table
+from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 
 TABLE = pl.DataFrame(
     {
@@ -64,3 +65,72 @@ def test_unreadable_tables(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(SourceDataError, match="is a folder"):
         column_names(tmp_path / "folder.csv")
+
+
+def spreadsheet_cells(text: str, parting: str) -> list[str]:
+    """The cells that a spreadsheet makes of a file: any of `parting` parts them, except within quotes."""
+    cells, cell, quoted, at = [], "", False, 0
+    while at < len(text):
+        letter = text[at]
+        if quoted:
+            if letter == '"' and text[at + 1 : at + 2] == '"':
+                cell, at = cell + '"', at + 1
+            elif letter == '"':
+                quoted = False
+            else:
+                cell += letter
+        elif letter == '"' and not cell:
+            quoted = True
+        elif letter in parting or letter in "\r\n":
+            cells.append(cell)
+            cell = ""
+        else:
+            cell += letter
+        at += 1
+    return [*cells, cell]
+
+
+NAMES = [
+    *HOSTILE,
+    *hostile_names(150),
+    "=",
+    "-1",
+    "-x",
+    "+1e3",
+    "@scope/name",
+    "\t=1",
+    "''=1",
+    "'a",
+    "x;=1;y",
+]
+NAMES = [name for name in dict.fromkeys(NAMES) if not any("\ud800" <= letter <= "\udfff" for letter in name)]
+
+
+@pytest.mark.parametrize("parting", [",", ";", "\t", ",;\t"])
+def test_no_name_becomes_a_formula(tmp_path: Path, parting: str) -> None:
+    """However a spreadsheet parts the file, what begins with a sign is a number."""
+    for k, name in enumerate(NAMES):
+        table = pl.DataFrame({"source": [name], "rate": [-0.5], "host": ["=1"]})
+        write_table(table, tmp_path / f"{k}.csv")
+        text = (tmp_path / f"{k}.csv").read_bytes().decode()
+        for cell in spreadsheet_cells(text, parting):
+            harmless = not cell.startswith(tuple("=+-@\t\r\n＝＋－＠")) or cell.split(",")[0] == "-0.5"
+            assert harmless, (name, text)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_every_name_comes_back(tmp_path: Path, name: str, as_text: bool) -> None:
+    table = pl.DataFrame({"source": NAMES, "rate": [-0.5] * len(NAMES), "host": NAMES[::-1]})
+    write_table(table, tmp_path / name)
+    found = read_table(tmp_path / name, as_text=as_text)
+    assert found["source"].to_list() == NAMES
+    assert found["host"].to_list() == NAMES[::-1]
+    assert found["rate"].cast(pl.Float64).to_list() == [-0.5] * len(NAMES)
+    if not as_text:
+        assert found["rate"].dtype == pl.Float64
+
+
+def test_names_that_no_spreadsheet_computes_stand_bare(tmp_path: Path) -> None:
+    write_table(pl.DataFrame({"source": ["a-b", "'a", "x@y", "1=2"], "rate": [-1.0] * 4}), tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "source,rate\na-b,-1.0\n'a,-1.0\nx@y,-1.0\n1=2,-1.0\n"
