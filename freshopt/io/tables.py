@@ -37,9 +37,10 @@ UNIT = "time_unit"
 _QUOTES = ", with quotes in pairs"
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 # What makes a formula of a text at its beginning, in the wide forms of East Asian spreadsheets too.
-_FORMULA = r"'*[=+\-@\t\r\n＝＋－＠]"
+_SIGNS = "=+@\t\r\n＝＋－＠-"
+_FORMULA = f"('*[{_SIGNS}])"
 # What parts cells in spreadsheets of other settings, unless the cell is quoted.
-_PARTING = "[;\t]"
+_PARTING = ";\t"
 
 
 def read_table(
@@ -80,7 +81,7 @@ def read_table(
             try_parse_dates=not as_text,
             glob=False,
         )
-    return frame.with_columns(polars.col(polars.String).str.replace(f"^'({_FORMULA})", "${1}"))
+    return frame.with_columns(polars.col(_beginning(frame, "'")).str.replace(f"^'{_FORMULA}", "${1}"))
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
@@ -168,9 +169,21 @@ def _write_csv(frame: polars.DataFrame, file: IO[bytes]) -> None:
     import polars
 
     texts = frame.select(polars.col(polars.String))
-    parted = any(column.str.contains(_PARTING).any() for column in texts)
-    frame = frame.with_columns(polars.col(polars.String).str.replace(f"^({_FORMULA})", "'${1}"))
+    parted = any(text.str.contains(sign, literal=True).any() for text in texts for sign in _PARTING)
+    signed = polars.col(_beginning(frame, f"'{_SIGNS}"))
+    frame = frame.with_columns(signed.str.replace(f"^{_FORMULA}", "'${1}"))
     frame.write_csv(file, quote_style="non_numeric" if parted else "necessary")
+
+
+def _beginning(frame: polars.DataFrame, signs: str) -> list[str]:
+    """Return the columns with a text that begins with one of `signs`.
+
+    Most tables have none, and to look is quicker than to replace.
+    """
+    import polars
+
+    texts = frame.select(polars.col(polars.String))
+    return [text.name for text in texts if any(text.str.starts_with(sign).any() for sign in signs)]
 
 
 def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
