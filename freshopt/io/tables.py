@@ -4,8 +4,9 @@ The name's ending decides; an error is one clear line when a file cannot be used
 
 A spreadsheet takes a CSV cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end for a formula
 [1]_, and names come from logs, which strangers write. Such a text is written with an apostrophe before it,
-and read without; so is one that has apostrophes before those, so that every text comes back as it was.
-Numbers stay numbers. Parquet files hold all texts as they are: they are for programs.
+and read without; so is one that has apostrophes before those, so that every text comes back as it was. (A
+text of another program's that begins with an apostrophe and a sign loses the apostrophe.) Numbers stay
+numbers. Parquet files hold all texts as they are: they are for programs.
 
 What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
 user's to mend, and the message says which file and how.
