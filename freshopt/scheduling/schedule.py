@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,15 @@ class Method(Protocol):
         ...
 
 
+@runtime_checkable
+class RandomMethod(Method, Protocol):
+    """Scheduling method whose times are random."""
+
+    def redrawn(self, run: int) -> RandomMethod:
+        """Return the method with independent random numbers for each `run`; run 0 is its own."""
+        ...
+
+
 class Visit(NamedTuple):
     """One refresh of a schedule.
 
@@ -110,6 +119,8 @@ class Schedule:
         Weight of each source, with which `replay` measures costs. None if the rates came without.
     start : datetime or datetime64, optional
         The moment of time 0; without a time zone it is UTC.
+    random_method : RandomMethod, optional
+        What drew the times, if they are random: `replay` draws others from it. A part of a schedule has none.
 
     Raises
     ------
@@ -135,6 +146,7 @@ class Schedule:
     crawl_probability: Array | None
     importance: Array | None
     start: np.datetime64 | None
+    random_method: RandomMethod | None
 
     def __init__(
         self,
@@ -148,6 +160,7 @@ class Schedule:
         crawl_probability: npt.ArrayLike | None = None,
         importance: npt.ArrayLike | None = None,
         start: datetime | np.datetime64 | None = None,
+        random_method: RandomMethod | None = None,
     ) -> None:
         store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
@@ -170,6 +183,7 @@ class Schedule:
         store("crawl_probability", None if p is None else as_vector(p, n, "crawl_probability"))
         store("importance", None if importance is None else as_vector(importance, n, "importance"))
         store("start", None if start is None else _moment(start))
+        store("random_method", random_method)
         self._check_order()
 
     def __len__(self) -> int:
@@ -408,6 +422,7 @@ def schedule(
         crawl_probability=table.crawl_probability,
         importance=table.importance,
         start=start,
+        random_method=method if isinstance(method, RandomMethod) else None,
     )
 
 
