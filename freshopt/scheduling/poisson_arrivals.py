@@ -49,5 +49,5 @@ class PoissonArrivals:
         return order_refreshes(count, lambda source, _: random.random(len(source)) * horizon)
 
     def redrawn(self, run: int) -> PoissonArrivals:
-        """Return the method with the seed `run` after its own."""
+        """Return the method with a later seed, its own for run 0."""
         return replace(self, seed=(self.seed + run) % 2**64)

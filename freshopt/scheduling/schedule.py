@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -71,10 +72,16 @@ class Method(Protocol):
 
 @runtime_checkable
 class RandomMethod(Method, Protocol):
-    """Scheduling method whose times are random."""
+    """Scheduling method whose times are random.
+
+    They are independent between sources.
+    """
 
     def redrawn(self, run: int) -> RandomMethod:
-        """Return the method with independent random numbers for each `run`; run 0 is its own."""
+        """Return the method with random numbers of its own for each run.
+
+        Run 0 has those of the method itself.
+        """
         ...
 
 
@@ -183,6 +190,7 @@ class Schedule:
         store("crawl_probability", None if p is None else as_vector(p, n, "crawl_probability"))
         store("importance", None if importance is None else as_vector(importance, n, "importance"))
         store("start", None if start is None else _moment(start))
+        expect(random_method, (RandomMethod, NoneType), "random_method", "Pass a method with redrawn(run)")
         store("random_method", random_method)
         self._check_order()
 

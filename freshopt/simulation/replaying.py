@@ -91,7 +91,7 @@ def replay(
     redraw : bool
         Whether refresh times that a random method drew are drawn anew after the first run: the value is then
         that of the method at these rates. False: the value of these very times, whose expectation
-        `freshopt.scheduling.expected_cost` knows.
+        `freshopt.scheduling.expected_cost` knows. A schedule that was read from a file has only these.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def replay(
     >>> plan = fo.schedule(solution, horizon=1000.0, method=fo.scheduling.Periodic())
     >>> found = fo.replay(plan, fo.World.poisson(sources, seed=1))
     >>> found
-    Replay(10001 refreshes of 2 sources in 0..1000 days, 4 runs: fresh 0.8078 ± 0.002)
+    Replay(10001 refreshes of 2 sources in 0..1000 days, 14 runs: fresh 0.8085 ± 0.0007)
     >>> abs(found.of(problem.objective).z(solution.value)) < 4
     True
     """
@@ -129,6 +129,7 @@ def replay(
         kind = type(schedule).__name__
         raise TypeError(f"schedule is of type {kind}. Pass what freshopt.schedule returns.")
     expect(world, World, "world", "Pass a freshopt.World")
+    expect(redraw, (bool, np.bool_), "redraw", "Pass True or False")
     for what, number in (("skip", skip), ("origin", origin), ("runs", runs)):
         expect(number, (Real, NoneType), what, "Pass one number")
         as_number(0.0 if number is None else number, what, "Pass a smaller one.")

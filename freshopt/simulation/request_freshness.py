@@ -28,9 +28,9 @@ MOST = 10**9
 def fresh_requests(
     world: World, refreshes: Refreshes, wanted: Requests | int, weight: Array, window: Window, seed: int
 ) -> tuple[Array, Array]:
-    """Return how many requests met a fresh copy, and how many there were.
+    """Return the numbers of fresh and of all requests.
 
-    In the window, per source.
+    Those in the window, per source.
 
     Parameters
     ----------

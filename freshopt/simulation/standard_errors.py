@@ -58,7 +58,10 @@ class CostSums:
 
     @property
     def variance(self) -> float:
-        """Estimated variance of the weighted mean over runs; NaN for a single run."""
+        """Estimated variance of the weighted mean over runs.
+
+        NaN for a single run.
+        """
         if self.runs < 2:
             return float("nan")
         squares = self.squares_of_total if self.shared else float(np.sum(self.weight**2 * self.squares))
@@ -118,7 +121,10 @@ def error_over_sources(weight: Array, cost: Array, span: Array) -> float:
 
 
 def enough_runs(sums: Iterable[CostSums], run: int, wanted: int | None) -> bool:
-    """Return whether so many runs suffice: the number wanted, or for `FREEDOM` degrees of freedom."""
+    """Return whether so many runs suffice.
+
+    They do if as many were wanted; or else if every variance has `FREEDOM` degrees of freedom.
+    """
     if wanted is not None:
         return run >= wanted
     return run > FREEDOM or (run >= RUNS and all(found.freedom >= FREEDOM for found in sums))
