@@ -47,15 +47,17 @@ def rates_of(n: int = N) -> np.typing.NDArray[np.float64]:
     return np.random.default_rng(5).uniform(0.3, 2.0, n)
 
 
-def under_poisson_refreshes(many: fo.Sources, rho: np.typing.NDArray[np.float64]) -> dict[str, float]:
-    """Expected costs in SKIP..HORIZON, copies fresh at 0: ∫ c'(a)·P(age > a) da, averaged over time.
+def under_poisson_refreshes(
+    many: fo.Sources, rho: np.typing.NDArray[np.float64], skip: float = SKIP
+) -> dict[str, float]:
+    """Expected costs in skip..HORIZON, copies fresh at 0: ∫ c'(a)·P(age > a) da, averaged over time.
 
     At time t an age exceeds a with probability exp(−ρa) for a < t, and never for a ≥ t.
     """
     node, width = np.polynomial.legendre.leggauss(400)
-    length = HORIZON - SKIP
-    a = np.concatenate([SKIP * (node + 1.0) / 2.0, SKIP + length * (node + 1.0) / 2.0])
-    da = np.concatenate([SKIP / 2.0 * width, length / 2.0 * width])
+    length = HORIZON - skip
+    a = np.concatenate([skip * (node + 1.0) / 2.0, skip + length * (node + 1.0) / 2.0])
+    da = np.concatenate([skip / 2.0 * width, length / 2.0 * width])
     delta = many.change_rate[:, None]
     slopes = {
         "binary": delta * np.exp(-delta * a),
@@ -63,7 +65,7 @@ def under_poisson_refreshes(many: fo.Sources, rho: np.typing.NDArray[np.float64]
         "delay": delta + 0.0 * a,
         "age": -np.expm1(-delta * a),
     }
-    chance = np.exp(-rho[:, None] * a) * (HORIZON - np.maximum(a, SKIP)) / length
+    chance = np.exp(-rho[:, None] * a) * (HORIZON - np.maximum(a, skip)) / length
     costs = {name: float(many.importance @ (slope * chance @ da)) for name, slope in slopes.items()}
     costs["binary"] = float(np.sum(many.importance)) - costs["binary"]
     return costs | {"requests": costs["binary"]}
@@ -205,3 +207,18 @@ def test_errors_are_as_large_as_deviations_are(cell: str) -> None:
 def test_all_errors_are_as_large_as_deviations_are(cell: str) -> None:
     make, seeds = MATRIX[cell]
     require_calibrated(make(), seeds)
+
+
+@pytest.mark.parametrize("change_rate", [0.05, 1.0, 4.0])
+@pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
+def test_the_beginning_lowers_costs_by_no_more_than_is_said(change_rate: float, rate: float) -> None:
+    costs = under_poisson_refreshes(fo.Sources([change_rate]), np.array([rate]), skip=1e-6)
+    limits = {
+        "binary": change_rate / (change_rate + rate),
+        "harmonic": math.log1p(change_rate / rate),
+        "delay": change_rate / rate,
+        "age": 1.0 / rate - 1.0 / (rate + change_rate),
+    }
+    for name, limit in limits.items():
+        lost = costs[name] - (1.0 - limit) if name == "binary" else limit - costs[name]
+        assert 0.0 < lost / limit < (2.0 if name == "age" else 1.0) / (rate * HORIZON), name
