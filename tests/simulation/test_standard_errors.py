@@ -82,7 +82,7 @@ def poisson_times(n: int = N) -> Cell:
     return Cell(replayed, under_poisson_refreshes(many, rho), (*OBJECTIVES, "requests"))
 
 
-def given_times(method: Method, n: int = N) -> Cell:
+def given_times(method: Method, n: int = N, requests: int | None = 3000) -> Cell:
     """Changes alone are random: the times stay, of whatever method they are."""
     many = sources(n)
     plan = fo.schedule(dict(enumerate(rates_of(n))), HORIZON, method)
@@ -90,9 +90,10 @@ def given_times(method: Method, n: int = N) -> Cell:
 
     def replayed(seed: int) -> Replay:
         world = fo.World.poisson(many, seed)
-        return fo.replay(plan, world, requests=3000, seed=seed, redraw=False)
+        return fo.replay(plan, world, requests=requests, seed=seed, redraw=False)
 
-    return Cell(replayed, expected | {"requests": expected["binary"]}, (*OBJECTIVES, "requests"))
+    costs = tuple(OBJECTIVES) if requests is None else (*OBJECTIVES, "requests")
+    return Cell(replayed, expected | {"requests": expected["binary"]}, costs)
 
 
 def rates_that_jump() -> Cell:
@@ -176,7 +177,7 @@ def require_calibrated(cell: Cell, seeds: int) -> None:
 CELLS: dict[str, tuple[Callable[[], Cell], int]] = {
     "Poisson refreshes": (poisson_times, 60),
     "Poisson refreshes, given": (lambda: given_times(PoissonArrivals(seed=2)), 40),
-    "one source": (lambda: given_times(Periodic(), n=1), 60),
+    "one source": (lambda: given_times(Periodic(), n=1, requests=None), 60),
     "on signal, age": (lambda: on_signal("age"), 30),
 }
 MATRIX: dict[str, tuple[Callable[[], Cell], int]] = {
@@ -185,7 +186,7 @@ MATRIX: dict[str, tuple[Callable[[], Cell], int]] = {
     "Poisson refreshes, given": (lambda: given_times(PoissonArrivals(seed=2)), 200),
     "Poisson refreshes, rates that jump": (rates_that_jump, 200),
     "periodic refreshes": (lambda: given_times(Periodic()), 200),
-    "constant load, few sources": (lambda: given_times(Carousel(), n=4), 100),
+    "constant load, few sources": (lambda: given_times(Carousel(), n=4, requests=None), 100),
     "on signal, binary": (lambda: on_signal("binary"), 50),
     "on signal, harmonic": (lambda: on_signal("harmonic"), 100),
     "on signal, delay": (lambda: on_signal("delay"), 100),
