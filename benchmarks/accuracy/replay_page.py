@@ -18,10 +18,11 @@ refreshes and changes. The formulas that determined the rates are not used.
 """
 DISCIPLINES = """
 Sources with lognormal change rates and Pareto importances, one refresh per source and day on average. *As
-written*: the expected cost of that schedule, all copies fresh at first, against four worlds. *In the long
-run*: the objective's own cell against eight samples of refreshes and changes. z is the difference in
-standard errors. The last column is the expected cost in the last two thirds of the time over the periodic
-optimum; for Poisson refreshes at their own optimum it is their cell over the periodic one.
+written*: the expected cost of that schedule, all copies fresh at first, against four worlds or more. *In
+the long run*: the objective's own cell against as many samples of refreshes and changes. z is the
+difference in standard errors, which have 20 degrees of freedom at least. The last column is the expected
+cost in the last two thirds of the time over the periodic optimum; for Poisson refreshes at their own
+optimum it is their cell over the periodic one.
 """
 LOADS = """
 Binary freshness, periodic optimum, one day. Seconds of one core; memory of the whole process at its

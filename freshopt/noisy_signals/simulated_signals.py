@@ -17,16 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.replay_result import Measured, Replay
-from freshopt.simulation.replay_window import CostSums, Window, integrals
+from freshopt.simulation.replay_window import Window, integrals
+from freshopt.simulation.standard_errors import CostSums, enough_runs
 from freshopt.simulation.world import World
 
-# Keys that make the random streams of false signals and of recall independent of the changes'.
-FALSE, COINS = 0x5DEECE66D, 0x2545F4914F6CDD1D
-RUNS, MOST_RUNS = 4, 1_000_000
+# Keys that make the random streams of false signals, recall and rules independent of the changes'.
+FALSE, COINS, DRAWS = 0x5DEECE66D, 0x2545F4914F6CDD1D, 0xB7E151628AED2A6B
+MOST_RUNS = 1_000_000
 
 
 class SignalRule(Protocol):
@@ -153,7 +155,9 @@ def replay_signals(
     skip : float
         How much time passes before costs count.
     runs : int, optional
-        Worlds that are replayed: this one and those of the next seeds. Default: 4; 1 if it is recorded.
+        Worlds that are replayed: this one and those of the next seeds. Default: 1 if it is recorded; else
+        as many as give the standard errors 20 degrees of freedom: 4 for thresholds of many sources, 21 for
+        any other rule, under which sources may share slots, so that only the runs' totals are independent.
     seed : int
         Of the signals.
 
@@ -178,12 +182,12 @@ def replay_signals(
         raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
     seed = check_seed(seed)
     n, drawn = len(world), isinstance(world.changes, PoissonChanges)
-    many = (RUNS if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
+    wanted = (None if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
     skip, horizon = (
         as_number(skip, "skip", "Pass a time."),
         as_number(horizon, "horizon", "Pass a finite time."),
     )
-    if many > 1 and not drawn:
+    if wanted is not None and wanted > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
     if not 0.0 <= skip < horizon <= world.horizon or not np.isfinite(horizon):
         raise SourceDataError(
@@ -195,13 +199,13 @@ def replay_signals(
     weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
     window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
     sums: dict[str, CostSums] = {}
-    refreshed = on_signal = 0
-    for run in range(many):
+    run = refreshed = on_signal = 0
+    while not enough_runs(sums.values(), run, wanted):
         each = world
         if run and isinstance(world.changes, PoissonChanges):
             each = replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
         source, time = noisy_signals(each, recall, precision, horizon, (seed + run) % 2**64)
-        draws = uniforms((seed + run) % 2**64, source, np.arange(len(source)))
+        draws = uniforms((seed + run) % 2**64 ^ DRAWS, source, np.arange(len(source)))
         who, when = rule.crawls(source, time, horizon, draws)
         order = np.argsort(who, kind="stable")
         refreshes = who[order], when[order]
@@ -209,10 +213,11 @@ def replay_signals(
         refreshed += int(np.count_nonzero(counted))
         on_signal += int(np.count_nonzero(np.isin(when[counted], time)))
         for name, cost in integrals(each, refreshes, window, None).items():
-            sums.setdefault(name, CostSums(n)).add(cost)
-    costs = {name: found.measured(weight, window.span, drawn=drawn) for name, found in sums.items()}
+            sums.setdefault(name, CostSums(weight, shared=not isinstance(rule, SignalThresholds))).add(cost)
+        run += 1
+    costs = {name: found.measured(window.span, drawn=drawn) for name, found in sums.items()}
     everything, stale = float(np.sum(weight[window.span > 0.0])), costs["binary"]
     costs["binary"] = Measured(everything - stale.value, stale.error, 1.0 - stale.mean)
     there = np.where(window.span > 0.0, window.span, np.nan)
     per_source = {name: found.mean / there for name, found in sums.items()}
-    return Replay(costs, per_source, skip, horizon, world.time_unit, refreshed / many, on_signal / many, many)
+    return Replay(costs, per_source, skip, horizon, world.time_unit, refreshed / run, on_signal / run, run)

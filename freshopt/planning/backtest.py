@@ -8,7 +8,9 @@ a formula: it is integrated from the times of changes and refreshes.
 
 Copies have the ages that a policy itself gives them: each schedule runs for as long before the held-out part
 as that is long, or as the log reaches back, before costs count. When exactly it began is chance, and matters
-where intervals are long: costs are means over several beginnings, with the standard error that these leave.
+where intervals are long: costs are means over several beginnings. Their standard error is that of a mean over
+sources that are a sample of more such ones, under the same rates: what the choice of rates owes to chance is
+not in it.
 The current policy may crawl more or less than the bandwidth; so that it can be compared with a plan of as
 many refreshes, there is a row for that too.
 
@@ -22,7 +24,6 @@ Cost: a plan, and a replay for each row.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,9 @@ from freshopt.numerics.arrays import Array, BoolArray, as_number
 from freshopt.planning.plan import TOLERANCE, learn, method_of
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
 from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.simulation.replay_result import Measured, Replay
+from freshopt.simulation.replay_result import NAMED, Measured, Replay
 from freshopt.simulation.replaying import replay
+from freshopt.simulation.standard_errors import error_over_sources
 from freshopt.simulation.world import World
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.uniform import Uniform
@@ -252,6 +254,7 @@ def hold_out(
     run_in = min(split - begin, end - split)
     origin = max(split - run_in, float(np.min(world.start)))
     horizon = end - origin
+    span = np.maximum(np.minimum(until, end) - np.maximum(world.start, split), 0.0)
 
     def measure(policy: str, *plans: Schedule) -> PolicyCost:
         found = [
@@ -266,7 +269,7 @@ def hold_out(
             )
             for plan in plans
         ]
-        return _mean(policy, found, request.objective)
+        return _mean(policy, found, request.objective, sources.importance, span)
 
     def scheduled(policy: str, solution: Solution) -> PolicyCost:
         plan = schedule(solution, 2.0 * horizon, method_of(request))
@@ -292,12 +295,14 @@ def _window(plan: Schedule, begin: float, length: float) -> Schedule:
     return Schedule(plan.source[kept], time, length, plan.rates, plan.names, plan.time_unit, plan.method)
 
 
-def _mean(policy: str, found: list[Replay], objective: Objective) -> PolicyCost:
+def _mean(policy: str, found: list[Replay], objective: Objective, weight: Array, span: Array) -> PolicyCost:
     """Return what a policy cost on average over its beginnings."""
     costs = [run.of(objective) for run in found]
     value, mean = np.mean([(cost.value, cost.mean) for cost in costs], axis=0).tolist()
-    between = np.var([cost.value for cost in costs], ddof=1) / len(costs) if len(costs) > 1 else 0.0
-    error = math.sqrt(np.mean([cost.error**2 for cost in costs]) + between)
+    # The beginnings meet the same changes: each source's mean over them is one observation.
+    name = NAMED.get(type(objective), repr(objective))
+    each = np.nan_to_num(np.mean([run.per_source[name] for run in found], axis=0)) * span
+    error = float(np.sum(weight[span > 0.0])) * error_over_sources(weight, each, span)
     refreshes = float(np.mean([run.refreshes / (run.end - run.begin) for run in found]))
     fresh = float(np.mean([run.costs["binary"].mean for run in found]))
     return PolicyCost(policy, refreshes, Measured(value, error, mean), fresh)

@@ -6,7 +6,7 @@ counts are sampled first, then all times at once. Cost: one random number per re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,3 +47,7 @@ class PoissonArrivals:
         random = np.random.default_rng(self.seed)
         count = random.poisson(rates * horizon)
         return order_refreshes(count, lambda source, _: random.random(len(source)) * horizon)
+
+    def redrawn(self, run: int) -> PoissonArrivals:
+        """Return the method with a later seed, its own for run 0."""
+        return replace(self, seed=(self.seed + run) % 2**64)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,21 @@ class Method(Protocol):
         ...
 
 
+@runtime_checkable
+class RandomMethod(Method, Protocol):
+    """Scheduling method whose times are random.
+
+    They are independent between sources.
+    """
+
+    def redrawn(self, run: int) -> RandomMethod:
+        """Return the method with random numbers of its own for each run.
+
+        Run 0 has those of the method itself.
+        """
+        ...
+
+
 class Visit(NamedTuple):
     """One refresh of a schedule.
 
@@ -110,6 +126,8 @@ class Schedule:
         Weight of each source, with which `replay` measures costs. None if the rates came without.
     start : datetime or datetime64, optional
         The moment of time 0; without a time zone it is UTC.
+    random_method : RandomMethod, optional
+        What drew the times, if they are random: `replay` draws others from it. A part of a schedule has none.
 
     Raises
     ------
@@ -135,6 +153,7 @@ class Schedule:
     crawl_probability: Array | None
     importance: Array | None
     start: np.datetime64 | None
+    random_method: RandomMethod | None
 
     def __init__(
         self,
@@ -148,6 +167,7 @@ class Schedule:
         crawl_probability: npt.ArrayLike | None = None,
         importance: npt.ArrayLike | None = None,
         start: datetime | np.datetime64 | None = None,
+        random_method: RandomMethod | None = None,
     ) -> None:
         store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
@@ -170,6 +190,8 @@ class Schedule:
         store("crawl_probability", None if p is None else as_vector(p, n, "crawl_probability"))
         store("importance", None if importance is None else as_vector(importance, n, "importance"))
         store("start", None if start is None else _moment(start))
+        expect(random_method, (RandomMethod, NoneType), "random_method", "Pass a method with redrawn(run)")
+        store("random_method", random_method)
         self._check_order()
 
     def __len__(self) -> int:
@@ -408,6 +430,7 @@ def schedule(
         crawl_probability=table.crawl_probability,
         importance=table.importance,
         start=start,
+        random_method=method if isinstance(method, RandomMethod) else None,
     )
 
 

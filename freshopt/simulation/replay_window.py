@@ -1,4 +1,4 @@
-"""Window of a replay, and sums for its standard errors.
+"""Window of a replay, and integrals of costs over it.
 
 Cost: that of `freshopt.simulation.staleness_integrals`, twice if the window begins later than the refreshes.
 """
@@ -10,14 +10,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.errors import ObjectiveError
 from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
-from freshopt.simulation.replay_result import NAMED, Measured
+from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.staleness_integrals import MissedCosts, missed_costs
 from freshopt.simulation.world import World
 
@@ -101,44 +101,3 @@ def _of_age(curve: Curve, refreshes: Refreshes, begin: Array, until: Array) -> A
     n = len(begin)
     spent = np.bincount(source, weights=curve.take(source).gap_cost(time - before), minlength=n)
     return np.asarray(spent + curve.gap_cost(np.maximum(until - last, 0.0)), dtype=np.float64)
-
-
-class CostSums:
-    """Mean and squared deviations of a cost over runs, per source."""
-
-    def __init__(self, n: int) -> None:
-        self.runs, self.mean, self.squares = 0, np.zeros(n), np.zeros(n)
-
-    def add(self, cost: Array) -> None:
-        """Add the integrals of one more run."""
-        self.runs += 1
-        step = cost - self.mean
-        self.mean += step / self.runs
-        self.squares += step * (cost - self.mean)
-
-    def measured(self, weight: Array, span: Array, *, drawn: bool) -> Measured:
-        """Return the weighted cost with its standard error.
-
-        Parameters
-        ----------
-        weight, span : ndarray, shape (n,)
-        drawn : bool
-            Whether changes are drawn, independently between sources: then the error is that of the draw. If
-            not, or if there was a single run, it is that of the sources, as a sample of more of their kind.
-        """
-        whole = float(weight @ span)
-        if whole <= 0.0:
-            raise SourceDataError("no source of importance > 0 is there in the window. Choose another.")
-        mean = float(weight @ self.mean) / whole
-        there = span > 0.0
-        n = int(np.count_nonzero(there))
-        if drawn and self.runs > 1:
-            own = self.squares / (self.runs - 1) / self.runs
-            error = float(np.sqrt(np.sum(weight**2 * own))) / whole
-        elif n > 1:
-            off = (weight * (self.mean - mean * span))[there]
-            error = float(np.sqrt(n / (n - 1) * np.sum(off**2))) / whole
-        else:
-            error = float("nan")
-        total = float(np.sum(weight[there]))
-        return Measured(total * mean, total * error, mean)

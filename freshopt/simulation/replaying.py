@@ -5,10 +5,11 @@ and changes (`freshopt.simulation.staleness_integrals`), so that the predictions
 with values that do not depend on its formulas. Signalled sources are refreshed at each of their changes with
 the schedule's crawl probability.
 
-Where standard errors come from. Sources of a Poisson world change independently, and a world with another
-seed is an independent sample of the same process: a few runs give each source's variance, and the variances
-add up. Of a recorded history there is one; its error is that of a mean over sources that are a sample of more
-such ones.
+Where standard errors come from (`freshopt.simulation.standard_errors`). A Poisson world with another seed is
+an independent sample of the same process, and so are the refresh times of a random method with another seed:
+each run draws both anew, and the spread between runs covers both. Refresh times that stayed the same would be
+a sample of one: at a horizon of 60 intervals they contribute as much to the variance of a mean over four runs
+as the changes do for binary freshness, and nine times as much for age.
 
 Cost: one sort of the refreshes by source, then 20 ns a change and refresh and run, compiled.
 """
@@ -25,20 +26,21 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.objective import Objective
-from freshopt.numerics.arrays import LARGEST, as_number, as_vector
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.replay_result import Measured, Replay
-from freshopt.simulation.replay_window import CostSums, Refreshes, Window, integrals
+from freshopt.simulation.replay_window import Refreshes, Window, integrals
 from freshopt.simulation.request_freshness import Requests, fresh_requests
+from freshopt.simulation.standard_errors import CostSums, enough_runs
 from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
-    from freshopt.scheduling.schedule import Schedule
+    from freshopt.scheduling.schedule import RandomMethod, Schedule
 
 MOST_RUNS = 1_000_000
-# Runs for a variance per source: the standard error of a hundred sources' sum is then known to 4 %.
-RUNS = 4
+# Key that makes the coins of signals independent of the changes of a world with the same seed.
+COINS = 0x9FB21C651E98DF25
 
 
 def replay(
@@ -53,6 +55,7 @@ def replay(
     requests: Requests | int | None = None,
     runs: int | None = None,
     seed: int = 0,
+    redraw: bool = True,
 ) -> Replay:
     """Measure what a schedule costs in a world.
 
@@ -78,18 +81,29 @@ def replay(
         One to be measured beside the four named: an `ExpectedPenalty`, or a `SynchronizationCost`, whose cost
         is of the copy's age alone.
     requests : int or (source, time), optional
-        Share of requests that meet a fresh copy. A number of requests, of Poisson processes with rates in
-        proportion to the importances; or each request's source and time, in the world's time.
+        Share of requests that meet a fresh copy. A number of requests in each run, of Poisson processes with
+        rates in proportion to the importances; or each request's source and time, in the world's time.
     runs : int, optional
-        Worlds that are replayed: this one and those of the next seeds. Default: 4; 1 if it is recorded.
+        Worlds that are replayed: this one and those of the next seeds. Default: 1 if it is recorded; else at
+        least 4, and as many as give the standard errors 20 degrees of freedom: 21 for a single source.
     seed : int
         Decides which signals are crawled, and when requests come.
+    redraw : bool
+        Whether refresh times that a random method drew are drawn anew after the first run: the value is then
+        that of the method at these rates. False: the value of these very times, whose expectation
+        `freshopt.scheduling.expected_cost` knows. A schedule that was read from a file has only these.
 
     Returns
     -------
     Replay
         A source that is there for a part of the window counts for that part: values are
         Σw·(∫ of all costs)/(∫ of all importances).
+
+    Notes
+    -----
+    A solution's value is the limit of long horizons. Measured from the beginning, costs are lower, as all
+    copies are fresh then: under Poisson refreshes at rate ρ by a share of at most 1/(ρ·horizon), for age
+    2/(ρ·horizon). After `skip` a copy remembers its beginning with probability exp(−ρ·skip).
 
     Raises
     ------
@@ -107,7 +121,7 @@ def replay(
     >>> plan = fo.schedule(solution, horizon=1000.0, method=fo.scheduling.Periodic())
     >>> found = fo.replay(plan, fo.World.poisson(sources, seed=1))
     >>> found
-    Replay(10001 refreshes of 2 sources in 0..1000 days, 4 runs: fresh 0.8078 ± 0.002)
+    Replay(10001 refreshes of 2 sources in 0..1000 days, 14 runs: fresh 0.8085 ± 0.0007)
     >>> abs(found.of(problem.objective).z(solution.value)) < 4
     True
     """
@@ -115,6 +129,7 @@ def replay(
         kind = type(schedule).__name__
         raise TypeError(f"schedule is of type {kind}. Pass what freshopt.schedule returns.")
     expect(world, World, "world", "Pass a freshopt.World")
+    expect(redraw, (bool, np.bool_), "redraw", "Pass True or False")
     for what, number in (("skip", skip), ("origin", origin), ("runs", runs)):
         expect(number, (Real, NoneType), what, "Pass one number")
         as_number(0.0 if number is None else number, what, "Pass a smaller one.")
@@ -132,9 +147,9 @@ def replay(
     drawn = isinstance(world.changes, PoissonChanges)
     if not (runs is None or 1 <= runs <= MOST_RUNS):
         raise SourceDataError(f"runs is {runs}. Pass a whole number, 1 to {MOST_RUNS}.")
-    many = (RUNS if drawn else 1) if runs is None else int(runs)
-    if many < 1 or (many > 1 and not drawn):
+    if runs is not None and runs > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
+    wanted = (None if drawn else 1) if runs is None else int(runs)
     sources = world.sources
     if importance is None:
         importance = schedule.importance if sources is None else sources.importance
@@ -142,28 +157,33 @@ def replay(
     if not bool(np.all((weight >= 0.0) & (weight <= LARGEST))) or not np.any(weight > 0.0):
         raise SourceDataError(f"importance must be numbers in 0..{LARGEST:g}, not all 0. Correct them.")
     window = Window(begin, counts_from, until)
-    clocked = _by_source(schedule, begin)
+    clocked = _by_source(schedule.source, begin + schedule.time)
     sums: dict[str, CostSums] = {}
-    asked: list[tuple[float, float]] = []
-    refreshed = on_signal = 0
-    for run in range(many):
+    run = refreshed = on_signal = 0
+    share, asked = 0.0, np.zeros(n)
+    while not enough_runs(sums.values(), run, wanted):
         each = _draw(world, run)
         taken = _on_signal(schedule, each, window, check_seed(seed) + run)
+        if run and redraw and schedule.random_method is not None:
+            clocked = _redrawn(schedule, schedule.random_method.redrawn(run), begin)
         refreshes = _merged(clocked, taken)
         refreshed, on_signal = refreshed + window.count(refreshes), on_signal + window.count(taken)
         for name, cost in integrals(each, refreshes, window, objective).items():
-            sums.setdefault(name, CostSums(n)).add(cost)
+            sums.setdefault(name, CostSums(weight)).add(cost)
         if requests is not None:
-            wanted = -(-requests // many) if isinstance(requests, int) else requests
-            asked.append(fresh_requests(each, refreshes, wanted, weight, window, seed + run))
-    costs = {name: found.measured(weight, window.span, drawn=drawn) for name, found in sums.items()}
+            fresh, asked = fresh_requests(each, refreshes, requests, weight, window, seed + run)
+            # Relative to the first run's share: how many requests a source has then adds no variance.
+            share = share if run else float(np.sum(fresh) / np.sum(asked))
+            sums.setdefault("requests", CostSums(np.ones(n))).add(fresh - share * asked)
+        run += 1
+    met = sums.pop("requests", None)
+    costs = {name: found.measured(window.span, drawn=drawn) for name, found in sums.items()}
     everything = float(np.sum(weight[window.span > 0.0]))
     stale = costs["binary"]
     costs["binary"] = Measured(everything - stale.value, stale.error, 1.0 - stale.mean)
-    if asked:
-        fresh = float(np.mean([share for share, _ in asked]))
-        error = float(np.sqrt(np.sum(np.square([spread for _, spread in asked])))) / many
-        costs["requests"] = Measured(everything * fresh, everything * error, fresh)
+    if met is not None:
+        more, error = met.ratio(asked, drawn=drawn)
+        costs["requests"] = Measured(everything * (share + more), everything * error, share + more)
     there = np.where(window.span > 0.0, window.span, np.nan)
     per_source = {name: found.mean / there for name, found in sums.items()}
     return Replay(
@@ -172,9 +192,9 @@ def replay(
         begin + skip,
         float(np.max(until)),
         world.time_unit,
-        refreshed / many,
-        on_signal / many,
-        many,
+        refreshed / run,
+        on_signal / run,
+        run,
     )
 
 
@@ -220,13 +240,18 @@ def _draw(world: World, run: int) -> World:
     return replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
 
 
-def _by_source(schedule: Schedule, origin: float) -> Refreshes:
-    """Return the schedule's refreshes source by source.
+def _by_source(source: IntArray, time: Array) -> Refreshes:
+    """Return refreshes in turn source by source."""
+    order = np.argsort(source, kind="stable")
+    return source[order], time[order]
 
-    In the world's time.
-    """
-    order = np.argsort(schedule.source, kind="stable")
-    return schedule.source[order], origin + schedule.time[order]
+
+def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Refreshes:
+    """Return other random refreshes at the schedule's rates, in the world's time."""
+    known = schedule.crawl_probability
+    rates = schedule.rates if known is None else np.where(np.isnan(known), schedule.rates, 0.0)
+    source, time = method.times(rates, schedule.horizon)
+    return _by_source(source, origin + time)
 
 
 def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Refreshes:
@@ -240,7 +265,7 @@ def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> R
     offsets, time = world.events(window.begin, float(np.max(window.until)), heard)
     number = np.arange(len(time)) - np.repeat(offsets[:-1], np.diff(offsets))
     source = np.repeat(heard, np.diff(offsets))
-    taken = uniforms(seed % 2**64, source, number) < schedule.crawl_probability[source]
+    taken = uniforms(seed % 2**64 ^ COINS, source, number) < schedule.crawl_probability[source]
     return source[taken], time[taken]
 
 
@@ -249,5 +274,4 @@ def _merged(first: Refreshes, second: Refreshes) -> Refreshes:
     if not len(second[0]):
         return first
     source, time = (np.concatenate(pair) for pair in zip(first, second, strict=True))
-    order = np.argsort(source, kind="stable")
-    return source[order], time[order]
+    return _by_source(source, time)

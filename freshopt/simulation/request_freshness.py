@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, as_float64
 from freshopt.simulation.replay_window import Refreshes, Window
 from freshopt.simulation.world import World
 
@@ -27,10 +27,10 @@ MOST = 10**9
 
 def fresh_requests(
     world: World, refreshes: Refreshes, wanted: Requests | int, weight: Array, window: Window, seed: int
-) -> tuple[float, float]:
-    """Return the share of requests with a fresh copy.
+) -> tuple[Array, Array]:
+    """Return the numbers of fresh and of all requests.
 
-    In the window, with its standard error.
+    Those in the window, per source.
 
     Parameters
     ----------
@@ -41,10 +41,6 @@ def fresh_requests(
     weight : ndarray, shape (n,)
     window : Window
     seed : int
-
-    Notes
-    -----
-    The error takes the requests of one source together, as they meet the same copies.
     """
     source, time = _drawn(wanted, weight, window, seed) if isinstance(wanted, int) else _given(wanted, window)
     if not len(source):
@@ -60,10 +56,9 @@ def fresh_requests(
     order = np.argsort(when, kind="stable")
     who, when, keep = who[order], when[order], keep[order]
     missed = world.changes.poll(world.changes.begin(np.arange(n)), who, when, keep)
-    fresh = missed[keep] == 0
-    share = float(np.mean(fresh))
-    off = np.bincount(who[keep], weights=fresh - share, minlength=n)
-    return share, float(np.sqrt(np.sum(off**2))) / len(fresh)
+    asked = who[keep]
+    fresh = asked[missed[keep] == 0]
+    return as_float64(np.bincount(fresh, minlength=n)), as_float64(np.bincount(asked, minlength=n))
 
 
 def _drawn(many: int, weight: Array, window: Window, seed: int) -> tuple[IntArray, Array]:

@@ -15,8 +15,9 @@ from freshopt.logs import ChangeHistory
 from freshopt.planning.backtest import hold_out, known_changes
 from freshopt.planning.request import PlanRequest
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.simulation import missed_costs
 from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
-from tests.ground_truth.tolerances import EXACT
+from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC = fo.Refresh.PERIODIC
 RATES = np.array([0.02, 0.05, 0.3, 0.3, 1.0, 4.0])
@@ -62,6 +63,27 @@ def test_costs_are_those_of_poisson_sources() -> None:
         assert abs(rows[name].cost.value - freshness(rates, gap).sum()) < 4.0 * spread, name
         assert rows[name].refreshes == pytest.approx(len(rates), rel=0.01)
         assert rows["plan"].cost.value > rows[name].cost.value + 4.0 * spread
+
+
+def test_the_error_is_that_of_the_sources_means_over_the_beginnings() -> None:
+    """Nine beginnings meet the same changes: no more observations than sources."""
+    days, rates = 400.0, np.tile(RATES, 3)
+    n = len(rates)
+    history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(n))
+    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=n / 8.0, horizon=1.0)
+    held = hold_out(history.to_log(4.0), request, history)
+    cost = {row.policy: row for row in held.rows}["uniform"].cost
+    split, origin = 300.0, 200.0
+    plan, world = fo.schedule(dict.fromkeys(range(n), 1.0 / 8.0), 400.0), known_changes(history)
+    stale = np.zeros(n)
+    for beginning in np.arange(9) / 9.0 * 200.0:
+        there = (plan.time >= beginning) & (plan.time < beginning + 200.0)
+        source, time = plan.source[there], plan.time[there] - beginning + origin
+        until = [missed_costs(world, source, time, end, begin=origin).stale for end in (days, split)]
+        stale += (until[0] - until[1]) / 9.0 / (days - split)
+    assert (held.begin, held.end) == pytest.approx((split, days), rel=EXACT)
+    assert cost.value == pytest.approx(n - stale.sum(), rel=SCALAR)
+    assert cost.error == pytest.approx(np.std(stale, ddof=1) * np.sqrt(n), rel=SCALAR)
 
 
 def test_nothing_of_the_held_out_part_is_known_to_the_plan() -> None:
