@@ -188,7 +188,7 @@ def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, A
 
 
 def _interior(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
-    """Return the sources between their bounds, and how far marginals are from prices.
+    """Return how far marginals between the bounds are from prices.
 
     Complementary slackness: where no bound is active, the marginal value per unit of bandwidth is the price.
     At a kink of the cost it only lies on both sides of it.

@@ -13,7 +13,7 @@ from freshopt.units import check_time_unit
 
 # Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
 PROVED = 1e-8
-# Where the optimal cost is 0, the gap as a share of Σ importance; ten times what certificates allow there.
+# Cost and gap as shares of Σ importance up to which the cost is 0; ten times what certificates allow there.
 ZERO = 1e-11
 
 
@@ -77,8 +77,11 @@ class Context:
             return False
         if abs(bound - self.value) > 2.0 * abs(gap) + PROVED * (abs(bound) + abs(self.value)):
             return False
+        if relative is not None and relative <= PROVED:
+            return True
         weight = self.findings.maybe("importance") or float(self.sources)
-        return (relative is not None and relative <= PROVED) or gap <= ZERO * weight
+        cost = weight - self.value if self.maximised else self.value
+        return max(abs(cost), gap) <= ZERO * weight
 
     def baseline(self, rule: str) -> float | None:
         """Return a baseline's value, or None."""

@@ -92,7 +92,7 @@ def best_at_bandwidth(rows: Sequence[PolicyRow], *, maximised: bool) -> PolicyRo
 
 
 def _verdict(group: Sequence[PolicyRow], noun: str, *, maximised: bool) -> str:
-    """Return which policy did best, by how much, and whether errors explain it.
+    """Return the best policy, its lead, and whether errors explain it.
 
     The plan is compared with the best of the others, any other policy with the plan.
     """

@@ -61,7 +61,7 @@ def _certified(told: Context) -> str:
 
 
 def _out_of_sample(told: Context) -> str:
-    """Return which policy did best on held-out data, unless it was the plan."""
+    """Return the best policy on held-out data, unless the plan was."""
     held = told.facts.within("held_out")
     best = None if held is None else best_at_bandwidth(policy_rows(held), maximised=told.maximised)
     if best is None or best.policy == "plan":

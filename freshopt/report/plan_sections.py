@@ -133,7 +133,7 @@ def bandwidth(told: Context) -> Section | None:
 
 
 def _price(told: Context, points: Points) -> list[Child]:
-    """Return what the shadow price says, as far as the certificate and the values bear it out."""
+    """Return the shadow price with what certificate and values prove."""
     price, unit = told.facts.number("price"), told.unit
     if price > 0.0:
         words: list[Child] = [
@@ -143,14 +143,14 @@ def _price(told: Context, points: Points) -> list[Child]:
         ]
         marginal = f": the marginal value, an upper bound on what one more refresh per {unit} gains"
         return [*words, f"{marginal if told.proved else ''}."]
-    more = points.better * (points.value[points.here :] - told.value)
+    more = points.better * (points.value[points.here :] - points.value[points.here])
     if told.proved and np.all(more <= SAME * abs(told.value)):
         return ["The bandwidth does not bind: its shadow price is 0, and more of it brings nothing."]
     return ["The shadow price of the bandwidth is 0."]
 
 
 def _all_proved(told: Context) -> str:
-    """Return the words for a frontier of which every solved point is certified."""
+    """Return the words for a frontier whose points are all certified."""
     solved = [row for row in told.findings.rows("frontier") if row.maybe("value") is not None]
     return " and proved optimal" if all(row.values.get("status") == "optimal" for row in solved) else ""
 

@@ -18,9 +18,7 @@ _OTHER = [
     ", or choose an objective under which a very old copy costs more and more, such as ",
     element("code", "--objective harmonic"),
 ]
-_FRESHNESS = (
-    " For freshness it is importance over change rate: small for fast and for unimportant sources."
-)
+_FRESHNESS = " For freshness it is importance over change rate: small for fast and for unimportant sources."
 
 
 def rates(told: Context, seen: Survey) -> Section:
@@ -47,7 +45,7 @@ def rates(told: Context, seen: Survey) -> Section:
 
 
 def _equal_marginals(told: Context) -> str:
-    """Return the optimality condition of the rates between their bounds, where it holds."""
+    """Return the optimality condition between the bounds, where it holds."""
     inside = told.findings.within("interior")
     deviation = None if inside is None else inside.maybe("deviation")
     if inside is None or inside.whole("sources") < 2 or deviation is None or deviation > EQUAL:

@@ -47,7 +47,7 @@ def certainty(told: Context, seen: Survey) -> Section:
 
 
 def _posterior(told: Context, spread: Facts) -> list[Child]:
-    """Return what posterior samples of the change rates say of value and regret."""
+    """Return posterior interval of the value and expected regret."""
     low, high = _interval(spread)
     samples = count(spread.whole("draws"), "posterior sample")
     relative, mean = spread.maybe("relative_regret"), spread.maybe("mean_optimal_value")
