@@ -1,12 +1,12 @@
 """Verdicts on the held-out data: which policy did best, by the numbers.
 
 A plan is optimal for estimated change rates; on the part of a log that was held out another policy may do
-better, and chance has its part in it. Each sentence follows from the rows of the table beside it.
+better. Each sentence follows from the rows of the table beside it. Whether a lead is chance it does not say:
+policies meet the same changes, and the errors of their values are not those of the difference.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -92,36 +92,37 @@ def best_at_bandwidth(rows: Sequence[PolicyRow], *, maximised: bool) -> PolicyRo
 
 
 def _verdict(group: Sequence[PolicyRow], noun: str, *, maximised: bool) -> str:
-    """Return the best policy, its lead, and whether errors explain it.
+    """Return the best policy and its lead.
 
     The plan is compared with the best of the others, any other policy with the plan.
     """
     ranked = _ranked(group, maximised=maximised)
     best = ranked[0]
     if _same(best, ranked[-1]):
-        return f"no policy did better than another: {noun} {number(best.value)}."
+        return f"no policy did better than another: {noun} {_measured(best)}."
     own = next((row for row in group if row.policy.startswith("plan")), ranked[1])
     other = ranked[1] if best is own else own
     name, rival = _name(best), _name(other)
     if _same(best, other):
-        head = f"{name} and {rival} did best: {noun} {number(best.value)}"
+        head = f"{name} and {rival} did best: {noun} {_measured(best)}"
     else:
-        head = f"{name} did best: {noun} {number(best.value)}, {_compared(best, other, maximised=maximised)}"
-        if best.error is not None and other.error is not None:
-            errors = f"{number(best.error)} and {number(other.error)}"
-            if abs(best.value - other.value) < math.hypot(best.error, other.error):
-                head += f", a difference that the standard errors, {errors}, explain"
-    stale, beside = percent(1.0 - best.fresh), percent(1.0 - other.fresh)
-    return f"{head}. Copies were stale {stale} of the time, with {rival} {beside}."
+        beside = _compared(best, other, maximised=maximised)
+        head = f"{name} did best: {noun} {_measured(best)}, {beside} {rival} ({_measured(other)})"
+    stale, left = percent(1.0 - best.fresh), percent(1.0 - other.fresh)
+    return f"{head}. Copies were stale {stale} of the time, with {rival} {left}."
 
 
 def _compared(best: PolicyRow, other: PolicyRow, *, maximised: bool) -> str:
     """Return the improvement over another policy, in percent of its value."""
-    rival = f"{_name(other)} ({number(other.value)})"
     if other.value == 0.0:
-        return f"against {rival}"
+        return "against"
     share = abs(best.value - other.value) / abs(other.value)
-    return f"{percent(share)} {'more' if maximised else 'less'} than {rival}"
+    return f"{percent(share)} {'more' if maximised else 'less'} than"
+
+
+def _measured(row: PolicyRow) -> str:
+    """Return a value with its standard error, if there is one."""
+    return number(row.value) + (f" ± {number(row.error)}" if row.error else "")
 
 
 def _name(row: PolicyRow) -> str:

@@ -17,18 +17,23 @@ RIVALS = {"uniform": "equal rates", "proportional": "rates in proportion to chan
 
 
 def lead(told: Context) -> str:
-    """Return the summary of the plan in two or three sentences."""
+    """Return what the plan is expected to achieve, in one sentence."""
     bandwidth, noun = told.facts.number("bandwidth_used"), told.goal.noun
     refreshes = f"{count(_tidy(bandwidth), 'refresh')} per {told.unit}"
-    begin = f"With {refreshes} for {count(told.sources, 'source')} and change rates as estimated, this plan"
+    begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
     fresh = told.fresh("plan")
     if told.maximised and fresh is not None and noun == "freshness":
-        middle = f"keeps copies up to date {percent(fresh)} of the time"
+        middle = f"is expected to keep copies up to date {percent(fresh)} of the time"
         other = told.fresh("uniform")
         middle += "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
     else:
         middle = _against_baselines(told)
-    return f"{begin} {middle}. {_certified(told)}{_out_of_sample(told)}"
+    return f"{begin} {middle}."
+
+
+def standing(told: Context) -> str:
+    """Return what is proved of the plan, and what held-out data say against it."""
+    return f"{_certified(told)}{_out_of_sample(told)}"
 
 
 def _against_baselines(told: Context) -> str:
@@ -36,19 +41,21 @@ def _against_baselines(told: Context) -> str:
     noun = told.goal.noun
     better = {words: told.better(rule) for rule, words in RIVALS.items()}
     known = {words: share for words, share in better.items() if share is not None}
-    value = f"has a {noun} of {number(told.value)}"
+    value = f"has an expected {noun} of {number(told.value)}"
     if not known:
         return value
     if all(abs(share) < SAME for share in known.values()):
         return f"{value}, the same as {' and '.join(known)}"
-    return f"has {' and '.join(_difference(told, noun, words, share) for words, share in known.items())}"
+    shares = [_difference(told, words, share) for words, share in known.items()]
+    first, rest = shares[0], "".join(f" and {amount} {than}" for amount, than in shares[1:])
+    return f"has {first[0]} expected {noun} {first[1]}{rest}"
 
 
-def _difference(told: Context, noun: str, words: str, share: float) -> str:
+def _difference(told: Context, words: str, share: float) -> tuple[str, str]:
     if abs(share) < SAME:
-        return f"as much {noun} as {words}"
+        return "as much", f"as {words}"
     more = "more" if (share > 0.0) == told.maximised else "less"
-    return f"{percent(abs(share))} {more} {noun} than {words}"
+    return f"{percent(abs(share))} {more}", f"than {words}"
 
 
 def _certified(told: Context) -> str:

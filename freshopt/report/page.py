@@ -117,6 +117,7 @@ def _assemble(title: str, told: Context, sections: list[Section]) -> Markup:
             "header",
             element("h1", title),
             element("p", overview.lead(told), class_="lead"),
+            element("p", overview.standing(told)),
             overview.tiles(told),
             element("nav", element("ul", contents), aria_label="Contents"),
         ),

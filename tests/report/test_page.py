@@ -194,7 +194,7 @@ def test_it_can_be_made_again_from_the_files_alone(plan: tuple[str, Path], tmp_p
 def test_the_first_sentence_compares_what_the_summary_compares(plan: tuple[str, Path]) -> None:
     kind, folder = plan
     facts, page = opened(folder)
-    lead = page.text[page.text.index("With ") :].partition(". It is ")[0]
+    (lead,) = (line for line in page.prose.splitlines() if line.startswith("With "))
     value, equal = facts["value"], facts["baselines"]["uniform"]
     if kind in ("starved", "odd"):
         fresh = facts["findings"]["fresh"]
