@@ -53,37 +53,17 @@ def warn_of_clock(
             "clock or a unit was wrong, correct or drop these rows."
         )
     elif (np.max(time) - np.min(time)) * SECONDS[time_unit] > LONG:
-        order = np.argsort(time, kind="stable")
-        gaps = np.diff(time[order])
-        _warn_of_jumps(gaps, intervals, order[1:], time, label, time_unit, origin)
-
-
-def warn_of_long_intervals(intervals: Array, label: Label, time_unit: str) -> None:
-    """Warn of jumps in a log without times.
-
-    Parameters
-    ----------
-    intervals : ndarray of float, shape (rows,)
-        NaN in the row of a baseline.
-    label : callable
-    time_unit : str
-    """
-    rows = np.flatnonzero(~np.isnan(intervals))
-    _warn_of_jumps(intervals[rows], intervals, rows, None, label, time_unit, None)
+        _warn_of_jumps(time, intervals, label, time_unit, origin)
 
 
 def _warn_of_jumps(
-    gaps: Array,
-    intervals: Array,
-    rows: IntArray,
-    time: Array | None,
-    label: Label,
-    time_unit: str,
-    origin: datetime | None,
+    time: Array, intervals: Array, label: Label, time_unit: str, origin: datetime | None
 ) -> None:
-    """Warn of gaps that are no pauses; each ends in its row."""
+    """Warn of gaps between all rows that are no pauses."""
     known = intervals[~np.isnan(intervals)]
-    if len(known) == 0 or len(gaps) == 0 or np.max(gaps) * SECONDS[time_unit] <= LONG:
+    moments = np.sort(time)
+    gaps = np.diff(moments)
+    if len(known) == 0 or np.max(gaps) * SECONDS[time_unit] <= LONG:
         return
     is_long = (gaps * SECONDS[time_unit] > LONG) & (gaps > TIMES * np.median(known))
     ordinary = float(np.sum(gaps[~is_long]))
@@ -92,11 +72,8 @@ def _warn_of_jumps(
         return
 
     def said(k: int) -> str:
-        row = int(rows[k])
-        if time is None:
-            return f"by {count(float(gaps[k]), time_unit)} in {label(row)}"
-        ends = (_said(float(at), time_unit, origin) for at in (time[row] - gaps[k], time[row]))
-        return f"from {' to '.join(ends)} in {label(row)}"
+        ends = " to ".join(_said(float(at), time_unit, origin) for at in moments[k : k + 2])
+        return f"from {ends} in {label(int(np.argmax(time == moments[k + 1])))}"
 
     warn(
         f"time jumps {_listed(jumps, said)}, and all other gaps add up to {count(ordinary, time_unit)}. "

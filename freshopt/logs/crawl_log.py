@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
-from freshopt.logs.clock_checks import warn_of_clock, warn_of_long_intervals
+from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import LogRows, RowName, position_name
 from freshopt.logs.timestamps import Times, as_datetime
@@ -260,11 +260,12 @@ def derived_log(
 
 
 def _warn(log: CrawlLog, rows: LogRows) -> None:
-    """Warn of times that look wrong."""
+    """Warn of times that look wrong.
+
+    Intervals without times are of any length that their owner measured.
+    """
     if log.timed:
         warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
-    else:
-        warn_of_long_intervals(log.interval, rows.label, log.time_unit)
 
 
 def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:

@@ -32,7 +32,7 @@ def lead(told: Context) -> str:
 
 
 def standing(told: Context) -> str:
-    """Return what is proved of the plan, and what held-out data say against it."""
+    """Return what is proved, and what held-out data say against it."""
     return f"{_certified(told)}{_out_of_sample(told)}"
 
 
