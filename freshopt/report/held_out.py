@@ -69,7 +69,7 @@ def verdicts(rows: Sequence[PolicyRow], noun: str, *, maximised: bool) -> list[s
     >>> plan, equal = PolicyRow("plan", 4.0, 8.0, None, 0.9), PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9)
     >>> told = verdicts([plan, equal], "staleness", maximised=False)[0].replace("\xa0", " ")
     >>> told.partition(". ")[0]
-    'At the bandwidth asked for, equal rates did best: staleness 6, 25 % less than planned rates (8)'
+    'At the bandwidth asked for, equal rates did best: staleness 6 ± 0.1, 25 % less than planned rates (8)'
     """
     found = []
     for where, policies in COMPARABLE:
