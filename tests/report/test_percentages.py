@@ -215,7 +215,7 @@ def unexplained_cells(page: PageReader, facts: Facts) -> list[str]:
 JOB = ("--bandwidth", "6/day", "--horizon", "7d")
 TINY = ("--bandwidth", "1/day", "--horizon", "7d")
 PLANS: dict[str, tuple[str, ...]] = {
-    "bundled": (*EXAMPLE, "--replay"),
+    "bundled": EXAMPLE,
     "generated": ("log.parquet", *JOB, "--replay"),
     "freshness": (
         "log.parquet",
@@ -276,7 +276,7 @@ def test_every_percentage_is_a_share_of_what_it_names(name: str, tmp_path: Path)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "objective"), MORE)
 def test_so_it_is_under_every_objective(name: str, objective: str, tmp_path: Path) -> None:
-    check(printed(tmp_path, *PLANS[name], "--objective", objective))
+    check(printed(tmp_path, *PLANS[name], "--replay", "--objective", objective))
 
 
 @pytest.mark.parametrize(
