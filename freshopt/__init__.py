@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from freshopt.errors import ObjectiveError as ObjectiveError
     from freshopt.errors import SolverRefusedError as SolverRefusedError
     from freshopt.errors import SourceDataError as SourceDataError
+    from freshopt.errors import SourceDataWarning as SourceDataWarning
     from freshopt.io.read_log import read_log as read_log
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
@@ -68,6 +69,7 @@ _HOME = {
     "PlanUncertainty": "freshopt.planning.uncertainty",
     "SolverRefusedError": "freshopt.errors",
     "SourceDataError": "freshopt.errors",
+    "SourceDataWarning": "freshopt.errors",
     "Sources": "freshopt.modelling.sources",
     "Status": "freshopt.certificates.solution",
     "World": "freshopt.simulation.world",

@@ -1,4 +1,4 @@
-"""Exceptions, and how messages name the offending inputs.
+"""Exceptions and warnings, and how messages name the offending inputs.
 
 Every message reads ``<what: name, index, value>. <why refused>. <what to do>.``, so that the last line of a
 traceback, or the only line of the command line, is enough to mend the input.
@@ -7,6 +7,8 @@ traceback, or the only line of the command line, is enough to mend the input.
 from __future__ import annotations
 
 import operator
+import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from numbers import Real
@@ -40,6 +42,13 @@ class SourceDataError(FreshoptError, ValueError):
     """
 
 
+class SourceDataWarning(UserWarning):
+    """Data about sources that are used as they stand and look wrong.
+
+    A clock that jumps, times with and without offset in one column. The message is one line, as an error's.
+    """
+
+
 class ObjectiveError(FreshoptError, ValueError):
     """Unusable declared objective.
 
@@ -67,6 +76,14 @@ class CertificateError(FreshoptError):
     def __init__(self, message: str, solution: Any) -> None:  # noqa: ANN401 - either kind
         super().__init__(message)
         self.solution = solution
+
+
+def warn(message: str) -> None:
+    """Warn once, at the line outside freshopt that led here."""
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "freshopt":
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(" ".join(message.split("\n")), SourceDataWarning, stacklevel=depth)
 
 
 def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:

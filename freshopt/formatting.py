@@ -36,8 +36,8 @@ def count(value: float, noun: str, form: str = "") -> str:
     return f"{text} {noun}{ending}"
 
 
-def percent(share: float, *, even: bool = False) -> str:
-    r"""Format a share in percent, with a non-breaking space.
+def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
+    r"""Format a share in percent, by default with a non-breaking space.
 
     It is never 0 or 100 for what is only near.
 
@@ -46,6 +46,8 @@ def percent(share: float, *, even: bool = False) -> str:
     share : float
     even : bool
         Keep a final 0, as in a column of a table.
+    space : str
+        What stands before the sign: a terminal may have no letter for the non-breaking one.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def percent(share: float, *, even: bool = False) -> str:
     """
     value = 100.0 * share
     if abs(value) >= 1000.0:
-        return f"{value:,.0f}\xa0%"
+        return f"{value:,.0f}{space}%"
     digits = 1 if 1.0 <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
     text = f"{value:.{digits}f}" if abs(value) >= 0.001 or value == 0.0 else f"{value:.1g}"
     text = (
@@ -64,4 +66,4 @@ def percent(share: float, *, even: bool = False) -> str:
         if "." in text and "e" not in text and not (even and digits == 1)
         else text
     )
-    return f"{text}\xa0%"
+    return f"{text}{space}%"

@@ -1,6 +1,6 @@
 """The command line, ``freshopt COMMAND``.
 
-Errors are one line on standard error, never a traceback.
+Errors and warnings are one line each on standard error, never a traceback.
 
 A command's module is imported when the command is run. Until then only click is loaded, so that an interrupt
 during the imports, which take half a second, is ended by click as any other.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ import click
 
 from freshopt import __version__
 from freshopt.cli.console import DataError, plain
-from freshopt.errors import FreshoptError
+from freshopt.errors import FreshoptError, SourceDataWarning
 
 COMMANDS = {
     "plan": "freshopt.cli.plan",
@@ -65,8 +66,27 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as in click
         """Run the command."""
-        with _one_line():
+        with _one_line(), _warnings_in_one_line():
             return super().invoke(ctx)
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print each warning about the data once, on standard error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SourceDataWarning)
+        others, told = warnings.showwarning, set()
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:  # noqa: ANN401
+            text = plain(str(message))
+            if not issubclass(category, SourceDataWarning):
+                others(message, category, *where, **more)
+            elif text not in told:
+                told.add(text)
+                click.echo(f"Warning: {text}", err=True)
+
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from freshopt.cli.objective_options import OBJECTIVES, Parameters
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
 from freshopt.io.read_log import read_log
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.units import SECONDS, parse_duration, parse_rate
 
 
@@ -62,7 +62,7 @@ def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
     if log.time_unit == time_unit:
         return log
     columns = {"source": log.source_index, "time": moments(log), "changed": log.changed}
-    return CrawlLog.from_columns(columns, names=log.sources_, time_unit=time_unit)
+    return derived_log(columns, log.sources_, time_unit)
 
 
 def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers

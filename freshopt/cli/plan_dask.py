@@ -17,7 +17,7 @@ from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.errors import SourceDataError
 from freshopt.planning.plan_files import TABLES
-from freshopt.planning.plan_rows import facts_rows
+from freshopt.planning.plan_rows import facts_rows, proved_words
 from freshopt.planning.request import PlanRequest
 
 PASSES = 6  # of most plans, for the progress bar
@@ -86,7 +86,7 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
     return [
         ("log", f"{log}: {read} in {count(counts['partitions'], 'file')}"),
         *facts_rows(facts).items(),
-        ("certificate", f"{facts['status']}: duality gap {number(facts['gap'])}"),
+        ("certificate", f"{proved_words(facts['status'])}: duality gap {number(facts['gap'])}"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
 

@@ -22,6 +22,7 @@ from freshopt.exporters import (
 )
 from freshopt.exporters.nutch import LONGEST
 from freshopt.exporters.whole_intervals import ROUNDING, Exported, IntervalFormat
+from freshopt.formatting import percent
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.scheduling.schedule import Schedule
@@ -150,8 +151,9 @@ def _target(kind: str, longest: str | None, command: str | None) -> IntervalForm
 def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
     """Return the printed rows, with the effect of rounding intervals."""
     lost = 1.0 - done.realised / done.planned if done.planned else 0.0
-    most = f" (at most {100.0 * done.largest_loss:.2g} % for a source)" if done.sources > 1 else ""
-    less = "" if lost < ROUNDING else f": {100.0 * lost:.2g} % less, as intervals are rounded up{most}"
+    most = f" (at most {percent(done.largest_loss, space=' ')} for a source)" if done.sources > 1 else ""
+    share = percent(lost, space=" ")
+    less = "" if lost < ROUNDING else f": {share} less than planned, as intervals are rounded up{most}"
     never = f"; {count(done.never, 'source')} never refreshed: {done.never_words}" if done.never else ""
     return [
         ("format", f"{kind}: {count(done.sources, 'source')} with an interval{never}"),

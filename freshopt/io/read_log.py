@@ -65,6 +65,11 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
     SourceDataError
         If the file cannot be read, a column is missing, or a cell cannot be used; names the file, the column
         and the row. Rows are counted from 1, lines with the header line.
+
+    Warns
+    -----
+    SourceDataWarning
+        As `CrawlLog`, with the row's line.
     """
     path = Path(path)
     _check_columns(path, column_names(path))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.clock_checks import warn_of_clock
+from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import position_name
 from freshopt.logs.source_index import code_sources
@@ -77,6 +79,11 @@ class ChangeHistory:
     SourceDataError
         If a value cannot be used, or a change lies outside the time in which its source was watched; names
         the row, counted from 0, and the source.
+
+    Warns
+    -----
+    SourceDataWarning
+        As in `CrawlLog`.
 
     Examples
     --------
@@ -149,6 +156,11 @@ class ChangeHistory:
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
+        if len(order):
+            since = np.diff(self.time, prepend=np.nan)
+            since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
+            label = partial(_row, order, names[codes[order]])
+            warn_of_clock(self.time, since, label, time_unit, self.origin)
 
     @classmethod
     def from_frame(
@@ -264,7 +276,12 @@ class ChangeHistory:
             # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
             ticks = np.rint(time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
             columns["time"] = np.datetime64(self.origin.replace(tzinfo=None), "us") + ticks
-        return CrawlLog.from_columns(columns, names=self.sources_, time_unit=self.time_unit)
+        return derived_log(columns, self.sources_, self.time_unit)
+
+
+def _row(order: IntArray, names: npt.NDArray[Any], k: int) -> str:
+    """Return the original position and source of a sorted row."""
+    return f"row {order[k]} (source {names[k].item()!r})"
 
 
 def _among(

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
+from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import LogRows, RowName, position_name
 from freshopt.logs.timestamps import Times, as_datetime
@@ -78,6 +79,12 @@ class CrawlLog:
         If a value cannot be used or contradicts another, or a (source, time) occurs twice; names the row,
         counted from 0, and the source.
 
+    Warns
+    -----
+    SourceDataWarning
+        If times can be used but look wrong: years before 1971 or after 2100, a gap of more than ten years
+        that dwarfs all others, datetimes of which only some have an offset.
+
     Examples
     --------
     >>> log = CrawlLog(source=["b", "a", "a"], time=[0.0, 2.5, 1.0], changed=[0, 1, 0])
@@ -109,7 +116,7 @@ class CrawlLog:
         columns: dict[str, Any] = {"source": source, "time": time, "changed": changed}
         if changes is not None:
             columns["changes"] = changes
-        _fill(self, LogRows.read(columns, check_time_unit(time_unit), position_name), start)
+        _warn(self, _fill(self, LogRows.read(columns, check_time_unit(time_unit), position_name), start))
 
     @classmethod
     def from_columns(
@@ -151,7 +158,8 @@ class CrawlLog:
         ([2.0, 2.5], [2.0, 0.5])
         """
         log = object.__new__(cls)
-        _fill(log, LogRows.read(columns, check_time_unit(time_unit), row_name, names), start)
+        rows = _fill(log, LogRows.read(columns, check_time_unit(time_unit), row_name, names), start)
+        _warn(log, rows)
         return log
 
     @classmethod
@@ -239,8 +247,29 @@ class CrawlLog:
         return np.repeat(np.arange(len(self.sources_)), np.diff(self.offsets))
 
 
-def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> None:
-    """Sort the rows and set the fields of the log.
+def derived_log(
+    columns: Mapping[str, Any], names: npt.NDArray[Any] | None = None, time_unit: str = "day"
+) -> CrawlLog:
+    """Return a log of times that were read before.
+
+    As `CrawlLog.from_columns`, but nobody is warned a second time.
+    """
+    log = object.__new__(CrawlLog)
+    _fill(log, LogRows.read(columns, time_unit, position_name, names), None)
+    return log
+
+
+def _warn(log: CrawlLog, rows: LogRows) -> None:
+    """Warn of times that look wrong.
+
+    Intervals without times are of any length that their owner measured.
+    """
+    if log.timed:
+        warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
+
+
+def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
+    """Sort and return the rows; set the fields of the log.
 
     Crawl intervals and baselines are found on the way.
     """
@@ -277,6 +306,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> None:
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)
+    return rows
 
 
 def require_log(log: object) -> None:

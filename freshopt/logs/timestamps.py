@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import Array, as_vector, shape_of
+from freshopt.errors import SourceDataError, warn
+from freshopt.formatting import count
+from freshopt.numerics.arrays import Array, BoolArray, as_vector, shape_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
 
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
+RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
@@ -34,7 +36,7 @@ _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-0
 _ISO = (
     r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ](?P<clock>[0-9]{2}:[0-9]{2})(?P<second>:[0-9]{2})?(?P<fraction>\.[0-9]{1,9})?"
-    r"(?:Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?)?\s*$"
+    r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?)?\s*$"
 )
 
 
@@ -58,9 +60,14 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     SourceDataError
         If an entry is none of these. NaN and NaT pass: the caller knows what they mean.
 
+    Warns
+    -----
+    SourceDataWarning
+        If some datetimes have an offset and others have none.
+
     Examples
     --------
-    >>> read_moments(["2026-01-01T01:00+01:00", "2026-01-02"], "time", str)
+    >>> read_moments(["2026-01-01T01:00+01:00", "2026-01-02T00:00Z"], "time", str)
     array(['2026-01-01T00:00:00.000000', '2026-01-02T00:00:00.000000'],
           dtype='datetime64[us]')
     """
@@ -87,11 +94,10 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
     """
     import polars
 
-    numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
+    read = numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
     if numbers.is_null().any() and (numbers.is_null().all() or numbers.is_null()[0]):
-        read: polars.Series = _parse_iso(times)
-    else:
-        read = numbers
+        read, zoned = _parse_iso(times)
+        _warn_of_mixed_offsets(read.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
     failed = (read.is_null() & times.is_not_null()).arg_true()
     if len(failed):
         k = int(failed[0])
@@ -271,6 +277,9 @@ def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], 
     if texts:
         return read_text(polars.Series(values, dtype=polars.String), what, row_name).reshape(array.shape)
     # pandas' NaT is a datetime that differs from itself.
+    known = np.array([value == value for value in values])
+    zoned = np.array([isinstance(value, datetime) and value.tzinfo is not None for value in values])
+    _warn_of_mixed_offsets(known, zoned & known, values, what, row_name)
     naive = [None if value != value else _in_utc(value) for value in values]
     return np.array(naive, dtype="datetime64[us]").reshape(array.shape)
 
@@ -281,10 +290,26 @@ def _in_utc(moment: date) -> date:
     return moment
 
 
-def _parse_iso(times: polars.Series) -> polars.Series:
+def _warn_of_mixed_offsets(
+    known: BoolArray, zoned: BoolArray, times: Sequence[object] | polars.Series, what: str, row_name: RowNames
+) -> None:
+    """Warn if only some of the known times have an offset."""
+    naive = np.flatnonzero(known & ~zoned)
+    if len(naive) == 0 or not zoned.any():
+        return
+    k = int(naive[0])
+    warn(
+        f"{what} has an offset (or Z) in {count(int(np.count_nonzero(zoned)), 'row')} and none in "
+        f"{len(naive):,}, such as {str(times[k])!r} in {row_name(k)}. Times without an offset are taken as "
+        "UTC. Write an offset in every row."
+    )
+
+
+def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     """Parse ISO 8601 dates and times of mixed precision.
 
-    They may have seconds, a fraction and an offset or not, mixed as they come.
+    They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
+    which times have an offset.
     """
     import polars
     from polars import col
@@ -295,4 +320,7 @@ def _parse_iso(times: polars.Series) -> polars.Series:
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     hours, minutes = (col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
     east = (60 * hours + minutes) * polars.when(col("sign") == "-").then(-1).otherwise(1)
-    return parts.select((local - polars.duration(minutes=east)).alias("time")).to_series()
+    read = parts.select(
+        (local - polars.duration(minutes=east)).alias("time"), col("zone").is_not_null().alias("zoned")
+    )
+    return read["time"], read["zoned"]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.online.runs import State
 
@@ -128,4 +128,4 @@ class LogReader:
             "elapsed": state["row_interval"][rows],
             "changed": state["row_changed"][rows],
         }
-        return CrawlLog.from_columns(columns, time_unit=self.time_unit)
+        return derived_log(columns, time_unit=self.time_unit)

@@ -35,7 +35,7 @@ from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -345,7 +345,7 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: np.typing.NDArray[np.int64
     }
     if log.changes is not None:
         columns["changes"] = log.changes[past]
-    return CrawlLog.from_columns(columns, names=log.sources_[kept], time_unit=log.time_unit)
+    return derived_log(columns, log.sources_[kept], log.time_unit)
 
 
 def _shift(log: CrawlLog, history: ChangeHistory | None) -> float:

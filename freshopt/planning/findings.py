@@ -32,6 +32,8 @@ MULTIPLES = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.
 FEW = (0.5, 0.75, 1.0, 1.5, 2.0)  # of more than `MANY` sources, where a solve may take seconds
 MANY = 300_000
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
+# A marginal value at rate 0 that exceeds the price by less is equal to it, but for rounding.
+ROUNDING = 1e-9
 LISTED = 10  # sources and hosts of each list
 
 
@@ -49,8 +51,9 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     -------
     dict
         ``importance`` (Σ w), ``fresh`` (share of time that a copy is fresh, by importance, under these rates
-        and the baselines), ``frontier``, ``more_bandwidth``, ``most_costly``, ``never_refreshed``,
-        ``held_back`` (at max_rate, marginal value above the price), ``hosts``.
+        and the baselines), ``frontier``, ``more_bandwidth``, ``cost`` (Σ of all sources), ``most_costly``,
+        ``interior`` (sources between their bounds, and by how much their marginal values differ from the
+        price), ``never_refreshed``, ``held_back`` (at max_rate, marginal value above the price), ``hosts``.
 
     Examples
     --------
@@ -75,7 +78,9 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     cost, prices = numerics.cost(solution.rates), _prices(solution)
     return told | {
         "more_bandwidth": _more(solution, cost),
+        "cost": _finite(total(cost)),
         "most_costly": _most_costly(solution, cost),
+        "interior": _interior(solution, numerics, prices),
         "never_refreshed": _never(solution, numerics, prices),
         "held_back": _held_back(solution, numerics, prices),
     }
@@ -161,14 +166,15 @@ def _most_costly(solution: Solution, cost: Array) -> list[dict[str, Any]]:
 def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
     """Return the sources of rate 0, with the reason.
 
-    Either their importance is 0, or their marginal value at rate 0 is below the price.
+    Their importance is 0, or their maximum rate, or their marginal value at rate 0 is below the price.
     """
     sources = solution.problem.sources
     never = solution.rates == 0.0
     idle = never & (sources.column("importance") == 0.0)
-    dear = never & ~idle
+    barred = never & ~idle & (solution.problem.upper == 0.0)
     # Marginal value at rate 0 per unit of bandwidth: by convexity it decreases from here on.
     worth = numerics.marginal(np.zeros(len(never))) / sources.refresh_cost
+    dear = never & ~idle & ~barred & (worth <= prices * (1.0 + ROUNDING))
     first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
     entries = [_source(solution.problem, k, solution.rates) for k in first]
     for entry, k in zip(entries, first, strict=True):
@@ -176,8 +182,23 @@ def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, A
     return {
         "no_importance": int(np.count_nonzero(idle)),
         "not_worth_it": int(np.count_nonzero(dear)),
+        "max_rate_zero": int(np.count_nonzero(barred)),
         "sources": entries,
     }
+
+
+def _interior(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
+    """Return how far marginals between the bounds are from prices.
+
+    Complementary slackness: where no bound is active, the marginal value per unit of bandwidth is the price.
+    At a kink of the cost it only lies on both sides of it.
+    """
+    problem, rates = solution.problem, solution.rates
+    inside = (rates > problem.lower) & (rates < problem.upper) & (prices > 0.0)
+    marginal = numerics.marginal(rates) / problem.sources.refresh_cost
+    relative = np.abs(marginal[inside] - prices[inside]) / prices[inside]
+    deviation = float(np.max(relative)) if len(relative) else None
+    return {"sources": int(np.count_nonzero(inside)), "deviation": _finite(deviation)}
 
 
 def _held_back(solution: Solution, numerics: Numerics, prices: Array) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def summary(plan: Plan) -> dict[str, Any]:
             "refreshes": len(plan.schedule),
             "never_refreshed": int(np.count_nonzero(solution.rates == 0.0)),
             "at_min_rate": int(np.count_nonzero((solution.rates <= problem.lower) & (problem.lower > 0.0))),
-            "at_max_rate": int(np.count_nonzero(solution.rates >= problem.upper)),
+            "at_max_rate": int(np.count_nonzero((solution.rates >= problem.upper) & (solution.rates > 0.0))),
             "flags": dict(zip(flags.tolist(), counts.tolist(), strict=True)),
         },
         "change_rate": {
@@ -153,7 +153,8 @@ def _uncertainty(found: PlanUncertainty) -> dict[str, Any]:
         "value_90_percent": list(found.value_interval(0.9)),
         "mean_regret": float(np.mean(found.regret)),
         "largest_regret": float(np.max(found.regret)),
-        "relative_regret": found.relative_regret,
+        "mean_optimal_value": float(np.mean(found.optimal)),
+        "relative_regret": found.relative_regret if math.isfinite(found.relative_regret) else None,
     }
 
 

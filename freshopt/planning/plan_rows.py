@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.certificates.certificate import Certificate
-from freshopt.formatting import count, number
+from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan_files import summary
 from freshopt.units import SECONDS
@@ -47,7 +47,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         ("value", rows["value"]),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
-        ("certificate", f"{facts['status']}: {_gap(proof)}" if proof else "none"),
+        ("certificate", f"{proved_words(facts['status'])}: {_gap(proof)}" if proof else "none"),
     ]
 
 
@@ -71,6 +71,17 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     }
 
 
+def proved_words(status: str) -> str:
+    """Return what a certificate of that status proves.
+
+    Examples
+    --------
+    >>> proved_words("optimal"), proved_words("inaccurate")
+    ('optimal for the estimated change rates', 'inaccurate')
+    """
+    return "optimal for the estimated change rates" if status == "optimal" else status
+
+
 def _shadow_price(facts: dict[str, Any]) -> str:
     """Return the bandwidth's shadow price in words.
 
@@ -89,13 +100,17 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if found is None:
         return []
     low, high = found["value_90_percent"]
-    loss = f"{number(found['mean_regret'])} ({100 * found['relative_regret']:.2g} %)"
+    relative = found["relative_regret"]
+    loss = number(found["mean_regret"])
+    if relative is not None:
+        base = f"the mean optimal value {number(found['mean_optimal_value'])}"
+        loss += f", {percent(relative, space=' ')} of {base}"
     text = (
         f"90 % posterior interval of the value: {number(low)}–{number(high)} ({found['draws']} samples); "
         f"expected regret of estimation error: {loss}"
     )
     if not low <= facts["value"] <= high:
-        text += "; the value above is at the estimates, and costs do not grow in proportion to change rates"
+        text += f"; the value at the point estimates lies {'below' if facts['value'] < low else 'above'} it"
     return [("uncertainty", text)]
 
 

@@ -10,6 +10,7 @@ Cost: one solve and one certificate per draw, each begun at the plan's price.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.estimators.estimator import Estimator
+from freshopt.formatting import percent
 from freshopt.inference.interval_methods import check_confidence
 from freshopt.inference.rate_distribution import MOST_NUMBERS
 from freshopt.modelling.matched_rates import match
@@ -73,9 +75,12 @@ class PlanUncertainty:
 
     @property
     def relative_regret(self) -> float:
-        """The mean regret over the mean of the optimal values' sizes."""
-        size = float(np.mean(np.abs(self.optimal)))
-        return float(np.mean(self.regret)) / size if size > 0 else 0.0
+        """The mean regret over the size of the mean optimal value.
+
+        Where that mean is 0, it is 0 without regret and infinite with some.
+        """
+        size, regret = abs(float(np.mean(self.optimal))), float(np.mean(self.regret))
+        return regret / size if size > 0.0 else math.inf if regret > 0.0 else 0.0
 
     def value_interval(self, confidence: float = 0.9) -> tuple[float, float]:
         """Return quantiles of the value that the plan will have."""
@@ -116,11 +121,12 @@ class PlanUncertainty:
         low, high = self.value_interval()
         loss = self.regret
         value = f"{self.solution.value:.6g} if the estimates are right"
+        share = percent(self.relative_regret, space=" ")
         return (
             f"PlanUncertainty({len(self.planned)} draws of {len(self.solution.rates)} change rates)\n"
             f"  value    {value}, {low:.6g}..{high:.6g} in 90 % of draws\n"
-            f"  regret   {np.mean(loss):.3g} on average, at most {np.max(loss):.3g}: "
-            f"{100.0 * self.relative_regret:.2g} % of the optimal value"
+            f"  regret   {np.mean(loss):.3g} on average, at most {np.max(loss):.3g}; the average is "
+            f"{share} of the mean optimal value {np.mean(self.optimal):.6g}"
         )
 
 

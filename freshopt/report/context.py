@@ -11,6 +11,11 @@ from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
 from freshopt.units import check_time_unit
 
+# Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
+PROVED = 1e-8
+# Cost and gap as shares of Σ importance up to which the cost is 0; ten times what certificates allow there.
+ZERO = 1e-11
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -60,6 +65,23 @@ class Context:
             facts.within("findings") or Facts(facts.file, {}, "findings"),
             counts,
         )
+
+    @property
+    def proved(self) -> bool:
+        """Whether the summary's numbers prove the rates optimal.
+
+        The status alone does not: value, bound and gap must agree with it and with each other.
+        """
+        bound, gap, relative = (self.facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
+        if self.facts.text("status") != "optimal" or bound is None or gap is None:
+            return False
+        if abs(bound - self.value) > 2.0 * abs(gap) + PROVED * (abs(bound) + abs(self.value)):
+            return False
+        if relative is not None and relative <= PROVED:
+            return True
+        weight = self.findings.maybe("importance") or float(self.sources)
+        cost = weight - self.value if self.maximised else self.value
+        return max(abs(cost), gap) <= ZERO * weight
 
     def baseline(self, rule: str) -> float | None:
         """Return a baseline's value, or None."""

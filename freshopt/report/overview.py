@@ -5,43 +5,75 @@ from __future__ import annotations
 from freshopt.formatting import count, number, percent
 from freshopt.report.components import Column, Section, amount, paragraph, table
 from freshopt.report.context import Context
+from freshopt.report.held_out import MIDDLE, POLICIES, SAME, PolicyRow, best_at_bandwidth, verdicts
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.summary_facts import Facts
 
 RULES = {"plan": "this plan", "uniform": "equal rates", "proportional": "rates ∝ change rates"}
-POLICIES = RULES | {"current": "the log's own crawls", "plan at current": "this plan, no more refreshes"}
-# Relative differences below this are printed as equality: with three digits they would not show.
-SAME = 5e-4
+# Relative gaps below this are lost in the rounding of a sum of float64.
+RESOLVED = 1e-15
+# Baselines as the first sentence calls them.
+RIVALS = {"uniform": "equal rates", "proportional": "rates in proportion to change rates"}
 
 
 def lead(told: Context) -> str:
-    """Return the summary of the plan in one sentence."""
+    """Return what the plan is expected to achieve, in one sentence."""
     bandwidth, noun = told.facts.number("bandwidth_used"), told.goal.noun
     refreshes = f"{count(_tidy(bandwidth), 'refresh')} per {told.unit}"
     begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
     fresh = told.fresh("plan")
     if told.maximised and fresh is not None and noun == "freshness":
-        middle = f"keeps copies up to date {percent(fresh)} of the time"
+        middle = f"is expected to keep copies up to date {percent(fresh)} of the time"
         other = told.fresh("uniform")
-        rivals = "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
+        middle += "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
     else:
-        middle, rivals = _rivals(told)
-    proved = told.facts.text("status") == "optimal"
-    end = "no other rates can do better." if proved else "it is not proved that no other rates do better."
-    return f"{begin} {middle}{rivals}; {end}"
+        middle = _against_baselines(told)
+    return f"{begin} {middle}."
 
 
-def _rivals(told: Context) -> tuple[str, str]:
-    """Return how the value compares with the baselines."""
-    noun, other = told.goal.noun, told.better("uniform")
-    word = "more" if told.maximised else "less"
-    if other is None or abs(other) < SAME:
-        return f"has a {noun} of {number(told.value)}", "" if other is None else ", the same as equal rates"
-    middle = f"has {percent(abs(other))} {word if other > 0 else _opposite(word)} {noun} than equal rates"
-    third = told.better("proportional")
-    if third is None or third < SAME:
-        return middle, ""
-    return middle, f" and {percent(third)} {word} than rates in proportion to change rates"
+def standing(told: Context) -> str:
+    """Return what is proved, and what held-out data say against it."""
+    return f"{_certified(told)}{_out_of_sample(told)}"
+
+
+def _against_baselines(told: Context) -> str:
+    """Return how the value compares with each baseline."""
+    noun = told.goal.noun
+    better = {words: told.better(rule) for rule, words in RIVALS.items()}
+    known = {words: share for words, share in better.items() if share is not None}
+    value = f"has an expected {noun} of {number(told.value)}"
+    if not known:
+        return value
+    if all(abs(share) < SAME for share in known.values()):
+        return f"{value}, the same as {' and '.join(known)}"
+    shares = [_difference(told, words, share) for words, share in known.items()]
+    first, rest = shares[0], "".join(f" and {amount} {than}" for amount, than in shares[1:])
+    return f"has {first[0]} expected {noun} {first[1]}{rest}"
+
+
+def _difference(told: Context, words: str, share: float) -> tuple[str, str]:
+    if abs(share) < SAME:
+        return "as much", f"as {words}"
+    more = "more" if (share > 0.0) == told.maximised else "less"
+    return f"{percent(abs(share))} {more}", f"than {words}"
+
+
+def _certified(told: Context) -> str:
+    """Return what is proved of the rates, and for which change rates."""
+    relative = told.facts.maybe("relative_gap")
+    gap = f" (relative duality gap {gap_text(relative)})" if relative is not None else ""
+    if told.proved:
+        return f"It is optimal for the estimated change rates{gap}."
+    return f"It is not proved optimal{gap}."
+
+
+def _out_of_sample(told: Context) -> str:
+    """Return the best policy on held-out data, unless the plan was."""
+    held = told.facts.within("held_out")
+    best = None if held is None else best_at_bandwidth(policy_rows(held), maximised=told.maximised)
+    if best is None or best.policy == "plan":
+        return ""
+    return f" On held-out data {POLICIES[best.policy]} did best."
 
 
 def tiles(told: Context) -> Markup:
@@ -52,7 +84,7 @@ def tiles(told: Context) -> Markup:
     cells: list[tuple[Child, Child]] = []
     if fresh is not None:
         beside = [] if equal is None else [f"; {percent(equal)} at equal rates"]
-        cells.append((amount(fresh, percent(fresh)), ["of the time copies are up to date", beside]))
+        cells.append((amount(fresh, percent(fresh)), ["of the time copies are expected up to date", beside]))
     cells.append(
         (amount(told.value), f"{told.goal.noun} ({'higher' if told.maximised else 'lower'} is better)")
     )
@@ -88,10 +120,11 @@ def comparison(told: Context) -> Section | None:
             [RULES[rule], amount(value), f"{abs(value) / longest:.4f}"] for rule, value in known
         ]
         if None not in fresh:
-            columns.append(Column("copies up to date", "number"))
+            columns.append(Column("share of time up to date", "number"))
             for row, share in zip(cells, fresh, strict=True):
                 row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
-        body.append(table("In the long run, at the same bandwidth", columns, cells, own=0))
+        caption = "In the long run and within the same bandwidth, if change rates are as estimated"
+        body.append(table(caption, columns, cells, own=0))
     if held is not None:
         body.append(_held_out(told, held))
     return Section.of("comparison", "Comparison with baselines", body)
@@ -105,26 +138,60 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         Column(f"refreshes per {told.unit}", "number"),
         Column(_value(told), "number"),
         Column("± error", "number"),
-        Column("copies up to date", "number"),
+        Column("share of time up to date", "number"),
     ]
-    rows: list[list[Child]] = []
-    for row in held.rows("policies"):
-        error, key = row.maybe("error"), row.text("policy")
-        value, fresh = row.number("value"), row.number("fresh")
-        rows.append(
-            [
-                POLICIES.get(key, key),
-                amount(row.number("refreshes")),
-                amount(value),
-                None if error is None else amount(error),
-                amount(fresh, percent(fresh, even=True)),
-            ]
-        )
-    words = (
-        f"Planned from the first part of the log and replayed on its last {span}, "
-        f"{count(held.whole('sources'), 'source')}: measured, not predicted."
+    known = policy_rows(held)
+    rows: list[list[Child]] = [
+        [
+            POLICIES.get(row.policy, row.policy),
+            amount(row.refreshes),
+            amount(row.value),
+            None if row.error is None else amount(row.error),
+            amount(row.fresh, percent(row.fresh, even=True)),
+        ]
+        for row in known
+    ]
+    left = held.values.get("left_out")
+    missing = (
+        f"; {count(held.whole('left_out'), 'source')} not crawled before and in it left out" if left else ""
     )
-    return [element("h3", "On held-out data"), table(words, columns, rows, own=0)]
+    words = (
+        f"Rates planned from the first part of the log alone, replayed on its last {span} "
+        f"({count(held.whole('sources'), 'source')}{missing})"
+    )
+    found = verdicts(known, told.goal.noun, maximised=told.maximised)
+    middle = MIDDLE if any(row.policy == "current" for row in known) else None
+    return [
+        element("h3", "On held-out data"),
+        table(words, columns, rows, own=0),
+        [paragraph(sentence) for sentence in found],
+        paragraph(middle, kind="small faint") if middle else None,
+    ]
+
+
+def policy_rows(held: Facts) -> list[PolicyRow]:
+    """Return the measured costs of the policies on held-out data."""
+    return [
+        PolicyRow(
+            row.text("policy"),
+            row.number("refreshes"),
+            row.number("value"),
+            row.maybe("error"),
+            row.number("fresh"),
+        )
+        for row in held.rows("policies")
+    ]
+
+
+def gap_text(relative: float) -> str:
+    """Return a relative duality gap, floored at float64 resolution.
+
+    Examples
+    --------
+    >>> gap_text(0.0), gap_text(3e-10)
+    ('below 1e-15', '3.0e-10')
+    """
+    return "below 1e-15" if relative < RESOLVED else f"{relative:.1e}"
 
 
 def _value(told: Context) -> str:
@@ -142,7 +209,3 @@ def _tidy(value: float) -> float:
 
 def _same(one: float, other: float) -> bool:
     return abs(one - other) < SAME
-
-
-def _opposite(word: str) -> str:
-    return "less" if word == "more" else "more"

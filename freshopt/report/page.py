@@ -17,7 +17,7 @@ from pathlib import Path
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.io.atomic_output import complete_file
-from freshopt.report import overview, plan_sections, source_sections
+from freshopt.report import overview, plan_sections, source_sections, uncertainty_section
 from freshopt.report import plan_tables as tables
 from freshopt.report.components import Section
 from freshopt.report.context import Context
@@ -95,7 +95,7 @@ def page(folder: Path) -> Markup:
         source_sections.rates(told, seen),
         source_sections.never(told),
         plan_sections.load(told, load, told.moment("end")),
-        source_sections.certainty(told, seen),
+        uncertainty_section.certainty(told, seen),
         plan_sections.bandwidth(told),
         plan_sections.hosts(told),
         source_sections.costly(told),
@@ -117,6 +117,7 @@ def _assemble(title: str, told: Context, sections: list[Section]) -> Markup:
             "header",
             element("h1", title),
             element("p", overview.lead(told), class_="lead"),
+            element("p", overview.standing(told)),
             overview.tiles(told),
             element("nav", element("ul", contents), aria_label="Contents"),
         ),

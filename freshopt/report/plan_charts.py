@@ -151,9 +151,8 @@ def value_chart(points: Points, unit: str, what: str) -> Markup:
         f"{number(float(points.bandwidth[0]))} per {unit} to {number(float(points.value[-1]))} at "
         f"{number(float(points.bandwidth[-1]))}; this plan has {number(float(value))} at {number(float(at))}."
     )
-    better = "higher" if points.better > 0 else "lower"
-    caption = f"{better.capitalize()} is better. The ring is this plan; the slope of the tangent is the "
-    "shadow price."
+    better, moves = ("Higher", "rises") if points.better > 0 else ("Lower", "falls")
+    caption = f"{better} is better. The ring is this plan; the tangent {moves} by the shadow price."
     return figure("Value by bandwidth", chart(frame, label, marks), caption)
 
 
@@ -176,7 +175,9 @@ def price_chart(points: Points, unit: str) -> Markup:
         f"Shadow price along the bandwidth, from {number(float(points.price[0]))} to "
         f"{number(float(points.price[-1]))}; this plan's is {number(float(price))}."
     )
-    caption = f"Marginal value of one more refresh per {unit}. It falls: marginal values diminish."
+    falls = points.price[0] > points.price[-1] and bool(np.all(np.diff(points.price) <= 0.0))
+    caption = f"Marginal value of one more refresh per {unit}."
+    caption += " It falls: marginal values diminish." if falls else ""
     return figure("Shadow price by bandwidth", chart(frame, label, marks), caption)
 
 

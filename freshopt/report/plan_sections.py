@@ -9,12 +9,11 @@ from freshopt.report import plan_charts
 from freshopt.report.components import Column, Section, amount, facts_list, name, paragraph, table
 from freshopt.report.context import Context
 from freshopt.report.markup import Child, element
-from freshopt.report.overview import _tidy
+from freshopt.report.overview import _tidy, gap_text
 from freshopt.report.plan_charts import Load, Points
 from freshopt.report.source_sections import gains
+from freshopt.report.summary_facts import Facts
 
-# Relative gaps below this are lost in the rounding of a sum of float64.
-RESOLVED = 1e-15
 # Relative differences below this may be those of two solves of one problem.
 SAME = 1e-6
 
@@ -23,15 +22,15 @@ def proof(told: Context) -> Section:
     """Return the section of the optimality certificate."""
     facts, noun = told.facts, told.goal.noun
     bound, gap, relative = (facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
-    optimal = facts.text("status") == "optimal"
+    optimal = told.proved
     if bound is None or gap is None:
         return Section.of("proof", "Optimality certificate", paragraph("Nothing is proved about this plan."))
     side = "above" if told.maximised else "below"
-    near = f" ({_gap(relative)})" if relative is not None else ""
+    near = f" (relative: {gap_text(relative)})" if relative is not None else ""
     outcome: list[Child] = [
-        element("b", "Proved optimal." if optimal else "Not proved optimal."),
-        " No feasible refresh rates, within this bandwidth, the bounds and the host limits, "
-        f"have a value of {noun} {side} ",
+        element("b", "Proved optimal for the estimated change rates." if optimal else "Not proved optimal."),
+        " At these change rates, no refresh rates within the bandwidth, the bounds and the host limits "
+        f"have a {noun} {side} ",
         amount(bound),
         "; this plan's is ",
         amount(told.value),
@@ -44,10 +43,9 @@ def proof(told: Context) -> Section:
         "Optimality certificate",
         paragraph(*outcome, kind=f"outcome {'good' if optimal else 'bad'}"),
         paragraph(
-            "The bound is the dual bound: it is computed from the rates and from the shadow price of "
-            "bandwidth "
-            "alone, as the sum of what each source could gain at that price. It does not depend on the "
-            "algorithm that found the rates."
+            "The bound is the dual bound: it is computed from the rates and the shadow prices alone, as the "
+            "sum of what each source could gain at these prices. It does not depend on the algorithm that "
+            "found the rates."
         ),
         paragraph(
             "What is not proved: that the change rates are right, for they are estimates (",
@@ -75,8 +73,9 @@ def load(told: Context, seen: Load, since: str) -> Section:
         value = [
             f"The {told.goal.noun} expected over this time is ",
             amount(facts.number("schedule_value")),
-            ". It differs from that in the long run because copies begin with the age that they have at the "
-            "end of the log, and because whole refreshes are planned.",
+            ", in the long run ",
+            amount(told.value),
+            ". Here copies begin with the age that they have at the end of the log, and refreshes are whole.",
         ]
     return Section.of(
         "load",
@@ -95,24 +94,16 @@ def bandwidth(told: Context) -> Section | None:
         for row in told.findings.rows("frontier")
     ]
     known = [(b, value, price) for b, value, price in rows if value is not None and price is not None]
-    price = facts.number("price")
     if len(known) < 2:
         return None
     points = Points.of(known, facts.positive("bandwidth"), facts.text("sense"))
-    if price > 0.0:
-        words: list[Child] = [
-            "The shadow price of the bandwidth is ",
-            amount(price),
-            f" of {told.goal.noun} per refresh/{unit}: the marginal value, an upper bound on what one "
-            f"more refresh "
-            f"per {unit} gains.",
-        ]
-    else:
-        words = ["The bandwidth does not bind: more of it would bring nothing."]
+    words: list[Child] = _price(told, points)
     if np.ptp(points.value) <= SAME * abs(told.value) and not np.any(points.price > 0.0):
-        return Section.of("bandwidth", "Value of bandwidth", paragraph(*words, " Nor would less take any."))
+        least = f"{number(float(points.bandwidth[0]))} per {unit}"
+        words.append(f" The {told.goal.noun} is the same at every bandwidth from {least} on that was solved.")
+        return Section.of("bandwidth", "Value of bandwidth", paragraph(*words))
     columns = [Column("bandwidth"), Column(f"per {unit}", "number"), Column(told.goal.noun, "number")]
-    columns += [Column("difference", "number"), Column("shadow price", "number")]
+    columns += [Column("difference from this plan's", "number"), Column("shadow price", "number")]
     own = facts.positive("bandwidth")
     shown = [(_times(b / own), b, value, each) for b, value, each in known if _is_round(b / own)]
     cells: list[list[Child]] = [
@@ -130,25 +121,55 @@ def bandwidth(told: Context) -> Section | None:
             ],
             class_="figures",
         ),
-        table("More and less bandwidth, each solved anew and proved", columns, cells, own=here),
+        table(f"More and less bandwidth, each solved anew{_all_proved(told)}", columns, cells, own=here),
     ]
     small = [b for b, value, _ in rows if value is None]
     if small:
         body.append(paragraph(f"{number(max(small))} per {unit} or less does not suffice for the bounds."))
     more = told.findings.within("more_bandwidth")
     if more is not None and more.rows("sources"):
-        gained = abs(more.number("value") - told.value)
-        body += [
-            element("h3", f"Ten percent more bandwidth, {number(more.number('bandwidth'))} per {unit}"),
-            paragraph(
-                f"{told.goal.noun.capitalize()} ",
-                amount(more.number("value")),
-                f" in place of {number(told.value)}, {number(gained)} "
-                f"{'more' if told.maximised else 'less'}.",
-            ),
-            gains(told, more.rows("sources")),
-        ]
+        body += _gain(told, more)
     return Section.of("bandwidth", "Value of bandwidth", body)
+
+
+def _price(told: Context, points: Points) -> list[Child]:
+    """Return the shadow price with what certificate and values prove."""
+    price, unit = told.facts.number("price"), told.unit
+    if price > 0.0:
+        words: list[Child] = [
+            "The shadow price of the bandwidth is ",
+            amount(price),
+            f" of {told.goal.noun} per refresh/{unit}",
+        ]
+        marginal = f": the marginal value, an upper bound on what one more refresh per {unit} gains"
+        return [*words, f"{marginal if told.proved else ''}."]
+    more = points.better * (points.value[points.here :] - points.value[points.here])
+    if told.proved and np.all(more <= SAME * abs(told.value)):
+        return ["The bandwidth does not bind: its shadow price is 0, and more of it brings nothing."]
+    return ["The shadow price of the bandwidth is 0."]
+
+
+def _all_proved(told: Context) -> str:
+    """Return the words for a frontier whose points are all certified."""
+    solved = [row for row in told.findings.rows("frontier") if row.maybe("value") is not None]
+    return " and proved optimal" if all(row.values.get("status") == "optimal" for row in solved) else ""
+
+
+def _gain(told: Context, more: Facts) -> list[Child]:
+    """Return what more bandwidth changes, and for which sources."""
+    value, raised = more.number("value"), more.number("bandwidth") / told.facts.positive("bandwidth") - 1.0
+    direction = "more" if value > told.value else "less"
+    return [
+        element(
+            "h3", f"{percent(raised)} more bandwidth: {number(more.number('bandwidth'))} per {told.unit}"
+        ),
+        paragraph(
+            f"{told.goal.noun.capitalize()} ",
+            amount(value),
+            f" in place of {number(told.value)}, {number(abs(value - told.value))} {direction}.",
+        ),
+        gains(told, more.rows("sources")),
+    ]
 
 
 def hosts(told: Context) -> Section | None:
@@ -160,11 +181,11 @@ def hosts(told: Context) -> Section | None:
     binds = "binds" if binding == 1 else "bind"
     head = f"{f'{binding:,}' if binding else 'None'} of {count(limited, 'limit')} {binds}."
     if not binding:
-        text = f"{head} No host would be refreshed more often without its limit."
-        return Section.of("hosts", "Host limits", paragraph(text))
+        text = " No host would be refreshed more often without its limit." if told.proved else ""
+        return Section.of("hosts", "Host limits", paragraph(f"{head}{text}"))
     unit = told.unit
     columns = [Column("host"), Column("sources", "number"), Column(f"limit per {unit}", "number")]
-    columns += [Column("used", "number"), Column("shadow price", "number")]
+    columns += [Column("used, of the limit", "number"), Column("shadow price", "number")]
     rows = found.rows("hosts")
     cells: list[list[Child]] = [
         [
@@ -218,10 +239,6 @@ def made(told: Context, tables: list[str]) -> Section:
         rows.append(("versions", ", ".join(f"{key} {versions.text(key)}" for key in versions.values)))
     rows.append(("files beside this page", ", ".join([*tables, "summary.json"])))
     return Section.of("made", "Settings and versions", facts_list(rows))
-
-
-def _gap(relative: float) -> str:
-    return f"relative {'below 1e-15' if relative < RESOLVED else f'of {relative:.1e}'}"
 
 
 def _times(ratio: float) -> str:

@@ -30,16 +30,13 @@ def by_change_rate(survey: Survey, unit: str) -> Markup:
     cells = survey.by_change_rate
     label = f"Refresh rate against change rate of {count(survey.n, 'source')}, both logarithmic."
     marks = _cloud(survey, cells, "change_rate", unit, f"changes per {unit}")
-    caption = [
-        _key(survey),
-        " The dashed line is one refresh per change. What changes ten times as often is not refreshed ten "
-        "times as often: the faster a source, the sooner is a refresh out of date.",
-    ]
+    caption = [_key(survey)]
     frame = _frame(survey)
     x, y = _scales(cells, frame, survey)
     both = np.array([max(x.low, y.low), min(x.high, y.high)])
     if both[1] > both[0]:
         marks.append(line(x(both), y(both), "guide"))
+        caption.append(" The dashed line is one refresh per change.")
     return figure("Refresh rate by change rate", chart(frame, label, marks), caption)
 
 
@@ -50,7 +47,8 @@ def by_importance(survey: Survey, unit: str) -> Markup | None:
         return None
     label = f"Refresh rate against importance of {count(survey.n, 'source')}, both logarithmic."
     marks = _cloud(survey, cells, "importance", unit, "importance")
-    caption = [_key(survey), " Sources of no importance are at the left edge."]
+    idle = " Sources of no importance are at the left edge." if survey.idle else ""
+    caption = [_key(survey), idle]
     return figure("Refresh rate by importance", chart(_frame(survey), label, marks), caption)
 
 
@@ -115,7 +113,12 @@ def reach(survey: Survey, unit: str, confidence: str) -> Markup:
     place = x(share)
     marks: list[Child] = list(
         axes(
-            frame, x, y, "sources, slowest first", f"changes per {unit}", x_text=lambda t: f"{100 * t:.0f} %"
+            frame,
+            x,
+            y,
+            "share of sources, slowest first",
+            f"changes per {unit}",
+            x_text=lambda t: f"{100 * t:.0f} %",
         )
     )
     if survey.points is not None:
@@ -136,9 +139,7 @@ def reach(survey: Survey, unit: str, confidence: str) -> Markup:
         marks.append(line(np.concatenate([place, place[::-1]]), outline, "area"))
         marks.append(line(place, y(middle), "curve"))
         what = "The line shows the estimates; the area lies between the geometric mean ends of the intervals."
-    label = (
-        f"Change rates of {count(survey.n, 'source')} with {confidence} intervals, from slowest to fastest."
-    )
+    label = f"Change rates of {count(survey.n, 'source')} with their {confidence}, from slowest to fastest."
     return figure("Change rates with intervals", chart(frame, label, marks), what)
 
 

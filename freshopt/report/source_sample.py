@@ -51,8 +51,8 @@ class Survey:
     ----------
     n, never : int
         Sources, and those of rate 0.
-    weighed : bool
-        Whether importances differ.
+    weighed, idle : bool
+        Whether importances differ, and whether some are 0.
     points : Part or None
         All sources, where they are few.
     by_change_rate : Cells
@@ -69,6 +69,7 @@ class Survey:
     n: int
     never: int
     weighed: bool
+    idle: bool
     points: Part | None
     by_change_rate: Cells
     by_importance: Cells | None
@@ -109,7 +110,7 @@ def survey(read: Callable[[], Iterable[Part]]) -> Survey:
         reach[1:] = np.exp(reach[1:] / reach[0])
     points = alone if n <= POINTS and alone is not None and len(alone.rate) == n else None
     by = cells["change_rate"], cells.get("importance")
-    return Survey(n, never, weighed, points, *by, gaps, gap, reach)
+    return Survey(n, never, weighed, idle, points, *by, gaps, gap, reach)
 
 
 def _span(known: Array, column: Array) -> Array:

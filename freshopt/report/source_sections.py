@@ -11,6 +11,15 @@ from freshopt.report.source_sample import Survey
 from freshopt.report.summary_facts import Facts
 from freshopt.units import duration
 
+# Relative difference from the price up to which marginal values count as equal to it.
+EQUAL = 1e-6
+# Why freshness passes sources over: at rate 0 its marginal value is importance over change rate.
+_OTHER = [
+    ", or choose an objective under which a very old copy costs more and more, such as ",
+    element("code", "--objective harmonic"),
+]
+_FRESHNESS = " For freshness it is importance over change rate: small for fast and for unimportant sources."
+
 
 def rates(told: Context, seen: Survey) -> Section:
     """Return the section of refresh rates."""
@@ -27,14 +36,25 @@ def rates(told: Context, seen: Survey) -> Section:
     ]
     refreshed = told.sources - told.counts.whole("never_refreshed")
     words = f"{count(refreshed, 'source')} of {told.sources:,} refreshed"
-    free = " where no bound and no host limit is active" if bounds or told.findings.within("hosts") else ""
-    equal = f" Their marginal values per unit of bandwidth are equal{free}." if refreshed else ""
-    text = f"{', '.join([words, *bounds])}.{equal}"
+    text = f"{', '.join([words, *bounds])}.{_equal_marginals(told)}"
     body: list[Child] = [paragraph(text), element("div", pictures, class_="figures")]
     held = told.findings.rows("held_back")
     if held:
         body.append(_held_back(told, held))
     return Section.of("rates", "Refresh rates", body)
+
+
+def _equal_marginals(told: Context) -> str:
+    """Return the optimality condition between the bounds, where it holds."""
+    inside = told.findings.within("interior")
+    deviation = None if inside is None else inside.maybe("deviation")
+    if inside is None or inside.whole("sources") < 2 or deviation is None or deviation > EQUAL:
+        return ""
+    host = " plus that of its host's limit" if told.findings.within("hosts") else ""
+    return (
+        f" The marginal value per unit of bandwidth of each of the {inside.whole('sources'):,} sources "
+        f"between their bounds is the shadow price{host}."
+    )
 
 
 def never(told: Context) -> Section | None:
@@ -48,6 +68,7 @@ def never(told: Context) -> Section | None:
     if found is None:
         return Section.of("never", "Sources never refreshed", paragraph(head))
     idle, dear = found.whole("no_importance"), found.whole("not_worth_it")
+    barred = found.whole("max_rate_zero") if "max_rate_zero" in found.values else 0
     price = told.facts.number("price")
     reasons: list[Child] = []
     if dear:
@@ -58,15 +79,17 @@ def never(told: Context) -> Section | None:
                 element("b", f"{dear:,}: marginal value below the shadow price."),
                 " Even at rate 0 their marginal value is below the shadow price (",
                 amount(price),
-                f"{limits}), the marginal value of the same bandwidth elsewhere. They change too fast, or "
-                "their importance is too low: a copy would soon be out of date again.",
+                f"{limits}), the marginal value of the same bandwidth elsewhere.",
+                _FRESHNESS if told.facts.text("objective") == "BinaryFreshness" else "",
             )
         )
     if idle:
         reasons.append(
             element("li", element("b", f"{idle:,}: of no importance."), " Nothing is gained by fresh copies.")
         )
-    body: list[Child] = [paragraph(head), element("ul", reasons)]
+    if barred:
+        reasons.append(element("li", element("b", f"{barred:,}: with a maximum rate of 0.")))
+    body: list[Child] = [paragraph(head), element("ul", reasons) if reasons else None]
     rows = found.rows("sources")
     if rows:
         columns = [*_known(told, rows), Column("marginal value at 0", "number"), Column("price", "number")]
@@ -78,10 +101,10 @@ def never(told: Context) -> Section | None:
         body.append(table(_listed("Nearest to being refreshed", len(rows), dear), columns, cells))
         body.append(
             paragraph(
-                "To refresh them all the same: give them more importance, a least rate (",
+                "To refresh them all the same: give them more importance, or a least rate (",
                 element("code", "--min-rate"),
-                "), or choose an objective under which a very old copy costs more and more, such as ",
-                element("code", "--objective harmonic"),
+                ")",
+                _OTHER if told.facts.text("objective") != "HarmonicStaleness" else "",
                 ".",
                 kind="small faint",
             )
@@ -89,88 +112,27 @@ def never(told: Context) -> Section | None:
     return Section.of("never", "Sources never refreshed", body)
 
 
-def certainty(told: Context, seen: Survey) -> Section:
-    """Return the section of estimation uncertainty and its cost."""
-    settings = told.facts.within("settings")
-    level = None if settings is None else settings.maybe("confidence")
-    confidence = "95 %" if level is None else percent(level)
-    text: list[Child] = []
-    spread = told.facts.within("uncertainty")
-    if spread is not None:
-        ends = spread.values.get("value_90_percent")
-        low, high = _pair(spread, ends)
-        text.append(
-            paragraph(
-                "Change rates are estimates. The 90 % posterior interval of this plan's value is from ",
-                amount(low),
-                " to ",
-                amount(high),
-                f" ({count(spread.whole('draws'), 'sample')}). The expected regret of estimation error, "
-                f"against rates "
-                "that are optimal for the true change rates, is ",
-                amount(spread.number("mean_regret")),
-                f" ({percent(spread.number('relative_regret'))} of the value); the largest of all samples "
-                f"is ",
-                amount(spread.number("largest_regret")),
-                ".",
-            )
-        )
-        if not low <= told.facts.number("value") <= high:
-            text.append(
-                paragraph(
-                    "The value that the plan itself states, ",
-                    amount(told.facts.number("value")),
-                    ", is at the estimates. It lies outside, as costs do not grow in proportion to change "
-                    "rates: a source that may be slow or fast costs another amount on average than one in "
-                    "between.",
-                )
-            )
-    else:
-        text.append(
-            paragraph(
-                "Change rates are estimates. The cost of their uncertainty was not computed for this plan."
-            )
-        )
-    flags = told.counts.within("flags")
-    odd = {} if flags is None else {key: flags.whole(key) for key in flags.values if key != "ok"}
-    if odd:
-        listed = ", ".join(f"{many:,} {flag}" for flag, many in odd.items())
-        text.append(
-            paragraph(
-                f"Some have few data: {listed}. Their estimates depend on the prior or on the smoothing."
-            )
-        )
-    text.append(
-        paragraph(
-            "Intervals assume that sources change at random, at a constant rate. ",
-            element("code", "freshopt poisson-check"),
-            " tests how far yours are from that.",
-            kind="small faint",
-        )
-    )
-    picture = source_charts.reach(seen, told.unit, confidence)
-    body = element("div", picture, element("div", text), class_="figures")
-    return Section.of("certainty", "Uncertainty of the change rates", body)
-
-
 def costly(told: Context) -> Section | None:
     """Return the section of the most costly sources."""
     rows = told.findings.rows("most_costly")
     if not rows:
         return None
-    what = "stale part" if told.maximised else "value"
+    what = "stale part" if told.maximised else told.goal.noun
     columns = [*_known(told, rows), Column("refreshed every", "number"), Column("cost", "number")]
-    columns.append(Column(f"of the {what}", "number"))
+    columns.append(Column(f"share of the {what}", "number"))
     cells = [
         [*_own(told, row, rows), _every(told, row), amount(row.number("cost")), _share(row, "share")]
         for row in rows
     ]
     together = sum(row.maybe("share") or 0.0 for row in rows)
-    text = f"{_some(len(rows))} {'makes' if len(rows) == 1 else 'make'} up {percent(together)} of the {what}."
+    whole, makes = told.findings.maybe("cost"), "makes" if len(rows) == 1 else "make"
+    text: list[Child] = []
+    if whole is not None and together > 0.0:
+        text = [f"{_some(len(rows))} {makes} up {percent(together)} of the {what}, ", amount(whole), "."]
     return Section.of(
         "costly",
         "Most costly sources",
-        paragraph(text),
+        paragraph(text) if text else None,
         table(_listed("Most costly sources under this plan", len(rows), told.sources), columns, cells),
     )
 
@@ -236,13 +198,6 @@ def _of_price(row: Facts) -> Child:
 def _share(row: Facts, key: str) -> Child:
     value = row.maybe(key)
     return None if value is None else amount(value, percent(value, even=True))
-
-
-def _pair(spread: Facts, ends: object) -> tuple[float, float]:
-    """Return the ends of an interval."""
-    listed = ends if isinstance(ends, list) else []
-    both = Facts(spread.file, {str(k): end for k, end in enumerate(listed)}, "uncertainty.value_90_percent")
-    return both.number("0"), both.number("1")
 
 
 def _listed(what: str, shown: int, of: int) -> str:

@@ -49,7 +49,7 @@ def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -
     assert told["change_rate"]["estimator"].startswith(ESTIMATORS[name].make.__name__)
 
 
-def test_a_value_outside_of_the_interval_of_what_is_left_open_is_explained(
+def test_a_value_outside_of_its_posterior_interval_is_said_to_lie_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     # Staleness is concave in the change rate. With few crawls of a source it is less on average over what the
@@ -64,11 +64,9 @@ def test_a_value_outside_of_the_interval_of_what_is_left_open_is_explained(
     shown = run("plan", "few.csv", *how).output
     facts = json.loads(Path("plan/summary.json").read_text())
     assert facts["value"] > facts["uncertainty"]["value_90_percent"][1]
-    assert "the value above is at the estimates" in shown
-    assert "It lies outside, as costs do not grow" in Path("plan/report.html").read_text(encoding="utf-8")
-    assert (
-        "at the estimates" not in run("plan", "--example", "debian-uploads", *how[:4], "--out", "p2").output
-    )
+    assert "the value at the point estimates lies above it" in shown
+    assert "lies above this interval" in Path("plan/report.html").read_text(encoding="utf-8")
+    assert "point estimates" not in run("plan", "--example", "debian-uploads", *how[:4], "--out", "p2").output
 
 
 def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:

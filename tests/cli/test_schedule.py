@@ -61,10 +61,15 @@ def test_intervals_are_written_and_their_total_is_told(kind: str, run: Run) -> N
 def test_what_is_lost_to_a_coarse_clock_is_told(run: Run) -> None:
     Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,40,hour\n")  # every 90 s
     shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "s.txt").output)
-    assert shown["total rate"] == "30 of 40 per hour planned: 25 % less, as intervals are rounded up"
+    assert (
+        shown["total rate"]
+        == "30 of 40 per hour planned: 25 % less than planned, as intervals are rounded up"
+    )
     Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,40,hour\nhttp://b/,60,hour\n")
     shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "u.txt").output)
-    assert shown["total rate"].endswith("10 % less, as intervals are rounded up (at most 25 % for a source)")
+    assert shown["total rate"].endswith(
+        "10 % less than planned, as intervals are rounded up (at most 25 % for a source)"
+    )
     Path("rates.csv").write_text("source,rate,time_unit\nhttp://a/,30,hour\n")
     shown = fields(run("schedule", "rates.csv", "--format", "stormcrawler", "--out", "t.txt").output)
     assert shown["total rate"] == "30 of 30 per hour planned"

@@ -41,6 +41,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "freshopt.ObjectiveError",
             "freshopt.SolverRefusedError",
             "freshopt.SourceDataError",
+            "freshopt.SourceDataWarning",
         ]
     ),
     "a choice": frozenset(

@@ -36,7 +36,7 @@ EXAMPLES = int(os.environ.get("FRESHOPT_FUZZ", "60"))  # of each test; CONTRIBUT
 SETTINGS = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 LOG = (
     "source,time,changed,elapsed,changes\n"
-    "a,2024-01-01T00:00Z,0,,\na,2024-01-02,1,1.0,2\nb,2024-01-03,true,0.5,1\n"
+    "a,2024-01-01T00:00Z,0,,\na,2024-01-02 00:00Z,1,1.0,2\nb,2024-01-03T00:00+00:00,true,0.5,1\n"
 )
 SOURCES = (
     "source,change_rate,importance,min_rate,max_rate,cost,host,signalled,time_unit,exponent,cap\n"

@@ -197,13 +197,15 @@ def test_five_centuries_in_nanoseconds(tmp_path: Path) -> None:
     pl.DataFrame({"source": ["a"] * 3, "time": time, "changed": [0, 1, 1]}).write_parquet(
         tmp_path / "l.parquet"
     )
-    log = read_log(tmp_path / "l.parquet")
+    with pytest.warns(fo.SourceDataWarning, match="not in the years 1971 to 2100 in row 1"):
+        log = read_log(tmp_path / "l.parquet")
     assert log.origin == datetime(1700, 1, 1, tzinfo=UTC)
     assert log.time.tolist() == [float((year - years[0]).days) for year in years]
 
 
 def test_moments_finer_than_nanoseconds() -> None:
-    log = fo.CrawlLog(["a", "a"], np.array([10**9, 3 * 10**9], "M8[as]"), [0, 1], time_unit="second")
+    with pytest.warns(fo.SourceDataWarning, match="1970-01-01"):
+        log = fo.CrawlLog(["a", "a"], np.array([10**9, 3 * 10**9], "M8[as]"), [0, 1], time_unit="second")
     assert log.time.tolist() == [1e-9, 3e-9]
 
 
@@ -229,7 +231,8 @@ def test_daylight_saving_time(tmp_path: Path) -> None:
     )
     assert leap.interval[1] == 1.0
     for first in ("1890-01-01", "2300-01-01"):
-        log = fo.CrawlLog(["a"] * 2, [f"{first}T00:00Z", f"{first}T12:00Z"], [0, 1])
+        with pytest.warns(fo.SourceDataWarning, match=f"row 0 .*: {first}"):
+            log = fo.CrawlLog(["a"] * 2, [f"{first}T00:00Z", f"{first}T12:00Z"], [0, 1])
         assert log.interval[1] == 0.5
         assert log.origin == datetime.fromisoformat(first).replace(tzinfo=UTC)
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 VOID = {"meta", "br"}
+PARAGRAPHS = {"p", "li", "dd", "h1", "h2", "h3", "figcaption"}
 HARMLESS = {  # every element that a page of ours may have
     *(
         "html",
@@ -69,6 +70,8 @@ class PageReader(HTMLParser):
         self.data: list[tuple[float, str]] = []
         self.sections: dict[str, str] = {}
         self.text = ""
+        self.prose = ""  # what stands in no table and no picture, a paragraph a line
+        self.drawn: list[str] = []
         self.counts: dict[str, int] = {}
         self._section = ""
         self._value: float | None = None
@@ -117,6 +120,8 @@ class PageReader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+        if tag in PARAGRAPHS:
+            self.prose += "\n"
         if tag == "section":
             self._section = ""
         elif tag == "data":
@@ -130,6 +135,10 @@ class PageReader(HTMLParser):
                 self.tooltips[-1] += data
             return
         self.text += data
+        if "svg" in self.open:
+            self.drawn.append(data)
+        elif "table" not in self.open:
+            self.prose += data
         if self._section:
             self.sections[self._section] += data
         if self._value is not None:

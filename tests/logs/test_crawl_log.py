@@ -90,7 +90,7 @@ def test_start_gives_the_first_gaps(start: npt.ArrayLike, gaps: list[float]) -> 
         [datetime(2024, 3, 1, 18), datetime(2024, 3, 3, 6)],  # naive is UTC
         [datetime(2024, 3, 1, 18, tzinfo=UTC), datetime(2024, 3, 3, 8, tzinfo=timezone(timedelta(hours=2)))],
         ["2024-03-01T18:00Z", "2024-03-03 08:00:00.000+0200"],
-        np.array(["2024-03-01T18:00:00", "2024-03-03T06:00:00Z"]),
+        np.array(["2024-03-01T18:00:00Z", "2024-03-03T06:00:00+00:00"]),
     ],
 )
 def test_dates_count_from_midnight_of_the_first_day(time: npt.NDArray[Any] | list[Any]) -> None:

@@ -1,0 +1,90 @@
+"""Section about the estimates: intervals, posterior value, expected regret."""
+
+from __future__ import annotations
+
+from freshopt.formatting import count, percent
+from freshopt.report import source_charts
+from freshopt.report.components import Section, amount, paragraph
+from freshopt.report.context import Context
+from freshopt.report.markup import Child, element
+from freshopt.report.source_sample import Survey
+from freshopt.report.summary_facts import Facts
+
+
+def certainty(told: Context, seen: Survey) -> Section:
+    """Return the section of estimation uncertainty and its cost."""
+    settings = told.facts.within("settings")
+    level = None if settings is None else settings.maybe("confidence")
+    intervals = "intervals" if level is None else f"{percent(level)} intervals"
+    spread = told.facts.within("uncertainty")
+    text: list[Child] = []
+    if spread is not None:
+        text += _posterior(told, spread)
+    else:
+        words = "Change rates are estimates. The cost of their uncertainty was not computed for this plan."
+        text.append(paragraph(words))
+    flags = told.counts.within("flags")
+    odd = {} if flags is None else {key: flags.whole(key) for key in flags.values if key != "ok"}
+    if odd:
+        listed = ", ".join(f"{many:,} {flag}" for flag, many in odd.items())
+        text.append(
+            paragraph(
+                f"Of {count(told.sources, 'source')}: {listed}. Where crawls found nothing but one outcome, "
+                "an estimate rests on the prior or on the smoothing too."
+            )
+        )
+    text.append(
+        paragraph(
+            "Intervals assume that sources change at random, at a constant rate. ",
+            element("code", "freshopt poisson-check"),
+            " tests how far yours are from that.",
+            kind="small faint",
+        )
+    )
+    picture = source_charts.reach(seen, told.unit, intervals)
+    body = element("div", picture, element("div", text), class_="figures")
+    return Section.of("certainty", "Uncertainty of the change rates", body)
+
+
+def _posterior(told: Context, spread: Facts) -> list[Child]:
+    """Return posterior interval of the value and expected regret."""
+    low, high = _interval(spread)
+    samples = count(spread.whole("draws"), "posterior sample")
+    relative, mean = spread.maybe("relative_regret"), spread.maybe("mean_optimal_value")
+    share: list[Child] = []
+    if relative is not None and mean is not None:
+        share = [f", {percent(relative)} of the mean optimal value ", amount(mean)]
+    text: list[Child] = [
+        paragraph(
+            "Change rates are estimates. The 90 % posterior interval of this plan's "
+            f"{told.goal.noun} is from ",
+            amount(low),
+            " to ",
+            amount(high),
+            f" ({samples}). The expected regret of estimation error, against rates that are optimal for the "
+            "true change rates, is ",
+            amount(spread.number("mean_regret")),
+            share,
+            "; the largest of all samples is ",
+            amount(spread.number("largest_regret")),
+            ".",
+        )
+    ]
+    if not low <= told.value <= high:
+        text.append(
+            paragraph(
+                "The value at the point estimates, ",
+                amount(told.value),
+                f", lies {'below' if told.value < low else 'above'} this interval: the samples take the "
+                "uncertainty of the estimates into account, and the value does not.",
+            )
+        )
+    return text
+
+
+def _interval(spread: Facts) -> tuple[float, float]:
+    """Return the ends of the value's interval."""
+    ends = spread.values.get("value_90_percent")
+    listed = ends if isinstance(ends, list) else []
+    both = Facts(spread.file, {str(k): end for k, end in enumerate(listed)}, "uncertainty.value_90_percent")
+    return both.number("0"), both.number("1")

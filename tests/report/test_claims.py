@@ -1,0 +1,326 @@
+"""A sentence is on the page only where the numbers beside it say so: summaries that contradict each claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.planning.plan import make_plan
+from freshopt.planning.plan_files import write_plan
+from freshopt.planning.plan_rows import facts_rows, proved_words
+from freshopt.planning.plan_rows import plan_rows as rows_of
+from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.report import write_report
+from freshopt.report.held_out import PolicyRow, verdicts
+from tests.ground_truth.page_reader import PageReader
+from tests.ground_truth.plans import PERIODIC, crawls, plan_request
+
+Facts = dict[str, Any]
+Edit = Callable[[Facts], None]
+
+OPTIMAL = ("It is optimal for the estimated change rates", "Proved optimal for the estimated change rates.")
+NOT_OPTIMAL = ("It is not proved optimal", "Not proved optimal.")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan of twelve sources, with everything that a summary may hold."""
+    folder = tmp_path_factory.mktemp("claims") / "plan"
+    names = [f"s{k:02d}" for k in range(12)]
+    asked = plan_request(
+        HarmonicStaleness(PERIODIC),
+        draws=4,
+        hosts=lambda _: np.array(["x", "y"] * 6),
+        host_limits={"x": 1e6, "y": 1e6},
+        importance=lambda given: 1.0 + np.isin(given, names[:3]),
+    )
+    write_plan(make_plan(fo.CrawlLog(**crawls()), asked), folder)
+    return folder
+
+
+def page(folder: Path, edit: Edit, target: Path) -> str:
+    """Return the text of the page of an edited summary."""
+    facts = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    edit(facts)
+    target.mkdir()
+    for file in folder.glob("*.parquet"):
+        (target / file.name).write_bytes(file.read_bytes())
+    (target / "summary.json").write_text(json.dumps(facts), encoding="utf-8")
+    text = PageReader(write_report(target).read_text(encoding="utf-8")).text
+    return " ".join(text.replace("\xa0", " ").split())
+
+
+def put(*path: str | int, value: Any) -> Edit:  # noqa: ANN401
+    """Return an edit that puts a value at a place of the summary."""
+
+    def edit(facts: Facts) -> None:
+        within: Any = facts
+        for key in path[:-1]:
+            within = within[key]
+        within[path[-1]] = value
+
+    return edit
+
+
+def scaled(*path: str | int, by: float) -> Edit:
+    """Return an edit that multiplies a number of the summary."""
+
+    def edit(facts: Facts) -> None:
+        within: Any = facts
+        for key in path[:-1]:
+            within = within[key]
+        within[path[-1]] *= by
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(facts: Facts) -> None:
+        for each in edits:
+            each(facts)
+
+    return edit
+
+
+def frontier(key: str, of: Callable[[float], object]) -> Edit:
+    """Return an edit of a number of each point along the bandwidth, as a function of the bandwidth."""
+
+    def edit(facts: Facts) -> None:
+        for point in facts["findings"]["frontier"]:
+            point[key] = of(point["bandwidth"])
+
+    return edit
+
+
+def held_out(uniform: float, mine: float = 50.0, error: float | None = None) -> Edit:
+    """Return an edit that adds held-out data with the value of equal rates and that of the plan."""
+    told = {"plan": mine, "uniform": uniform, "proportional": 70.0, "current": 40.0, "plan at current": 30.0}
+    rows = [
+        {"policy": key, "refreshes": 9.0, "value": value, "error": error, "fresh": 0.5}
+        for key, value in told.items()
+    ]
+    return put("held_out", value={"begin": 0.0, "end": 9.0, "sources": 12, "left_out": 0, "policies": rows})
+
+
+def alike(facts: Facts) -> None:
+    held_out(50.0)(facts)
+    for row in facts["held_out"]["policies"]:
+        row["value"] = 50.0
+
+
+FLAT = frontier("value", lambda _: 1.0)
+RISING = frontier("value", lambda bandwidth: 100.0 - bandwidth)
+FREE = both(put("price", value=0.0), frontier("price", lambda _: 0.0))
+# Edits, what the page then says, and what it does not.
+CLAIMS: dict[str, tuple[Edit, tuple[str, ...], tuple[str, ...]]] = {
+    "as it is": (
+        lambda _: None,
+        (
+            *(*OPTIMAL, "an upper bound on what one more refresh", "and proved optimal", "It falls:"),
+            *("10 % more bandwidth", "is the shadow price plus that of its host's limit", "No host would be"),
+        ),
+        (*NOT_OPTIMAL, "no other rates can do better", "held-out", "does not bind", "point estimates"),
+    ),
+    "another status": (
+        put("status", value="inaccurate"),
+        NOT_OPTIMAL,
+        (*OPTIMAL, "an upper bound on what one more refresh", "No host would be"),
+    ),
+    "an inaccurate certificate": (put("relative_gap", value=3e-4), NOT_OPTIMAL, OPTIMAL),
+    "no relative gap and a large one": (
+        both(put("relative_gap", value=None), put("gap", value=0.5)),
+        NOT_OPTIMAL,
+        OPTIMAL,
+    ),
+    "a bound that is no bound": (scaled("bound", by=0.5), NOT_OPTIMAL, OPTIMAL),
+    "no bound": (put("bound", value=None), ("Nothing is proved",), (*OPTIMAL, "No host would be")),
+    "equal rates win on held-out data": (
+        held_out(uniform=40.0),
+        (
+            *("On held-out data equal rates did best.", "20 % less than planned rates (50)"),
+            *("the middle of the crawl interval", *OPTIMAL),
+        ),
+        ("asked for, planned rates did best", "measured, not predicted"),
+    ),
+    "the plan wins on held-out data": (
+        held_out(uniform=60.0),
+        ("asked for, planned rates did best", "16.7 % less than equal rates (60)"),
+        ("On held-out data equal rates did best",),
+    ),
+    "values with their errors": (
+        held_out(uniform=49.0, error=5.0),
+        ("equal rates did best: staleness 49 ± 5, 2 % less than planned rates (50 ± 5)",),
+        ("asked for, planned rates did best",),
+    ),
+    "nobody wins": (alike, ("no policy did better than another",), ("did best",)),
+    "the value is above its interval": (
+        put("uncertainty", "value_90_percent", value=[0.1, 0.2]),
+        ("lies above this interval",),
+        ("lies below this interval", "costs do not grow"),
+    ),
+    "the value is below its interval": (
+        put("uncertainty", "value_90_percent", value=[1e6, 2e6]),
+        ("lies below this interval",),
+        ("lies above this interval", "costs do not grow"),
+    ),
+    "no base for the regret": (
+        put("uncertainty", "mean_optimal_value", value=None),
+        ("expected regret of estimation error",),
+        ("of the mean optimal value",),
+    ),
+    "equal rates are better in the long run": (
+        lambda facts: put("baselines", "uniform", value=0.5 * facts["value"])(facts),
+        ("100 % more expected staleness than equal rates",),
+        ("less expected staleness",),
+    ),
+    "all rules alike": (
+        lambda facts: put("baselines", value=dict.fromkeys(("uniform", "proportional"), facts["value"]))(
+            facts
+        ),
+        ("the same as equal rates and rates in proportion to change rates",),
+        ("less expected", "more expected"),
+    ),
+    "a price of 0 while more bandwidth helps": (both(FREE, RISING), (), ("does not bind", "brings nothing")),
+    "a price of 0 and nothing helps": (
+        both(FREE, lambda facts: frontier("value", lambda _: facts["value"])(facts)),
+        ("does not bind", "more of it brings nothing", "is the same at every bandwidth"),
+        ("an upper bound on what one more refresh",),
+    ),
+    "a price that rises": (frontier("price", lambda bandwidth: bandwidth), (), ("It falls", "diminish")),
+    "a point that is not proved": (
+        put("findings", "frontier", 0, "status", value="inaccurate"),
+        ("each solved anew",),
+        ("solved anew and proved",),
+    ),
+    "more bandwidth that costs": (
+        scaled("findings", "more_bandwidth", "value", by=10.0),
+        (" more.Sources",),
+        (" less.Sources",),
+    ),
+    "another raise": (
+        scaled("findings", "more_bandwidth", "bandwidth", by=1.5 / 1.1),
+        ("50 % more bandwidth",),
+        ("10 % more bandwidth", "Ten percent"),
+    ),
+    "marginal values that differ": (
+        put("findings", "interior", "deviation", value=0.1),
+        (),
+        ("is the shadow price plus", "between their bounds"),
+    ),
+    "a single source between its bounds": (
+        put("findings", "interior", "sources", value=1),
+        (),
+        ("is the shadow price plus", "between their bounds"),
+    ),
+    "a total cost that is not known": (put("findings", "cost", value=None), ("Most costly",), ("make up",)),
+    "settings that are not known": (put("settings", value=None), ("Change rates are estimates",), ("95 %",)),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_follow_the_numbers(name: str, plan: Path, tmp_path: Path) -> None:
+    edit, present, absent = CLAIMS[name]
+    text = page(plan, edit, tmp_path / "edited")
+    for words in present:
+        assert words in text
+    for words in absent:
+        assert words not in text
+
+
+def log_of(outcomes: list[list[int]]) -> fo.CrawlLog:
+    """A daily log of sources with these outcomes."""
+    source = np.repeat(np.arange(len(outcomes)), len(outcomes[0]))
+    time = np.tile(np.arange(float(len(outcomes[0]))), len(outcomes))
+    return fo.CrawlLog(source, time, np.concatenate(outcomes))
+
+
+LOGS: dict[str, tuple[fo.CrawlLog, tuple[str, ...], tuple[str, ...]]] = {
+    "a single source": (
+        log_of([[0, 1, 0, 1]]),
+        ("the same as equal rates",),
+        ("between their bounds", "less expected"),
+    ),
+    "no changes": (log_of([[0] * 5] * 3), ("Of 3 sources: 3 never changed.",), ("few data", "less expected")),
+    "all alike": (
+        log_of([[0, 1, 0, 0, 1]] * 4),
+        ("the same as equal rates and rates in prop",),
+        ("less expected",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_claims_of_degenerate_logs(name: str, tmp_path: Path) -> None:
+    log, present, absent = LOGS[name]
+    write_plan(make_plan(log, plan_request(bandwidth=2.0, draws=2)), tmp_path / "plan")
+    text = page(tmp_path / "plan", lambda _: None, tmp_path / "edited")
+    for words in (*present, *OPTIMAL):
+        assert words in text
+    for words in absent:
+        assert words not in text
+
+
+def test_reasons_not_to_refresh_are_those_of_the_source(tmp_path: Path) -> None:
+    """Too dear, of no importance, barred by its maximum rate; nothing else is said of any."""
+    log = fo.CrawlLog(**crawls())
+    dear = plan_request(BinaryFreshness(PERIODIC), bandwidth=0.3)
+    made = make_plan(log, dear)
+    write_plan(made, tmp_path / "dear")
+    text = page(tmp_path / "dear", lambda _: None, tmp_path / "one")
+    assert "marginal value below the shadow price" in text
+    assert "importance over change rate" in text
+    other = page(tmp_path / "dear", put("objective", value="PollingKnapsack"), tmp_path / "two")
+    assert "importance over change rate" not in other
+    barred = make_plan(log, plan_request(BinaryFreshness(PERIODIC), bandwidth=2.0, max_rate=0.0))
+    told = barred.findings["never_refreshed"]
+    assert (told["not_worth_it"], told["no_importance"], told["max_rate_zero"]) == (0, 0, 12)
+    write_plan(barred, tmp_path / "barred")
+    text = page(tmp_path / "barred", lambda _: None, tmp_path / "three")
+    assert "12: with a maximum rate of 0." in text
+    assert "marginal value below the shadow price" not in text
+    assert "at --max-rate" not in text
+
+
+def test_the_summary_in_rows_follows_the_numbers() -> None:
+    made = make_plan(fo.CrawlLog(**crawls()), plan_request(draws=4))
+    rows = dict(rows_of(made))
+    low, high = made.uncertainty.value_interval() if made.uncertainty else (0.0, 0.0)
+    assert ("point estimates" in rows["uncertainty"]) == (not low <= made.solution.value <= high)
+    assert rows["certificate"].startswith("optimal for the estimated change rates: ")
+    assert proved_words("inaccurate") == "inaccurate"
+    facts = {
+        "counts": {"flags": {}, "refreshes": 1},
+        "change_rate": {"sum": 1.0},
+        **dict.fromkeys(("objective", "sense", "discipline", "time_unit", "method"), "x"),
+        **dict.fromkeys(("value", "schedule_value", "bandwidth", "horizon"), 1.0),
+        "baselines": {},
+    }
+    spare = facts_rows({**facts, "price": 0.0, "bandwidth_used": 0.5})["bandwidth"]
+    full = facts_rows({**facts, "price": 0.0, "bandwidth_used": 1.0})["bandwidth"]
+    paid = facts_rows({**facts, "price": 2.0, "bandwidth_used": 1.0})["bandwidth"]
+    assert "maximum rates or host limits are reached" in spare
+    assert "more bandwidth gains nothing" in full
+    assert "gains nothing" not in spare + paid
+
+
+def test_the_best_policy_is_the_one_with_the_best_value() -> None:
+    rng = np.random.default_rng(11)
+    for maximised in (False, True):
+        for _ in range(30):
+            values = rng.permutation([3.0, 4.0, 5.0]).tolist()
+            names = ("plan", "uniform", "proportional")
+            rows = [PolicyRow(*row, None, 0.5) for row in zip(names, (1.0, 1.0, 1.0), values, strict=True)]
+            text = verdicts(rows, "cost", maximised=maximised)[0]
+            best = max(values) if maximised else min(values)
+            words = ("planned rates", "equal rates", "rates ∝ change rates")[values.index(best)]
+            assert text.startswith(f"At the bandwidth asked for, {words} did best: cost {best:g}, ")
+    assert verdicts(rows[:1], "cost", maximised=True) == []
+    zero = [PolicyRow("plan", 1.0, 0.0, None, 1.0), PolicyRow("uniform", 1.0, 2.0, None, 1.0)]
+    assert "cost 0, 100" in verdicts(zero, "cost", maximised=False)[0]
+    assert "cost 2, against planned rates (0)" in verdicts(zero, "cost", maximised=True)[0]
