@@ -32,6 +32,14 @@ class FreshoptError(Exception):
         """Return the message on one line."""
         return " ".join(super().__str__().split("\n"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to remake the error: by its attributes, whatever its constructor takes.
+
+        Python's own way calls the constructor with the message alone, and a pool of processes breaks where
+        that fails.
+        """
+        return _remade, (type(self), self.args), self.__dict__
+
 
 class SourceDataError(FreshoptError, ValueError):
     """Unusable data about sources.
@@ -67,6 +75,11 @@ class CertificateError(FreshoptError):
     def __init__(self, message: str, solution: Any) -> None:  # noqa: ANN401 - either kind
         super().__init__(message)
         self.solution = solution
+
+
+def _remade(kind: type[FreshoptError], arguments: tuple[object, ...]) -> FreshoptError:
+    """Return an error that its constructor has not seen."""
+    return kind.__new__(kind, *arguments)
 
 
 def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
     import polars
@@ -49,6 +50,7 @@ _SENTENCES = {
 }
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer:
     """Raw primal-dual answer of a solver.
@@ -80,6 +82,7 @@ class Answer:
     note: str = ""
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Solution:
     """Primal rates, dual prices and their certificate.
