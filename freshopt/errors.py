@@ -33,7 +33,7 @@ class FreshoptError(Exception):
         return " ".join(super().__str__().split("\n"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to remake the error: by its attributes, whatever its constructor takes.
+        """Return how to remake the error from its attributes.
 
         Python's own way calls the constructor with the message alone, and a pool of processes breaks where
         that fails.

@@ -30,6 +30,7 @@ class Status(enum.Enum):
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
     ITERATION_LIMIT = "iteration limit"
+    TIME_LIMIT = "time limit"
     FAILED = "failed"
     REFUSED = "refused"
 
@@ -45,6 +46,7 @@ _SENTENCES = {
     Status.INFEASIBLE: "No rates meet the constraints.",
     Status.UNBOUNDED: "The objective improves without limit.",
     Status.ITERATION_LIMIT: "The solver stopped at its iteration limit.",
+    Status.TIME_LIMIT: "The solver was ended at its time limit.",
     Status.FAILED: "The solver ended without an answer.",
     Status.REFUSED: "The solver does not apply to this problem.",
 }

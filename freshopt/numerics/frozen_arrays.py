@@ -118,7 +118,7 @@ def _unpack(value: Any) -> Any:  # noqa: ANN401 - any attribute
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any attribute
-    """Change the entries of a tuple or of a mapping to arrays; return itself if none changes."""
+    """Return a tuple or a mapping to arrays with its entries changed."""
     if isinstance(value, tuple):
         changed = [change(entry) for entry in value]
         same = all(new is old for new, old in zip(changed, value, strict=True))
@@ -144,5 +144,5 @@ def _repeated(one: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
 
 
 def _mapping(entries: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return a read-only mapping, whose type itself cannot be named in a pickle."""
+    """Return a read-only mapping; its own type has no name for pickles."""
     return MappingProxyType(_unpack(entries))
