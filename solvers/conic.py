@@ -13,7 +13,6 @@ The answer's own status is not evidence either way: rates are repaired and certi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
@@ -23,7 +22,7 @@ import numpy as np
 from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.derived_kernel import DerivedNumerics
@@ -291,8 +290,7 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
 
 def _run(program: Expression, backend: str) -> str:
     """Solve the program; return the reason of an exception, or ""."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
+    with quiet:
         try:
             program.solve(solver=backend, **SETTINGS[backend])
         except cp.SolverError as error:

@@ -54,7 +54,7 @@ class TooLongError(NoAnswerError):
 
 
 class BoundedRuns:
-    """Runs of a function in a process of its own, bounded in time.
+    """Runs of a function in its own process, bounded in time.
 
     Parameters
     ----------

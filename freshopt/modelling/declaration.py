@@ -8,7 +8,6 @@ entry may touch the rates, and every constant must be finite numbers, one or one
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.autodiff.compiler import SAME, has_rule
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
@@ -161,8 +160,7 @@ def _written(
 
     The message names the method.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
+    with quiet:
         try:
             return method(rate, sources)
         except FreshoptError:
