@@ -11,11 +11,11 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.modelling.kernel import Kernel
-from freshopt.solvers import Conic
+from freshopt.solvers import Conic, SeparableNewton
 from tests.contracts import discovery
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.strata import stratified
-from tests.ground_truth.tolerances import CONIC
+from tests.ground_truth.tolerances import CONIC, EXACT
 
 N = 12
 
@@ -46,12 +46,8 @@ class Signalled(Delay):
         return self.per_source(rate, sources)
 
 
-class Auxiliary(Delay):
-    """The same with a variable of its own, and hence a kernel."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        t = cp.Variable(len(sources))
-        return cp.multiply(self.own * sources.change_rate, t), [cp.inv_pos(rate) <= t]
+class Kernelled(Delay):
+    """The same with a kernel."""
 
     def kernel(self, sources: fo.Sources) -> Kernel:
         return Kernel(
@@ -63,6 +59,14 @@ class Auxiliary(Delay):
         )
 
 
+class Auxiliary(Kernelled):
+    """The same with a variable of its own."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        t = cp.Variable(len(sources))
+        return cp.multiply(self.own * sources.change_rate, t), [cp.inv_pos(rate) <= t]
+
+
 class Coned(Auxiliary):
     """The same with a cone form."""
 
@@ -70,7 +74,7 @@ class Coned(Auxiliary):
         return (self.own * sources.change_rate / typical) @ cp.inv_pos(y), []
 
 
-KINDS = (Delay, Reshaped, Signalled, Auxiliary, Coned)
+KINDS = (Delay, Reshaped, Signalled, Kernelled, Auxiliary, Coned)
 
 
 def problem(kind: type[Delay], *, limited: bool = False) -> fo.Problem:
@@ -86,7 +90,7 @@ def problem(kind: type[Delay], *, limited: bool = False) -> fo.Problem:
     return fo.Problem(kind(own), sources, 3.0, {"x": 1.0} if limited else None)
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", KINDS[:4])
 def test_conic_solves_it(kind: type[Delay]) -> None:
     """By Cauchy-Schwarz the best rates are proportional to √(aΔ)."""
     given = problem(kind)
@@ -94,6 +98,13 @@ def test_conic_solves_it(kind: type[Delay]) -> None:
     root = np.sqrt(given.objective.own * given.sources.change_rate)  # type: ignore[attr-defined]
     assert solution.status is fo.Status.OPTIMAL, solution.note
     assert solution.value == pytest.approx(np.sum(root) ** 2 / given.bandwidth, rel=CONIC)
+
+
+def test_the_newton_solver_compares_kernel_and_declaration_of_many_sources() -> None:
+    own = np.linspace(1.0, 2.0, 100)
+    given = fo.Problem(Kernelled(own), fo.Sources(own[::-1]), 50.0)
+    root = np.sqrt(own * own[::-1])
+    assert fo.solve(given, SeparableNewton()).value == pytest.approx(np.sum(root) ** 2 / 50.0, rel=EXACT)
 
 
 @pytest.mark.parametrize(
