@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -195,10 +195,16 @@ class Agreement:
         pairs = zip(self.names, self.solutions, strict=True)
         return [(name, s.note) for name, s in pairs if s.status is Status.REFUSED]
 
+    def unanswered(self) -> list[tuple[str, str]]:
+        """Return the solvers ended at a time limit, with their notes."""
+        pairs = zip(self.names, self.solutions, strict=True)
+        return [(name, s.note) for name, s in pairs if s.status is Status.TIME_LIMIT]
+
     def __repr__(self) -> str:
         """Return the aligned table, inapplicable solvers and the outcome."""
         refused = ", ".join(name for name, _ in self.refused())
         lines = [repr(self.problem), *aligned([COLUMNS, *self.cells()], numbers=range(2, 6))]
+        lines += [f"{name}: {why}" for name, why in self.unanswered()]
         return "\n".join([*lines, *([f"not applicable: {refused}"] if refused else []), self.closing()])
 
     def _repr_html_(self) -> str:
@@ -221,7 +227,11 @@ class Agreement:
 
 
 def cross_check(
-    problem: Problem, solvers: Iterable[Solver] | Mapping[str, Solver], *, tolerance: float = 1e-6
+    problem: Problem,
+    solvers: Iterable[Solver] | Mapping[str, Solver],
+    *,
+    tolerance: float = 1e-6,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Agreement:
     """Solve a problem with each solver and compare the certificates.
 
@@ -231,6 +241,8 @@ def cross_check(
     solvers : iterable of Solver, or mapping of names to solvers
     tolerance : float
         Relative duality gap up to which an answer counts as optimal.
+    announce : callable, optional
+        Called with the name of each solver before it runs.
 
     Returns
     -------
@@ -252,8 +264,11 @@ def cross_check(
             raise SolverRefusedError(
                 f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
             )
-    solutions = tuple(_solve(solver, problem, options) for _, solver in pairs)
-    return Agreement(problem, solutions, tolerance, tuple(name for name, _ in pairs))
+    solutions = []
+    for name, solver in pairs:
+        announce(name)
+        solutions.append(_solve(solver, problem, options))
+    return Agreement(problem, tuple(solutions), tolerance, tuple(name for name, _ in pairs))
 
 
 def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:

@@ -7,6 +7,8 @@ build an expression. Every module that does says ``from freshopt.cvx import cp``
 from __future__ import annotations
 
 import importlib
+import threading
+import warnings
 from typing import Any, TypeAlias
 
 
@@ -24,6 +26,38 @@ class _LazyCvxpy:
         return "<cvxpy, imported on first use>"
 
 
+class _Quiet:
+    """Context without the warnings of CVXPY in `SAID`.
+
+    `warnings.catch_warnings` alone restores what each thread found: where threads overlap, one restores the
+    filters of another, which then stay for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._before = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        """Set the filters, for the first thread."""
+        with self._lock:
+            if not self._inside:
+                self._before = warnings.catch_warnings()
+                self._before.__enter__()
+                for message in SAID:
+                    warnings.filterwarnings("ignore", message=message)
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        """Restore the filters, after the last thread."""
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.__exit__(None, None, None)
+
+
+# Warnings of CVXPY that the library says in its own words: by the certificate, and by a refusal.
+SAID = ("Solution may be inaccurate", r"\s*This use of ``\*`` has resulted")
+quiet = _Quiet()
 cp: Any = _LazyCvxpy()
 # CVXPY has no types; the name says what is meant.
 Expression: TypeAlias = Any

@@ -34,6 +34,14 @@ class FreshoptError(Exception):
         """Return the message on one line."""
         return " ".join(super().__str__().split("\n"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to remake the error from its attributes.
+
+        Python's own way calls the constructor with the message alone, and a pool of processes breaks where
+        that fails.
+        """
+        return _remade, (type(self), self.args), self.__dict__
+
 
 class SourceDataError(FreshoptError, ValueError):
     """Unusable data about sources.
@@ -84,6 +92,11 @@ def warn(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "freshopt":
         depth, frame = depth + 1, frame.f_back
     warnings.warn(" ".join(message.split("\n")), SourceDataWarning, stacklevel=depth)
+
+
+def _remade(kind: type[FreshoptError], arguments: tuple[object, ...]) -> FreshoptError:
+    """Return an error that its constructor has not seen."""
+    return kind.__new__(kind, *arguments)
 
 
 def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:

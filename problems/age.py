@@ -27,6 +27,7 @@ from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
 from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows
 from freshopt.numerics.special_functions import age_index, harmonic_index, inverse_age_index, mean_age
 
@@ -42,6 +43,7 @@ _POINTS, _REACH = 48, 7.0
 _NEWTON = 8
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True)
 class Age(CurveObjective):
     """Minimise Σ w·E[age of the oldest missed change].

@@ -33,6 +33,7 @@ from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, 
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Nodes of the conditioned forms, for rates within a factor of 2.
 FEW = 5
@@ -44,6 +45,7 @@ BENT = 0.1
 FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExpectedPenalty(Objective):
     """Minimise Σ w·E[C(number of missed changes)].

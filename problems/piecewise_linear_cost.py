@@ -20,6 +20,7 @@ from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
 ROUNDED = 16
@@ -37,6 +38,7 @@ def _after(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
     return PiecewiseLinearCost(np.broadcast_to([0.0, 1.0], pieces.shape), pieces)
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class PiecewiseLinearCost:
     """Integral cost C̄(τ) = max_j(slopes_j·τ + intercepts_j) of a period τ.

@@ -49,6 +49,7 @@ from freshopt.numerics.arrays import (
     as_vector,
     is_scalar,
 )
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
 
 # A kink this many times away from a typical rate does not matter.
@@ -69,6 +70,7 @@ _NEWTON, _CLOSE = 100, 1e-14
 _SHORT = 1e-5
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerCost:
     """Cost rate min(scale·s^exponent, cap) of a copy of age s.

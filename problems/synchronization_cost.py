@@ -21,6 +21,7 @@ from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness, binary_curve
 from freshopt.problems.power_cost import PowerCost
 
@@ -46,6 +47,7 @@ class AgeCost(Protocol):
         """Return the cost of some of the sources."""
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True)
 class BinaryCost:
     """Cost 1 while a copy is stale: C̄(τ) = τ − (1−e^{−Δτ})/Δ."""
@@ -76,6 +78,7 @@ class BinaryCost:
         return self
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True)
 class SynchronizationCost(CurveObjective):
     """Minimise Σ w·ρ·C̄(1/ρ).

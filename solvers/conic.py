@@ -13,7 +13,6 @@ The answer's own status is not evidence either way: rates are repaired and certi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
@@ -23,9 +22,9 @@ import numpy as np
 from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
-from freshopt.modelling.declaration import declare_total
+from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.objective import ConeForm, Objective
 from freshopt.modelling.problem import Problem
@@ -159,8 +158,14 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
     if not len(scaling.active):
         note = "Every source is held at a bound by the price; no cone program was needed."
         return Answer(scaling.fixed, note=note)
-    y = cp.Variable(len(scaling.active), nonneg=True, name="relative_rate")
-    program = _program(problem, scaling, y)
+    y = _relative_rates(scaling)
+    try:
+        program = _program(problem, scaling, y)
+    except ValueError:
+        # Of an objective with arrays of length n and a cone form, some of the sources cannot be declared.
+        scaling = _whole(problem, scaling)
+        y = _relative_rates(scaling)
+        program = _program(problem, scaling, y)
     failure = _run(program, rung.backend)
     steps = int(program.solver_stats.num_iters or 0) if program.solver_stats is not None else 0
     if y.value is None or not bool(np.all(np.isfinite(y.value))):
@@ -213,14 +218,24 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     return _Scaling(active[kept], scale[kept], fixed, unit)
 
 
+def _whole(problem: Problem, scaling: _Scaling) -> _Scaling:
+    """Return the scaling with every source in the program."""
+    n, even = len(problem.sources), problem.bandwidth / total(problem.sources.refresh_cost)
+    rates = np.where(scaling.fixed > 0.0, scaling.fixed, even)
+    rates[scaling.active] = scaling.rates
+    return _Scaling(np.arange(n), rates, np.zeros(n), scaling.unit)
+
+
+def _relative_rates(scaling: _Scaling) -> Expression:
+    return cp.Variable(len(scaling.active), nonneg=True, name="relative_rate")
+
+
 def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
     """Return the scaled cone program over y = ρ/ρ̂."""
     active = scaling.active
-    everyone = len(active) == len(problem.sources)
-    objective = problem.objective if everyone else problem.objective.take(active)
     sources, cost = problem.sources.take(active), problem.sources.refresh_cost
-    value, constraints = _value(objective, sources, scaling.rates, y)
-    sense = cp.Minimize if objective.sense == "minimise" else cp.Maximize
+    value, constraints = _total(problem, scaling, y)
+    sense = cp.Minimize if problem.objective.sense == "minimise" else cp.Maximize
     room = problem.bandwidth - total(cost * scaling.fixed)
     used = sources.refresh_cost * scaling.rates
     constraints.append(used / problem.bandwidth @ y <= room / problem.bandwidth)
@@ -236,6 +251,19 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
         if len(members):
             constraints.append(used[members] / limit @ y[members] <= (limit - taken[code]) / limit)
     return cp.Problem(sense(value / scaling.unit), constraints)
+
+
+def _total(problem: Problem, scaling: _Scaling, y: Expression) -> ConeForm:
+    """Return the objective's total over the sources that take part."""
+    objective, active = problem.objective, scaling.active
+    kind = type(objective)
+    if len(active) == len(problem.sources):
+        return _value(objective, problem.sources, scaling.rates, y)
+    if kind.take is Objective.take and kind.cone_form is Objective.cone_form:
+        declared = declare_part(objective, cp.multiply(scaling.rates, y), problem.sources, active)
+        if declared is not None:
+            return declared, []
+    return _value(objective.take(active), problem.sources.take(active), scaling.rates, y)
 
 
 def _value(objective: Objective, sources: Sources, typical: Array, y: Expression) -> ConeForm:
@@ -262,8 +290,7 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
 
 def _run(program: Expression, backend: str) -> str:
     """Solve the program; return the reason of an exception, or ""."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
+    with quiet:
         try:
             program.solve(solver=backend, **SETTINGS[backend])
         except cp.SolverError as error:

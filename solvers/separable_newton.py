@@ -46,7 +46,7 @@ from freshopt.dual_search.model_dual import (
     sources_at_lower,
 )
 from freshopt.dual_search.tangent_bounds import cutting_planes
-from freshopt.errors import expect_settings
+from freshopt.errors import ObjectiveError, expect_settings
 from freshopt.modelling.declaration import declare
 from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.host_limits import HostPrices
@@ -122,7 +122,12 @@ class SeparableNewton:
         if _derived(problem.numerics):
             return None
         pick = np.unique(np.linspace(0, len(problem.sources) - 1, _SAMPLE).astype(np.int64))
-        few = declared_numerics(problem, pick)
+        try:
+            few = declared_numerics(problem, pick)
+        except ObjectiveError:
+            # One with arrays of length n that does not say how to take some of them is declared whole.
+            whole = declared_numerics(problem)
+            few = whole if isinstance(whole, str) else whole.take(pick)
         return few if isinstance(few, str) else _difference(problem, few, pick)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:

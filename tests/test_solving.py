@@ -34,7 +34,16 @@ class Pretender:
 
 
 def test_every_status_has_a_word_and_a_sentence() -> None:
-    words = ["optimal", "inaccurate", "infeasible", "unbounded", "iteration limit", "failed", "refused"]
+    words = [
+        "optimal",
+        "inaccurate",
+        "infeasible",
+        "unbounded",
+        "iteration limit",
+        "time limit",
+        "failed",
+        "refused",
+    ]
     assert [status.value for status in fo.Status] == words
     for status in fo.Status:
         assert status.sentence.endswith(".")

@@ -17,8 +17,10 @@ from freshopt.automata.settings import Feedback, Update, weights_of
 from freshopt.automata.transitions import Slots
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, IntArray, as_numbers, as_vector, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 
+@frozen_arrays
 class SimulatedSources:
     """Simulated sources with their changes and poll counts.
 

@@ -34,8 +34,10 @@ from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Certificate:
     """Duality-gap certificate of given rates.

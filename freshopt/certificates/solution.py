@@ -13,6 +13,7 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
     import polars
@@ -29,6 +30,7 @@ class Status(enum.Enum):
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
     ITERATION_LIMIT = "iteration limit"
+    TIME_LIMIT = "time limit"
     FAILED = "failed"
     REFUSED = "refused"
 
@@ -44,11 +46,13 @@ _SENTENCES = {
     Status.INFEASIBLE: "No rates meet the constraints.",
     Status.UNBOUNDED: "The objective improves without limit.",
     Status.ITERATION_LIMIT: "The solver stopped at its iteration limit.",
+    Status.TIME_LIMIT: "The solver was ended at its time limit.",
     Status.FAILED: "The solver ended without an answer.",
     Status.REFUSED: "The solver does not apply to this problem.",
 }
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer:
     """Raw primal-dual answer of a solver.
@@ -80,6 +84,7 @@ class Answer:
     note: str = ""
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Solution:
     """Primal rates, dual prices and their certificate.

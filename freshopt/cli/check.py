@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +14,11 @@ import click
 import numpy as np
 
 from freshopt.cli import check_foreign, inputs, options, tables
+from freshopt.cli.bounded_runs import LONGEST, BoundedRuns, bounded, solving, time_limit_option
 from freshopt.cli.check_page import page
 from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped
-from freshopt.cli.console import count
+from freshopt.cli.console import count, heartbeat
 from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
@@ -61,6 +63,7 @@ class Task(NamedTuple):
     show_default=True,
     help="Relative duality gap up to which an answer counts as optimal.",
 )
+@time_limit_option
 @check_foreign.solver_option
 @check_foreign.seed_option
 @click.option("--details", is_flag=True, help="Print a table per problem for the built-in instances too.")
@@ -81,6 +84,7 @@ def check(
     host_limits: Path | None,
     solvers: str | None,
     tolerance: float,
+    time_limit: float,
     solver: str | None,
     seed: int,
     details: bool,
@@ -94,6 +98,8 @@ def check(
     are solved, in a minute or so. Every answer is judged by its own certificate, and no answer may be better
     than the dual bound of another's.
 
+    An iterative solver is ended after --time-limit seconds, and what takes long is named every 15 seconds.
+
     The exit code is 1 if the optimum of a problem is proved by no solver, or if a solver asked for by name
     with --solvers does not prove every problem that it applies to. With --solver a solver of your own is
     run instead, on families of problems that solvers were seen to fail on or on SOURCES, and the exit code is
@@ -101,6 +107,10 @@ def check(
     """
     if not 0.0 < tolerance < math.inf:
         raise SourceDataError(f"--tolerance: {tolerance} is not > 0. Pass a relative gap such as 1e-6.")
+    if not 0.0 < time_limit <= LONGEST:
+        raise SourceDataError(
+            f"--time-limit: {time_limit} is not within 0 and {LONGEST:g}. Pass seconds, such as 60."
+        )
     if host_limits is not None and sources is None:
         raise click.UsageError(
             "--host-limits is for SOURCES; the built-in instances have limits of their own."
@@ -118,13 +128,13 @@ def check(
         if named or details or html is not None:
             raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
         passed = check_foreign.check_solver(
-            solver, check_foreign.made(tasks, own=sources is not None), seed, tolerance
+            solver, check_foreign.made(tasks, own=sources is not None), seed, tolerance, time_limit
         )
         context.exit(0 if passed else 1)
     digest = Digest(named)
     with complete_file(html, overwrite) if html else nullcontext() as staging:
         about = _about(sources, cases, named, tolerance)
-        for checked in _run(tasks, digest, tolerance, built=sources is None):
+        for checked in _run(tasks, digest, tolerance, time_limit, built=sources is None):
             if len(digest.checked) == 1:  # not before it is known that there is anything to check
                 click.echo("\n".join([*about, ""]))
             if sources or details:
@@ -139,11 +149,26 @@ def check(
     context.exit(0 if digest.passed() else 1)
 
 
-def _run(tasks: list[Task], digest: Digest, tolerance: float, *, built: bool) -> Iterator[Checked]:
+def _run(
+    tasks: list[Task], digest: Digest, tolerance: float, time_limit: float, *, built: bool
+) -> Iterator[Checked]:
     """Yield each checked problem, skipping those that do not exist.
 
     If none exists, the first error is raised.
     """
+    with BoundedRuns(solving, time_limit) as runs, heartbeat() as announce:
+        yield from _checked(tasks, digest, tolerance, runs, announce, built=built)
+
+
+def _checked(
+    tasks: list[Task],
+    digest: Digest,
+    tolerance: float,
+    runs: BoundedRuns,
+    announce: Callable[[str], None],
+    *,
+    built: bool,
+) -> Iterator[Checked]:
     first: FreshoptError | None = None
     for name, refresh, case, parameters in tasks:
         chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
@@ -151,6 +176,8 @@ def _run(tasks: list[Task], digest: Digest, tolerance: float, *, built: bool) ->
             chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
         if not chosen:
             continue
+        label = f"{name} {refresh}, {case.name}"
+        announce(label)
         try:
             made = objective_of(name, refresh, parameters)
             problem = Problem(made, case.sources, case.bandwidth, case.host_limits)
@@ -158,13 +185,18 @@ def _run(tasks: list[Task], digest: Digest, tolerance: float, *, built: bool) ->
             first = first or error
             digest.skipped.append(Skipped(name, refresh, case.name, str(error)))
             continue
-        solvers = {solver: options.SOLVERS[solver] for solver in chosen}
-        digest.checked.append(
-            Checked(name, refresh, case.name, cross_check(problem, solvers, tolerance=tolerance))
+        solvers = {solver: bounded(options.SOLVERS[solver], runs) for solver in chosen}
+        agreement = cross_check(
+            problem, solvers, tolerance=tolerance, announce=partial(_announced, announce, label)
         )
+        digest.checked.append(Checked(name, refresh, case.name, agreement))
         yield digest.checked[-1]
     if first is not None and not digest.checked:
         raise first
+
+
+def _announced(announce: Callable[[str], None], label: str, solver: str) -> None:
+    announce(f"{solver} on {label}")
 
 
 def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit: str | None) -> Case:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import click
 import numpy as np
 
+from freshopt.cli.bounded_runs import BoundedRuns, NoAnswerError
 from freshopt.cli.check_problems import Case
-from freshopt.cli.console import progress
+from freshopt.cli.console import heartbeat, progress
 from freshopt.cli.objective_options import NAMES, Parameters, objective_of
 from freshopt.cli.options import Decorator
 from freshopt.errors import (
@@ -24,8 +26,9 @@ from freshopt.errors import (
 )
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
-from freshopt.testing.foreign_runs import guarded
+from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt, guarded
 from freshopt.testing.problem_families import SCALES
+from freshopt.testing.recipe import Recipe
 from freshopt.testing.validation import validate, validate_on
 
 WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
@@ -105,7 +108,11 @@ def _alike(given: Parameters) -> Parameters:
 
 
 def check_solver(
-    path: str, work: list[Objective] | list[tuple[str, Problem]], seed: int, tolerance: float
+    path: str,
+    work: list[Objective] | list[tuple[str, Problem]],
+    seed: int,
+    tolerance: float,
+    time_limit: float,
 ) -> bool:
     """Validate a solver, print the report, return whether it passed.
 
@@ -117,6 +124,8 @@ def check_solver(
         Objectives, whose families are run, or named problems.
     seed : int
     tolerance : float
+    time_limit : float
+        Seconds that the solver may take on one problem.
 
     Raises
     ------
@@ -126,14 +135,33 @@ def check_solver(
     solver = load(path)
     objectives = [each for each in work if isinstance(each, Objective)]
     problems = [each for each in work if isinstance(each, tuple)]
-    with progress(len(problems) + len(objectives) * len(SCALES)) as announce:
+    total = len(problems) + len(objectives) * len(SCALES)
+    with (
+        BoundedRuns(partial(_attempts, path), time_limit) as runs,
+        progress(total) if sys.stderr.isatty() else heartbeat() as announce,
+    ):
+        own: dict[str, Any] = {"tolerance": tolerance, "announce": announce, "run": partial(_run, runs)}
         report = (
-            validate_on(solver, problems, tolerance=tolerance, announce=announce)
+            validate_on(solver, problems, **own)
             if problems
-            else validate(solver, objectives, seed=seed, tolerance=tolerance, announce=announce)
+            else validate(solver, objectives, seed=seed, **own)
         )
     click.echo(repr(report))
     return report.passed
+
+
+def _attempts(path: str) -> Callable[[Recipe, float], Outcome]:
+    """Return the function that runs the solver on one problem."""
+    return partial(attempt, as_function(load(path)))
+
+
+def _run(runs: BoundedRuns, recipe: Recipe, tolerance: float) -> Outcome:
+    """Return the outcome of one run, bounded in time."""
+    try:
+        outcome: Outcome = runs.run(recipe, tolerance)
+    except NoAnswerError as error:
+        return Outcome(Verdict.NO_ANSWER, f"{error}.", None, runs.limit)
+    return outcome
 
 
 def load(path: str) -> object:

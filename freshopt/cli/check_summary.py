@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from freshopt.certificates.solution import Status
 from freshopt.certificates.solver_protocol import gap_is_expected
 from freshopt.cli.console import count
 from freshopt.crosscheck import Agreement, aligned, gap_text
@@ -134,7 +135,9 @@ class Digest:
             return f"The solvers CONTRADICT each other on {problems}: {contradictions[0]}"
         open_ones = [checked.label for checked in self.checked if not checked.agreement.proved]
         proved = len(self.checked) - len(open_ones)
-        short = sum(len(checked.agreement.short()) for checked in self.checked)
+        fell = [checked.agreement.solutions[k] for checked in self.checked for k in checked.agreement.short()]
+        short = sum(solution.certificate is not None for solution in fell)
+        silent = len(fell) - short
         every = f"all {problems}" if proved > 1 else "the problem"
         text = f"The optimum of {f'{proved:,} of {problems}' if open_ones else every} is proved"
         if open_ones:
@@ -146,6 +149,8 @@ class Digest:
             text += f". {count(short, 'answer')} fell short of it, as a certified gap shows"
         elif short:
             text += f". {count(short, 'answer')} fell short of it"
+        if silent:
+            text += f". {count(silent, 'solver')} gave no answer"
         missing = [name for name in self.named if name in self.idle()]
         if missing:
             text += f". Not applicable to any of them: {', '.join(missing)}"
@@ -172,9 +177,11 @@ class Digest:
 
 
 def shortfall(agreement: Agreement, k: int) -> str:
-    """Return a solver's relative duality gap, or its status."""
-    certificate = agreement.solutions[k].certificate
-    return gap_text(certificate.relative_gap) if certificate else agreement.solutions[k].status.value
+    """Return a solver's relative duality gap, status or time limit."""
+    solution = agreement.solutions[k]
+    if solution.status is Status.TIME_LIMIT:
+        return solution.note
+    return gap_text(solution.certificate.relative_gap) if solution.certificate else solution.status.value
 
 
 def _gap(agreement: Agreement, k: int) -> float:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
 from freshopt.formatting import count as count  # what people see of numbers, for all commands
 from freshopt.formatting import number as number
+
+# Seconds after which a command that still works says so.
+SILENCE = 15.0
 
 
 class DataError(click.ClickException):
@@ -48,6 +53,34 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda name: bar.update(task, description=name, advance=1)
+
+
+@contextmanager
+def heartbeat() -> Iterator[Callable[[str], None]]:
+    """Yield a function that announces the next step.
+
+    A step that takes longer than `SILENCE` is named again and again on standard output, with its time so far,
+    so that no one has to ask whether anything still happens. Lines are written at once, into pipes too.
+    """
+    done = threading.Event()
+    step, begun = "", time.monotonic()
+
+    def announce(name: str) -> None:
+        nonlocal step, begun
+        step, begun = name, time.monotonic()
+
+    def speak() -> None:
+        with suppress(OSError):  # no one reads any more, which the command itself will notice
+            while not done.wait(SILENCE):
+                click.echo(f"... {step}: {time.monotonic() - begun:.0f} s")
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield announce
+    finally:
+        done.set()
+        speaker.join()
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:

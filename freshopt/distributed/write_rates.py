@@ -22,11 +22,13 @@ from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.numerics.arrays import Array, exact_sum, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Share of a typical cost above which the optimal value is taken to be positive without a test.
 NEARLY = 1e-6
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """Dual prices that determine every rate.

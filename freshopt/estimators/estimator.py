@@ -21,12 +21,14 @@ from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.interval_methods import IntervalMethod, Posterior, check_confidence
 from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 POSTERIOR = Posterior()
 Advance: TypeAlias = Callable[[SufficientStatistics, IntArray, Array], Array]
 
 
+@frozen_arrays
 class Estimator(ABC):
     """Fitted estimator of change rates.
 
@@ -51,8 +53,9 @@ class Estimator(ABC):
     def _publish(
         self, sources: npt.NDArray[Any], time_unit: str, rate: Array, flags: npt.NDArray[np.str_]
     ) -> Self:
-        """Set the public attributes."""
-        self.sources_, self.time_unit_, self.change_rate_, self.flag_ = sources, time_unit, rate, flags
+        """Set the public attributes, arrays read-only."""
+        self.time_unit_ = time_unit
+        self.sources_, self.change_rate_, self.flag_ = read_only(sources), read_only(rate), read_only(flags)
         return self
 
     def interval(self, confidence: float = 0.95, method: IntervalMethod = POSTERIOR) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_number, as_vector
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import convert_time
 
@@ -126,6 +127,7 @@ class ObservedIntervals:
         return rate
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class SufficientStatistics:
     """Sufficient statistics of n sources after some batches.

@@ -33,6 +33,7 @@ from freshopt.inference.interval_methods import check_share
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ FINE = 0.25
 QUANTILES = np.linspace(0.005, 0.995, 100)
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PoissonCheck:
     """Results of the goodness-of-fit tests of `poisson_check`.

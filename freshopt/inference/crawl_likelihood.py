@@ -28,6 +28,7 @@ import numpy as np
 from freshopt.errors import FreshoptError
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import segment_sums
 
 # Crawl intervals worked on together: four vectors of 256 KiB stay in the second-level cache.
@@ -44,6 +45,7 @@ LEAP = 10.0
 Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray], Array]
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class CrawlLikelihood:
     """Log-likelihood l(Δ) of each of n sources.

@@ -28,6 +28,7 @@ from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, shape_of
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import convert_time
 
 # Largest number of rounds of the search; the means settle to 1e-6 in about 10.
@@ -38,6 +39,7 @@ NARROWEST = 1e-2
 LEAP = 1.0
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HostPriors:
     """Hierarchical gamma prior of change rates by host.

@@ -31,11 +31,13 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_vector, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 HISTORY, IMPORTANCE, ANNOUNCED = "urlid_offset_history", "urlid_imp", "urlid_chrate_compl_obs_hist"
 ENDINGS = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BingData:
     """Crawl log and importances of the Bing data.

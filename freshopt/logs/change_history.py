@@ -35,12 +35,14 @@ from freshopt.logs.timestamps import (
     time_since,
 )
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS, check_time_unit
 
 # Share of a crawl interval: a remainder at the beginning below it is rounding and gets no crawl of its own.
 SHORTEST = 1e-6
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class ChangeHistory:
     """Complete change history of n sources, within watched times.

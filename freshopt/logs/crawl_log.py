@@ -26,9 +26,11 @@ from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import LogRows, RowName, position_name
 from freshopt.logs.timestamps import Times, as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class CrawlLog:
     """Crawl log sorted by source and time, validated and frozen.

@@ -21,6 +21,7 @@ from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,7 @@ class Cell:
     demand: Demand | None = None
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """Cost curve of age, with its parameters filled in.

@@ -8,7 +8,6 @@ entry may touch the rates, and every constant must be finite numbers, one or one
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from freshopt.autodiff.compiler import SAME, has_rule
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import IntArray
 
+# Atoms that change shapes alone; what is separable has one entry per source before and after them.
+SHAPES = ("Promote", "broadcast_to", "reshape", "transpose")
 _AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression", *SAME)
 
 
@@ -91,6 +93,60 @@ def declare_total(
     return sum(terms[1:], terms[0]), constraints
 
 
+def declare_part(
+    objective: Objective, rate: Expression, sources: Sources, index: IntArray
+) -> Expression | None:
+    """Return the total over some sources of an objective of all.
+
+    For one that may hold arrays of length n: the expression is declared whole, and each of its
+    constants cut. None if it has auxiliary constraints, whose variables cannot be.
+
+    Parameters
+    ----------
+    objective : Objective
+    rate : cvxpy expression, affine, shape (k,)
+        The rates of these sources.
+    sources : Sources
+        All n of them.
+    index : ndarray of int, shape (k,)
+    """
+    whole = cp.Variable(len(sources), nonneg=True, name="rate")
+    terms: list[Expression] = []
+    for method, mask in (
+        (objective.per_source, ~sources.signalled[index]),
+        (objective.signalled_per_source, sources.signalled[index]),
+    ):
+        chosen = np.flatnonzero(mask)
+        if len(chosen):
+            declaration = declare(objective, method, whole, sources)
+            if declaration.constraints:
+                return None
+            own = rate if len(chosen) == len(index) else rate[chosen]
+            terms.append(cp.sum(_cut(declaration.expression, whole, own, index[chosen], {})))
+    return sum(terms[1:], terms[0])
+
+
+def _cut(
+    expression: Expression, whole: Expression, part: Expression, index: IntArray, made: dict[int, Expression]
+) -> Expression:
+    """Return some entries of a separable expression.
+
+    The variable `whole` is replaced by `part`.
+    """
+    if expression is whole:
+        return part
+    if id(expression) not in made:
+        if expression.is_constant():
+            value = expression.value
+            array = np.reshape(value.toarray() if hasattr(value, "toarray") else value, -1)
+            cut = cp.Constant(array[index] if len(array) == whole.size else array[0])
+        else:
+            arguments = [_cut(argument, whole, part, index, made) for argument in expression.args]
+            cut = arguments[0] if type(expression).__name__ in SHAPES else expression.copy(arguments)
+        made[id(expression)] = cut
+    return made[id(expression)]
+
+
 def name_of(objective: Objective, method: Callable[[Expression, Sources], Expression]) -> str:
     """Return the name of an objective's declaration, for messages."""
     kind = "signalled_per_source" if method == objective.signalled_per_source else "per_source"
@@ -104,8 +160,7 @@ def _written(
 
     The message names the method.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*This use of ``\*`` has resulted", category=Warning)
+    with quiet:
         try:
             return method(rate, sources)
         except FreshoptError:

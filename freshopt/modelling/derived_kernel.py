@@ -16,6 +16,7 @@ from freshopt.autodiff.compiler import Node
 from freshopt.autodiff.jets import NOT_COMPUTED, Jet
 from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.numerics.arrays import Array, BoolArray, Index, chunks
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.root_finding import decreasing_root
 
 # Sources of a piece; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources).
@@ -46,6 +47,7 @@ class CostJet(NamedTuple):
     curvature: Array
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class DerivedNumerics:
     """Cost, marginal and inverse marginal of a compiled expression.

@@ -14,8 +14,10 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IN_TURN, LARGEST, SMALLEST, Array, IntArray, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class HostLimits:
     """Limited hosts, and the host of each source.
@@ -115,6 +117,7 @@ class HostLimits:
         return values
 
 
+@frozen_arrays
 class HostPrices(Mapping[Any, float]):
     """Dual variables (shadow prices) of the host limits.
 

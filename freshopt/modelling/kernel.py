@@ -17,6 +17,7 @@ import numpy as np
 
 from freshopt.compiled.demand_functions import Demand
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Stands for the price 0, for formulas that divide by it.
 SMALLEST_PRICE = 1e-300
@@ -47,6 +48,7 @@ class Numerics(Protocol):
         """Return the numerics of some of the sources."""
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """Hand-written numerics of a cost curve under a refresh discipline.
@@ -117,6 +119,7 @@ class Kernel:
         )
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedNumerics:
     """Numerics of a problem with silent and signalled sources."""

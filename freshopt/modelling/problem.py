@@ -29,11 +29,13 @@ from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, is_scalar, read_only, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Sums of any length here are correct to a few ulp; so are constraints.
 FEW_ULP = 8 * np.finfo(np.float64).eps
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Problem:
     """Separable convex program under bandwidth, bounds and host limits.

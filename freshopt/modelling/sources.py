@@ -26,6 +26,7 @@ from freshopt.numerics.arrays import (
     is_scalar,
     read_only,
 )
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 NARROW = ("change_rate", "importance")
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Sources:
     """Sources of a problem, in the caller's order.

@@ -32,8 +32,10 @@ from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals.renewal_cycle import bonus, rate_at_index, stale_and_index, threshold_of_length
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisySignalFreshness(Objective):
     """Binary freshness with signals of known quality, maximised.

@@ -28,6 +28,7 @@ from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.renewal_cycle import index
 from freshopt.noisy_signals.signal_thresholds import MOST_CRAWLS
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.refresh_order import slots
 
 
@@ -134,6 +135,7 @@ class SignalGreedy:
         return picked, moments
 
 
+@frozen_arrays
 class SignalCrawler:
     """State of a greedy crawler that receives signals.
 

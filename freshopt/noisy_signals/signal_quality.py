@@ -27,12 +27,14 @@ from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import LogRows, position_name
 from freshopt.noisy_signals.signal_likelihood import SignalLikelihood
 from freshopt.numerics.arrays import Array, as_vector
+from freshopt.numerics.frozen_arrays import freeze, frozen_arrays
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import check_time_unit
 
 QUANTITIES = ("change_rate", "recall", "precision", "silent_rate", "signal_rate")
 
 
+@frozen_arrays
 class NoisySignals:
     """Maximum likelihood estimator of signal quality.
 
@@ -167,6 +169,7 @@ class NoisySignals:
             segment_sums(x, crawls.offsets) for x in (interval, known.astype(np.float64))
         )
         self._publish(likelihood, segment_sums(interval, crawls.offsets), segment_sums(count, crawls.offsets))
+        freeze(self, vars(self))
         return self
 
     def for_planning(self) -> tuple[Array, Array, Array]:

@@ -24,6 +24,7 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.noisy_signals import threshold_rule
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MOST_CRAWLS = 1e9
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class SignalThresholds:
     """When to crawl sources with noisy signals; made by `NoisySignalFreshness.thresholds`.

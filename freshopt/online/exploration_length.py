@@ -24,6 +24,7 @@ from freshopt.inference.interval_methods import check_bounds
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_numbers, as_whole, read_only, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.online.rate_evaluation import value_under, with_rates
 from freshopt.solving import solve
 from freshopt.units import check_horizon
@@ -36,6 +37,7 @@ MOST_SWEEPS = 1e15
 CANDIDATES = 25
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Exploration:
     """Lengths of exploration and their expected regret.

@@ -17,6 +17,7 @@ import numpy as np
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.formatting import count
 from freshopt.numerics.arrays import Array, IntArray, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
     import polars
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Sense = Literal["minimise", "maximise"]
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunHistory:
     """Rounds of a run of an online policy.

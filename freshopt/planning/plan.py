@@ -28,6 +28,7 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import findings
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
@@ -50,6 +51,7 @@ MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
 Progress = Callable[[str], None]
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Plan:
     """Everything that `plan` found.

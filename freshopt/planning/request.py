@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -202,7 +203,7 @@ def rate_of(what: str, given: float | str, time_unit: str) -> float:
 def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noqa: ANN401 - whatever names sources
     """Return a function from source names to their values.
 
-    It takes an array of names and returns an array of as many values.
+    It takes an array of names and returns an array of as many values. No closure, so that plans pickle.
 
     Parameters
     ----------
@@ -220,19 +221,9 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
     if given is None:
         return None
     if callable(given):
-
-        def ask(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            values = given(names)
-            if shape_of(values, what) != names.shape:
-                raise SourceDataError(
-                    f"{what} of {len(names)} names has shape {shape_of(values, what)}. Return one value each."
-                )
-            return np.asarray(values)
-
-        return ask
+        return partial(_asked, given, what)
     if isinstance(given, Real) and what == "importance":
-        weight = as_number(given, what, "Pass numbers of 0 or more.")
-        return lambda names: np.full(len(names), weight)
+        return partial(_alike, as_number(given, what, "Pass numbers of 0 or more."))
     if isinstance(given, Mapping):
         table = dict(given)
     elif hasattr(given, "columns"):
@@ -246,15 +237,27 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
             )
         table = dict(zip(log.sources_.tolist(), np.asarray(given).tolist(), strict=True))
 
-    def look_up(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        missing = [repr(name) for name in names.tolist() if name not in table]
-        if missing:
-            raise SourceDataError(
-                f"there is no {what} for {list_offenders(missing)}. Give one for each source."
-            )
-        return np.asarray([table[name] for name in names.tolist()])
+    return partial(_looked_up, table, what)
 
-    return look_up
+
+def _asked(given: PerSource, what: str, names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    values = given(names)
+    if shape_of(values, what) != names.shape:
+        raise SourceDataError(
+            f"{what} of {len(names)} names has shape {shape_of(values, what)}. Return one value each."
+        )
+    return np.asarray(values)
+
+
+def _alike(weight: float, names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.full(len(names), weight)
+
+
+def _looked_up(table: dict[Any, Any], what: str, names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    missing = [repr(name) for name in names.tolist() if name not in table]
+    if missing:
+        raise SourceDataError(f"there is no {what} for {list_offenders(missing)}. Give one for each source.")
+    return np.asarray([table[name] for name in names.tolist()])
 
 
 def _by_source(frame: Any, what: str) -> dict[Any, Any]:  # noqa: ANN401 - any dataframe library's frame
@@ -296,21 +299,23 @@ def _fit_of(
     if estimator is None:
         return None
     if callable(estimator) and not isinstance(estimator, type):
-        function = estimator
-
-        def fitted(log: CrawlLog) -> Estimator:
-            found = function(log)
-            expect(found, Estimator, "what the function of the log returns", "Return a fitted estimator")
-            return found
-
-        return fitted
+        return partial(_fitted_by, estimator)
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise SourceDataError(
             f"estimator is {estimator!r}. Pass an instance, such as MaximumLikelihood(), or a function of "
             "the log that returns a fitted one."
         )
     if isinstance(estimator, KnownCrawlRate):
-        known = estimator
-        return lambda log: known.fit(log, log.crawl_rate)
+        return partial(_fitted_to_known, estimator)
     fit: Callable[[CrawlLog], Estimator] = estimator.fit
     return fit
+
+
+def _fitted_by(function: Callable[[CrawlLog], Estimator], log: CrawlLog) -> Estimator:
+    found = function(log)
+    expect(found, Estimator, "what the function of the log returns", "Return a fitted estimator")
+    return found
+
+
+def _fitted_to_known(estimator: KnownCrawlRate, log: CrawlLog) -> Estimator:
+    return estimator.fit(log, log.crawl_rate)

@@ -27,6 +27,7 @@ from freshopt.inference.rate_distribution import MOST_NUMBERS
 from freshopt.modelling.matched_rates import match
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.solving import solve
 from freshopt.units import convert_time
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import polars
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlanUncertainty:
     """Value and regret of a plan under posterior change rates.

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS, check_time_unit
@@ -95,6 +96,7 @@ class Visit(NamedTuple):
     source: Any
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Schedule:
     """Refresh times of all sources over a horizon.

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import exponentials
 from freshopt.simulation.change_columns import PoissonState, PoissonTables, RecordedTimes
 
@@ -58,6 +59,7 @@ class Changes(Protocol):
         """
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class PoissonChanges:
     """Poisson changes at rates that are constant between edges.
@@ -195,6 +197,7 @@ class PoissonChanges:
             )
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedChanges:
     """Changes at recorded times.

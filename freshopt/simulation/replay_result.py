@@ -11,6 +11,7 @@ from freshopt.errors import ObjectiveError
 from freshopt.formatting import count
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -58,6 +59,7 @@ class Measured:
         return float(np.divide(self.value - predicted, self.error))
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Replay:
     """Measured costs of a schedule in a world.

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.simulation.change_columns import Histories
 from freshopt.simulation.change_processes import PoissonChanges, loops
 from freshopt.simulation.world import World
@@ -38,6 +39,7 @@ from freshopt.simulation.world import World
 _TOGETHER = 4_000_000.0
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MissedCosts:
     """Integrals over [begin, end] per source, each of shape (n,).

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.simulation.change_processes import Changes, PoissonChanges, RecordedChanges
 from freshopt.units import check_time_unit
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     pass
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class World:
     """Sources that change; made by `World.poisson` or `World.from_events`.

@@ -43,6 +43,7 @@ class Verdict(enum.Enum):
     NOT_FINITE = "not finite"
     WRONG_SHAPE = "wrong shape"
     NO_RATES = "no rates"
+    NO_ANSWER = "no answer"
     CHANGED_INPUT = "changed its input"
     RAISED = "raised"
 

@@ -21,6 +21,7 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -37,6 +38,7 @@ EXPONENT = 0.5
 EULER_GAMMA = 0.57721566490153286
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownOptimum:
     """A problem with analytically known optimal rates.

@@ -19,6 +19,7 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, Index
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.testing.python_source import Imports, import_lines, spell
 
 DEFAULTS: dict[str, float] = {
@@ -31,6 +32,7 @@ DEFAULTS: dict[str, float] = {
 COLUMNS = ("change_rate", *DEFAULTS)
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     """All data of a problem.

@@ -8,6 +8,8 @@ smallest problem some dozens to hundreds of runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,12 +17,13 @@ from freshopt.errors import expect
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number
-from freshopt.testing.foreign_runs import Foreign, Outcome, Verdict, as_function, attempt
+from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
 from freshopt.testing.problem_families import SCALES, Instance, Scale, instances, standard_objectives
 from freshopt.testing.recipe import DEFAULTS, Recipe
 from freshopt.testing.shrinking import shrink
 from freshopt.testing.validation_report import Report, Reproduction, Run
 
+OneRun: TypeAlias = Callable[[Recipe, float], Outcome]
 # Share of the relative gap that a smaller problem must keep: with much less it may have another cause.
 KEPT = 0.1
 
@@ -35,6 +38,7 @@ def validate(
     tolerance: float = 1e-6,
     smallest: bool = True,
     announce: Callable[[str], None] = lambda _: None,
+    run: OneRun | None = None,
 ) -> Report:
     """Validate a foreign solver on the families of problems.
 
@@ -53,6 +57,9 @@ def validate(
         Whether to search the smallest problem that shows each kind of failure.
     announce : callable, optional
         Called with the objective and scale before each family, and the kind of failure before each search.
+    run : callable, optional
+        ``run(recipe, tolerance)`` runs the solver on one problem in place of `attempt`: in a process of its
+        own, for instance.
 
     Returns
     -------
@@ -79,13 +86,14 @@ def validate(
     >>> report.passed, len(report.runs)
     (False, 54)
     """
-    solve, runs = as_function(solver), []
+    runs: list[Run] = []
+    run = run or partial(attempt, as_function(solver))
     for objective in standard_objectives() if objectives is None else objectives:
         for scale in scales:
             announce(f"{objective!r}, {scale}")
             for instance in instances(objective, n, seed, scale):
-                runs.append(_run(solve, scale, instance, tolerance))
-    return _report(solver, solve, runs, tolerance, announce, smallest=smallest)
+                runs.append(_run(run, scale, instance, tolerance))
+    return _report(solver, run, runs, tolerance, announce, smallest=smallest)
 
 
 def validate_on(
@@ -95,6 +103,7 @@ def validate_on(
     tolerance: float = 1e-6,
     smallest: bool = True,
     announce: Callable[[str], None] = lambda _: None,
+    run: OneRun | None = None,
 ) -> Report:
     """Validate a foreign solver on named problems of your own.
 
@@ -107,24 +116,25 @@ def validate_on(
     """
     tolerance = as_number(tolerance, "tolerance", "Pass a relative gap >= 0, such as 1e-6.")
     expect(smallest, bool, "smallest", "Pass True or False")
-    solve, runs = as_function(solver), []
+    runs: list[Run] = []
+    run = run or partial(attempt, as_function(solver))
     for pair in problems:
         if not (isinstance(pair, tuple | list) and len(pair) == 2):
             raise TypeError(f"problems holds {type(pair).__name__}. Pass pairs of a name and a problem.")
         name, problem = pair
         expect(problem, Problem, f"the problem {name!r}", "Pass a freshopt.Problem")
         announce(name)
-        runs.append(_run(solve, "given", Instance(name, problem), tolerance))
-    return _report(solver, solve, runs, tolerance, announce, smallest=smallest)
+        runs.append(_run(run, "given", Instance(name, problem), tolerance))
+    return _report(solver, run, runs, tolerance, announce, smallest=smallest)
 
 
-def _run(solve: Foreign, scale: str, instance: Instance, tolerance: float) -> Run:
-    return Run(scale, instance, attempt(solve, Recipe.from_problem(instance.problem), tolerance))
+def _run(run: OneRun, scale: str, instance: Instance, tolerance: float) -> Run:
+    return Run(scale, instance, run(Recipe.from_problem(instance.problem), tolerance))
 
 
 def _report(
     solver: object,
-    solve: Foreign,
+    run: OneRun,
     runs: list[Run],
     tolerance: float,
     announce: Callable[[str], None],
@@ -133,28 +143,30 @@ def _report(
 ) -> Report:
     """Search the smallest failures and assemble the report."""
     found = []
-    kinds = dict.fromkeys(run.outcome.kind for run in runs if run.outcome.verdict.is_shortfall)
+    kinds = dict.fromkeys(each.outcome.kind for each in runs if each.outcome.verdict.is_shortfall)
     for kind in kinds if smallest else ():
         announce(f"the smallest problem that is {kind}")
-        failing = [run for run in runs if run.outcome.kind == kind]
-        found.append(_smallest(solve, min(failing, key=_size), tolerance))
+        failing = [each for each in runs if each.outcome.kind == kind]
+        found.append(_smallest(run, min(failing, key=_size), tolerance))
     return Report(_name(solver), tolerance, tuple(runs), tuple(found))
 
 
-def _smallest(solve: Foreign, run: Run, tolerance: float) -> Reproduction:
+def _smallest(one_run: OneRun, run: Run, tolerance: float) -> Reproduction:
     """Shrink a failing problem while its failure persists."""
     least = KEPT * min(1.0, _relative_gap(run.outcome))
     recipe = Recipe.from_problem(run.instance.problem)
 
     def fails(candidate: Recipe) -> bool:
-        outcome = attempt(solve, candidate, tolerance)
+        outcome = one_run(candidate, tolerance)
         return outcome.kind == run.outcome.kind and (
             outcome.verdict is not Verdict.NOT_OPTIMAL or _relative_gap(outcome) >= least
         )
 
-    small = shrink(recipe, fails)
-    outcome = attempt(solve, small, tolerance)
     origin = f"{run.objective}, {run.scale}, {run.instance.name}"
+    if run.outcome.verdict is Verdict.NO_ANSWER:  # each smaller problem could take as long
+        return Reproduction(origin, recipe, run.outcome)
+    small = shrink(recipe, fails)
+    outcome = one_run(small, tolerance)
     if outcome.kind != run.outcome.kind:  # it does not do the same twice: what was seen is reported
         return Reproduction(f"{origin} (it did not fail again)", recipe, run.outcome)
     return Reproduction(origin, small, outcome)

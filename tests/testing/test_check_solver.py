@@ -29,7 +29,8 @@ FILES = {
 def untimed(report: str) -> list[str]:
     """Return the lines of a report without the seconds and without what their width does to the columns."""
     row = re.compile(r"^(.*\)) +(benign|ill|given) +(\d+) +(\d+) +(\d+) +\S+ +(.*)$")
-    lines = [" ".join(row.sub(r"\1 \2 \3 \4 \5 \6", line).split()) for line in report.splitlines()]
+    told = [line for line in report.splitlines() if not line.startswith("... ")]  # what takes long
+    lines = [" ".join(row.sub(r"\1 \2 \3 \4 \5 \6", line).split()) for line in told]
     assert sum(bool(row.match(line)) for line in report.splitlines()) >= 2
     return lines
 

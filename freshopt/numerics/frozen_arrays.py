@@ -1,0 +1,148 @@
+"""`frozen_arrays`: values whose arrays are read-only, also in copies and pickles.
+
+NumPy forgets in pickles and deep copies that an array is read-only and that a scalar's vector has stride 0.
+A copy of a frozen value could then be changed in place, a constant column of n sources would take n numbers
+instead of one, and tables would show it as a column that was given.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.numerics.arrays import is_scalar, read_only
+
+Kind = TypeVar("Kind")
+
+
+def frozen_arrays(kind: type[Kind]) -> type[Kind]:
+    """Make a class keep its arrays read-only in copies and pickles.
+
+    The arrays of a dataclass, also those in its tuples and mappings, become read-only views at construction;
+    the caller's own stay writable. Of a class with state, what is read-only stays so.
+
+    Parameters
+    ----------
+    kind : type
+        Above ``@dataclass``, as a decorator.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> import freshopt as fo
+    >>> sources = pickle.loads(pickle.dumps(fo.Sources([1.0, 2.0])))
+    >>> sources.change_rate.flags.writeable, sources.importance.strides
+    (False, (0,))
+    """
+    members: Any = kind
+    members.__getstate__, members.__setstate__ = _state, _restore
+    if is_dataclass(kind):
+        members.__init__ = _freezing(members.__init__, tuple(field.name for field in fields(kind)))
+    return kind
+
+
+def _freezing(construct: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
+    @functools.wraps(construct)
+    def constructed(self: object, *arguments: object, **settings: object) -> None:
+        construct(self, *arguments, **settings)
+        freeze(self, names)
+
+    return constructed
+
+
+def freeze(value: object, names: Iterable[str]) -> None:
+    """Make the arrays among an object's attributes read-only."""
+    for name in names:
+        attribute = getattr(value, name)
+        frozen = _frozen(attribute)
+        if frozen is not attribute:
+            object.__setattr__(value, name, frozen)
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - any attribute
+    """Return a value with its arrays read-only; itself if they are."""
+    if isinstance(value, np.ndarray):
+        return read_only(value) if value.flags.writeable else value
+    return _each(value, _frozen)
+
+
+class _Packed:
+    """An attribute in a state, and how it is made again."""
+
+    __slots__ = ("parts", "remake")
+
+    def __init__(self, remake: Callable[..., Any], *parts: object) -> None:
+        self.remake, self.parts = remake, parts
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        """Return the attribute itself to whoever loads or copies deeply."""
+        return self.remake, self.parts
+
+
+# What a mapping that is searched for arrays holds.
+_ENTRIES = (np.ndarray, _Packed)
+
+
+def _state(self: object) -> dict[str, Any]:
+    """Return the attributes by name, read-only arrays as such."""
+    state = object.__getstate__(self)
+    parts = state if isinstance(state, tuple) else (state,)
+    return {name: _pack(value) for part in parts if part for name, value in part.items()}
+
+
+def _restore(self: object, state: dict[str, Any]) -> None:
+    """Set the attributes; a shallow copy's arrive as they were packed."""
+    for name, value in state.items():
+        object.__setattr__(self, name, _unpack(value))
+
+
+def _pack(value: Any) -> Any:  # noqa: ANN401 - any attribute
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            return value
+        scalar = is_scalar(value) and len(value)
+        return _Packed(_repeated, value[:1].copy(), len(value)) if scalar else _Packed(_sealed, value)
+    if isinstance(value, MappingProxyType):
+        return _Packed(_mapping, _each(dict(value), _pack))
+    return _each(value, _pack)
+
+
+def _unpack(value: Any) -> Any:  # noqa: ANN401 - any attribute
+    return value.remake(*value.parts) if isinstance(value, _Packed) else _each(value, _unpack)
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any attribute
+    """Return a tuple or a mapping to arrays with its entries changed."""
+    if isinstance(value, tuple):
+        changed = [change(entry) for entry in value]
+        same = all(new is old for new, old in zip(changed, value, strict=True))
+        return value if same else getattr(type(value), "_make", tuple)(changed)
+    # The first entry decides: a mapping of a million hosts to numbers is not searched.
+    if type(value) in (dict, MappingProxyType) and isinstance(next(iter(value.values()), None), _ENTRIES):
+        return type(value)({key: change(entry) for key, entry in value.items()})
+    return value
+
+
+def _sealed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that was just made, read-only.
+
+    Itself, not a view: an array that several attributes share stays one.
+    """
+    array.flags.writeable = False
+    return array
+
+
+def _repeated(one: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    """Return a vector of one number, without memory."""
+    return np.broadcast_to(one.reshape(()), (n,))
+
+
+def _mapping(entries: dict[Any, Any]) -> Mapping[Any, Any]:
+    """Return a read-only mapping; its own type has no name for pickles."""
+    return MappingProxyType(_unpack(entries))
