@@ -100,10 +100,11 @@ def kinds(owner: type[fo.FreshoptError]) -> Iterator[type[fo.FreshoptError]]:
         yield from kinds(child)
 
 
-def errors() -> list[fo.FreshoptError]:
-    """Return an error of every kind, one as a pool of processes raises it."""
+def errors() -> list[Exception]:
+    """Return an error of every kind, one as a pool of processes raises it, and a warning."""
     plain: set[Any] = {fo.FreshoptError, *kinds(fo.FreshoptError)} - {fo.CertificateError}
     made: list[Any] = [kind("It is so. Because.") for kind in sorted(plain, key=str)]
+    made.append(fo.SourceDataWarning("It looks wrong. Because."))
     try:
         fo.solve(PROBLEM, solvers.MirrorDescent(limit=1))
     except fo.CertificateError as error:
