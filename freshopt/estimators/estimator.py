@@ -72,13 +72,15 @@ class Estimator(ABC):
         lower, upper : ndarray of float, shape (n,)
             Changes per time unit of the log. With `Posterior`, and without a prior, `lower` is 0 for a source
             that never changed, and `upper` is inf for one that had always changed (save of `Naive`, which is
-            about changes found); a baseline alone leaves (0, inf). No smoothing or floor enters, so that an
-            estimate that is bounded by these alone may lie outside.
+            about changes found); a baseline alone leaves (0, inf). The estimate lies between them: where
+            smoothing, a floor, bounds or steps that have not converged have taken it outside, that end is the
+            estimate.
 
         Raises
         ------
         SourceDataError
-            If `confidence` is not in (0, 1), or the estimator has no such method.
+            If `confidence` is not in (0, 1), or the estimator has no such method, or assumes Poisson crawls
+            and the log's are not.
         FreshoptError
             If nothing was fitted yet.
 
@@ -93,7 +95,8 @@ class Estimator(ABC):
         check_confidence(confidence)
         if isinstance(method, type) or not isinstance(method, IntervalMethod):
             raise SourceDataError(f"method is {method!r}. Pass an instance, such as Posterior().")
-        return self._interval(confidence, method)
+        lower, upper = self._interval(confidence, method)
+        return np.fmin(lower, self.change_rate_), np.fmax(upper, self.change_rate_)
 
     def draws(self, count: int, seed: int) -> Array:
         """Return posterior samples of the change rates.
