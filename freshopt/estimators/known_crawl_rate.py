@@ -90,10 +90,13 @@ class KnownCrawlRate(OnlineEstimator):
             )
 
     def _time(self, known: SufficientStatistics) -> Array:
-        """Return the time that each source was observed, by its crawls and their mean rate."""
-        rate, _, crawls = known.state[:, -TALLY + 1 : -TALLY + 4].T
-        time: Array = np.divide(crawls * crawls, rate, out=np.zeros_like(rate), where=rate > 0)
-        return time
+        """Return the time that each source was observed, by its crawls and their mean rate.
+
+        With weights, of as many crawls as leave a mean its variance.
+        """
+        _, rate, _, crawls, _, _, squares = known.state[:, -TALLY:].T
+        time = np.divide(crawls * crawls, squares * rate, out=np.zeros_like(rate), where=rate > 0)
+        return time * crawls
 
     def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
         """Estimate the change rates of a log's sources.

@@ -139,7 +139,8 @@ class Naive(OnlineEstimator):
     def _estimate(self, known: SufficientStatistics) -> Array:
         with np.errstate(invalid="ignore"):
             rate = known.state[:, 1] / known.state[:, 0]
-        return at_least(self.floor, rate, known.state[:, 0], known.time_unit)
+            time = known.state[:, 0] * (known.state[:, 2] / known.state[:, 3])
+        return at_least(self.floor, rate, time, known.time_unit)
 
     def _distribution(self) -> RateDistribution:
         time, found, crawls, squares = self._fitted().state.T

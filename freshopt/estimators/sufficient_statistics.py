@@ -26,7 +26,7 @@ from freshopt.units import convert_time
 
 # Median of Gamma(½): changes that a source which never changed has in the time it was observed, by its
 # posterior median under Jeffreys' prior. One estimated at 0 would never be crawled again.
-LEAST = 0.2274682
+LEAST = 0.227468211559786
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,7 +32,7 @@ NODES = (-8.0, 10.0, 14)
 # e^-16 is negligible beside the levels of intervals.
 FAR = 16.0
 # Cell in ln Δ: the likelihood of one crawl interval changes over about 2.
-CELL = 0.7
+CELL = 0.5
 # Numbers of cells are multiples of this one, so that many sources are evaluated together.
 TOGETHER = 8
 # ΣaΔ below which g' is constant to that relative accuracy.

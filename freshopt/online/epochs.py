@@ -293,7 +293,7 @@ class EpochRun:
             where = list_offenders(f"{self.problem.sources.label(k)}: {estimates[k]:g}" for k in wrong)
             raise SourceDataError(
                 f"{self.learner.prototype!r} estimates change rates that cannot be planned with: {where}. "
-                "Use one with its defaults, or with a prior."
+                "Leave its smoothing, bounds or floor out."
             )
         return estimates
 

@@ -315,5 +315,6 @@ def _require_known(estimate: Estimator) -> None:
     if unknown:
         where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
         raise SourceDataError(
-            f"the log alone does not tell the change rate of {where}. Leave smoothing out, or drop them."
+            f"the log alone does not tell the change rate of {where}. Leave smoothing out, or give more "
+            "crawls of them."
         )
