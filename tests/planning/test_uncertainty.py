@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
-from freshopt.planning.uncertainty import plan_uncertainty
+from freshopt.planning.uncertainty import plan_uncertainty, quantiles
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -73,6 +73,15 @@ def test_regret_is_not_negative_and_shrinks_with_the_log(objective: fo.Objective
         assert spread.regret.min() > -1e-9 * np.abs(spread.optimal).max()
         mean.append(spread.relative_regret)
     assert mean[1] < mean[0] / 4  # quadratic in errors that halve with four times the log: 16 times less
+
+
+@pytest.mark.parametrize("draws", [5, 20, 100])
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_the_interval_of_draws_holds_one_draw_more_as_often_as_it_says(draws: int, confidence: float) -> None:
+    held = min(confidence, (draws - 1) / (draws + 1))  # between the least and the largest
+    sampled = np.random.default_rng(86).random((draws, 4000))
+    low, high = quantiles(sampled, confidence)
+    assert np.mean(high - low) == pytest.approx(held, abs=0.01)  # uniform: the chance of one draw more
 
 
 @pytest.mark.exhaustive
