@@ -90,9 +90,9 @@ class KnownCrawlRate(OnlineEstimator):
             )
 
     def _time(self, known: SufficientStatistics) -> Array:
-        """Return the time that each source was observed, by its crawls and their mean rate.
+        """Return the time that each source was observed, in time units.
 
-        With weights, of as many crawls as leave a mean its variance.
+        By its crawls and their mean rate. With weights, of as many crawls as leave a mean its variance.
         """
         _, rate, _, crawls, _, _, squares = known.state[:, -TALLY:].T
         time = np.divide(crawls * crawls, squares * rate, out=np.zeros_like(rate), where=rate > 0)

@@ -256,7 +256,7 @@ def at_least(floor: float | None, rate: Array, time: Array, time_unit: str) -> A
 
 
 def as_the_others(rate: Array) -> Array:
-    """Return rates with the median of the others for those that are NaN.
+    """Return rates with the median of all for NaN.
 
     Nothing but the other sources tells the scale of a source's rate that was crawled once.
     """

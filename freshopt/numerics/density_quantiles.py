@@ -118,7 +118,9 @@ class GridQuantiles:
             after = np.where((after > low) & (after < high), after, 0.5 * (low + high))
             moved, u = np.abs(after - u), after
             if np.all(moved <= SETTLED):
-                return u
+                # One step more, so that the last digits do not depend on when the others settled.
+                last: Array = u - (_integral(cells, u) - mass) / np.exp(_value(cells, u))
+                return last
         raise FreshoptError(f"quantiles did not settle in {STEPS} steps. Report the gaps of the log.")
 
 
