@@ -161,7 +161,10 @@ def plan_uncertainty(
     and no prior, is drawn from the estimates of the other sources. Draws scatter about the estimates without
     their smoothing, so that the plan is judged for that, too. A regret counts only what knowing the rates
     would save. The value under the draws spreads little where there are many sources, and may lie to one side
-    of the plan's own: the value is not linear in the rates.
+    of the plan's own: the value is not linear in the rates. Plans of 10 sources, with rates spread evenly in
+    ln Δ from 0.05 to 3 changes per crawl interval, had their true value in the interval of 0.9 from 20 draws
+    in 0.82 of 400 logs of 5 crawls per source, 0.86 at 10 and 0.88 at 20: Jeffreys' prior is not how these
+    rates are spread, and errors of the sources add up (``benchmarks/results/interval_coverage.json``).
 
     Examples
     --------
