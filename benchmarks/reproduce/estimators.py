@@ -2,7 +2,7 @@
 
     python benchmarks/reproduce/estimators.py [--save] [--page]
 
-All estimators have their default settings, crawls come once a day on average. What they cost is the least
+All estimators have their default settings, crawls come once a day on average. What they cost is the least CPU
 time of three rounds over 10⁵ sources with 100 crawls each, in units of one copy of the log's gaps, outcomes
 and offsets. --save writes benchmarks/results/estimators.json and the tables of the page from it and from
 benchmarks/results/held_out.json (`rate_prediction.py`); --page writes the tables and measures nothing.
@@ -94,12 +94,12 @@ def cost() -> dict[str, Any]:
     seconds = dict.fromkeys(("copy", *ESTIMATORS), np.inf)
     for _ in range(ROUNDS):
         for name in seconds:
-            start = time.perf_counter()
+            start = time.process_time()
             if name == "copy":
                 copy()
             else:
                 ESTIMATORS[name].fit(log, *((1.0,) if asks(name) else ()))
-            seconds[name] = min(seconds[name], time.perf_counter() - start)
+            seconds[name] = min(seconds[name], time.process_time() - start)
     rows = {}
     for name, model in ESTIMATORS.items():
         one, other = (model.fit(each, *((1.0,) if asks(name) else ())).change_rate_ for each in few)

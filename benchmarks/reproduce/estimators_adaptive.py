@@ -33,7 +33,7 @@ CHANGE_RATE = np.repeat([4.5 / FAST, 0.5 / SLOW], [FAST, SLOW])
 IMPORTANCE = np.repeat([2.0, 1.0], [FAST, SLOW])
 LOST = 41.1  # freshness: a fast page that is lost costs 0.17, all other errors together 0.03
 PAGES, BATCH, BATCHES = FAST + SLOW, 50, 20
-FLOOR = 1e-3  # of estimates, which is the estimators' default, and of rates: no page is abandoned
+FLOOR = 1e-3  # of estimates and of rates: no page is abandoned
 
 Learner = Callable[[], Any]  # makes an estimator; they share method names, not a class
 ONLINE: dict[str, Learner] = {
@@ -99,7 +99,9 @@ def adaptive_likelihood(rng: np.random.Generator, runs: int) -> Array:
     for batch in range(BATCHES):
         seen.append(crawled(rng, rates))
         gaps, changed = (np.hstack(columns) for columns in zip(*seen, strict=True))
-        rates = solved(MaximumLikelihood().fit(log_of(gaps, changed)).change_rate_.reshape(runs, PAGES))
+        rates = solved(
+            MaximumLikelihood(smoothing=0.5).fit(log_of(gaps, changed)).change_rate_.reshape(runs, PAGES)
+        )
         found[:, batch] = freshness(rates)
     return found
 
@@ -121,9 +123,9 @@ def one_clock(seed: int, runs: int) -> Iterator[Statement]:
     guess = fo.Problem(BinaryFreshness(), fo.Sources(1.0, IMPORTANCE), BUDGET)
     length = BATCH * PAGES / BUDGET
     estimators = {
-        "LLN, α = ln(k+1)": (LawOfLargeNumbers(), 41.163),
-        "SA": (StochasticApproximation(step=0.75), 41.170),
-        "smoothed MLE": (MaximumLikelihood(), None),
+        "LLN, α = ln(k+1)": (LawOfLargeNumbers(floor=FLOOR), 41.163),
+        "SA": (StochasticApproximation(step=0.75, floor=FLOOR), 41.170),
+        "smoothed MLE": (MaximumLikelihood(smoothing=0.5), None),
     }
     for name, (model, expected) in estimators.items():
         found = np.empty(runs)

@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "held_out.json"
 Array = npt.NDArray[np.float64]
 HALF_LIVES = (None, 365.0, 180.0, 90.0, 45.0, 20.0)  # days
+FLOOR = 1e-3  # changes per day
 SPARSE = 7
 
 
@@ -123,12 +124,12 @@ def everybody(log: CrawlLog) -> Array:
     known = ~np.isnan(log.interval)
     columns = {"source": np.zeros(int(known.sum()), dtype=np.int64), "elapsed": log.interval[known]}
     one = CrawlLog.from_columns({**columns, "changed": log.changed[known]}, time_unit=log.time_unit)
-    return np.repeat(MaximumLikelihood().fit(one).change_rate_, len(log.sources_))
+    return np.repeat(MaximumLikelihood(smoothing=0.5).fit(one).change_rate_, len(log.sources_))
 
 
 def floored(log: CrawlLog) -> Array:
     """Return maximum likelihood without smoothing, but with Naive's floor; where all changed, smoothed."""
-    plain, smooth = MaximumLikelihood(smoothing=0).fit(log), MaximumLikelihood().fit(log)
+    plain, smooth = MaximumLikelihood(smoothing=0).fit(log), MaximumLikelihood(smoothing=0.5).fit(log)
     rates = np.maximum(plain.change_rate_, convert_time(1e3, "day", log.time_unit) ** -1)
     return np.where(np.isfinite(plain.change_rate_), rates, smooth.change_rate_)
 
@@ -140,7 +141,7 @@ def with_prior(log: CrawlLog, half_life: float | None = None) -> Array:
 
 def plain_forgetting(log: CrawlLog, half_life: float | None) -> Array:
     """Return Naive's rates with old crawls forgotten."""
-    return Naive(half_life=half_life).fit(log).change_rate_
+    return Naive(FLOOR, half_life).fit(log).change_rate_
 
 
 def chosen(estimate: Callable[[CrawlLog, float | None], Array], log: CrawlLog) -> float | None:
@@ -151,14 +152,16 @@ def chosen(estimate: Callable[[CrawlLog, float | None], Array], log: CrawlLog) -
 
 
 ESTIMATORS: dict[str, Callable[[CrawlLog], Array]] = {
-    "Naive": lambda log: Naive().fit(log).change_rate_,
+    "Naive": lambda log: Naive(FLOOR).fit(log).change_rate_,
     "one rate for all": everybody,
-    "MaximumLikelihood": lambda log: MaximumLikelihood().fit(log).change_rate_,
+    "MaximumLikelihood": lambda log: MaximumLikelihood(smoothing=0.5).fit(log).change_rate_,
     "MaximumLikelihood, floor": floored,
     "MaximumLikelihood, prior": with_prior,
-    "MomentMatching": lambda log: MomentMatching().fit(log).change_rate_,
-    "LawOfLargeNumbers": lambda log: LawOfLargeNumbers().fit(log, crawl_rates(log)).change_rate_,
-    "StochasticApproximation": lambda log: StochasticApproximation().fit(log, crawl_rates(log)).change_rate_,
+    "MomentMatching": lambda log: MomentMatching((1e-3, 1e3)).fit(log).change_rate_,
+    "LawOfLargeNumbers": lambda log: LawOfLargeNumbers(floor=FLOOR).fit(log, crawl_rates(log)).change_rate_,
+    "StochasticApproximation": lambda log: (
+        StochasticApproximation(floor=FLOOR).fit(log, crawl_rates(log)).change_rate_
+    ),
 }
 FORGETTING: dict[str, Callable[[CrawlLog, float | None], Array]] = {
     "Naive, half-life": plain_forgetting,

@@ -149,7 +149,7 @@ def _positive(problem: Problem, value: npt.ArrayLike, name: str) -> Array:
         where = list_offenders(f"{problem.sources.label(k)}: {rates[k]:g}" for k in wrong)
         raise SourceDataError(
             f"{name} change rates out of range for {where}. They must be positive numbers. Clip them to "
-            "bounds, or use an estimator with smoothing."
+            "bounds, or use an estimator with its defaults."
         )
     return rates
 

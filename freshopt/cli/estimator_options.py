@@ -156,8 +156,8 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--smoothing",
         type=float,
-        help="Pseudo-observation added per source, in days; 0 disables (default: 0.5 where there is no "
-        "prior).",
+        help="Pseudo-observation added per source, in days; 0 adds none (default: posterior medians "
+        "where there is no prior).",
     ),
     click.option(
         "--half-life",

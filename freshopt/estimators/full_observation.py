@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import OnlineEstimator
-from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
+from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics, as_the_others
 from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.interval_methods import (
     Exact,
@@ -35,24 +35,25 @@ from freshopt.units import convert_time
 class FullObservation(OnlineEstimator):
     """Estimator of Poisson rates from observed counts.
 
-    The estimate is (U + ½)/(S + ½).
+    The estimate is the median of Gamma(U + ½)/S.
 
     U changes were counted in a time S.
 
     Parameters
     ----------
-    smoothing : float
+    smoothing : float, optional
         Pseudo-observation: changes added to U, and length in *days*, whatever the log's time unit, added to
-        S. They keep estimates positive and finite, and shrink those of sources seen for a short time towards
-        1 per day. 0 disables it.
+        S; the estimate is then the quotient of the two. It shrinks those of sources seen for a short time
+        towards 1 per day, whatever the scale of the log. 0.5 is that of [1]_, 0 leaves U/S.
     half_life : float, optional
         Age in *days* at which a crawl counts half, for rates that drift. By default all crawls count alike.
 
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
-        Changes per time unit of the log. Without smoothing 0 for a source that never changed and NaN for one
-        with a baseline only.
+        Changes per time unit of the log. A source with a baseline only has the median rate of the others,
+        NaN if there is none. With a smoothing of 0 a source that never changed has 0, and one with a baseline
+        only NaN.
     flag_, sources_, time_unit_
         As `Estimator` has them. A source that had changed at every crawl is "ok": its changes are counted.
 
@@ -64,8 +65,9 @@ class FullObservation(OnlineEstimator):
     Notes
     -----
     Consistent for crawl intervals of any kind, but it needs the counts: a crawl that found an unknown number
-    of changes is an error. The estimate is line 13 of Algorithm 4 in [1]_, in which the denominator is S, as
-    in equation 11, or S + 0.5 without a unit; here it is half a day. Without smoothing it is equation 32 of
+    of changes is an error. The estimate is the median of the posterior under Jeffreys' prior, about
+    (U + ⅙)/S. With smoothing it is line 13 of Algorithm 4 in [1]_, in which the denominator is S, as in
+    equation 11, or S + 0.5 without a unit; here it is in days. With a smoothing of 0 it is equation 32 of
     [2]_. Intervals: `Posterior`, which is Gamma(U + ½)/S, `Exact` and `Published`.
 
     Which estimator when, from measurements: ``docs/estimators.md``.
@@ -80,8 +82,8 @@ class FullObservation(OnlineEstimator):
     --------
     >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 1.0, 3.0], changed=[0, 1, 1], changes=[0, 2, 5])
     >>> model = FullObservation().fit(log)
-    >>> model.change_rate_.round(6)
-    array([2.142857])
+    >>> model.change_rate_.round(3)
+    array([2.39])
     >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
     [1.044, 4.581]
     """
@@ -89,10 +91,11 @@ class FullObservation(OnlineEstimator):
     _width: ClassVar[int] = 3  # changes, time, Σw²·crawl interval
     _squares: ClassVar[int] = -1
 
-    def __init__(self, smoothing: float = 0.5, half_life: float | None = None) -> None:
-        smoothing = as_number(smoothing, "smoothing", "Pass a number > 0, or 0 for none.")
-        if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
-            raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
+    def __init__(self, smoothing: float | None = None, half_life: float | None = None) -> None:
+        if smoothing is not None:
+            smoothing = as_number(smoothing, "smoothing", "Pass a number > 0, or 0 for none.")
+            if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
+                raise SourceDataError(f"smoothing is {smoothing}. Pass a number > 0, or 0 for none.")
         self.smoothing: Final = smoothing
         self.half_life: Final = half_life
         self._forgetting = Forgetting(half_life)
@@ -165,12 +168,12 @@ class FullObservation(OnlineEstimator):
             bound: Array = np.sqrt(2.0 * highest * math.log(2.0 / delta) / (self._effective()[1] * psi))
         return bound
 
-    def _effective(self) -> tuple[Array, Array]:
+    def _effective(self, known: SufficientStatistics | None = None) -> tuple[Array, Array]:
         """Return the effective number of changes and time.
 
         They count alike: as many as leave the estimate its variance.
         """
-        changes, span, squares = self._fitted().state.T
+        changes, span, squares = (self._fitted() if known is None else known).state.T
         alike = np.divide(span, squares, out=np.ones_like(span), where=squares > 0)
         return changes * alike, span * alike
 
@@ -220,6 +223,8 @@ class FullObservation(OnlineEstimator):
         return self._carry_on(earlier, log, rows, advance)
 
     def _estimate(self, known: SufficientStatistics) -> Array:
+        if self.smoothing is None:
+            return as_the_others(RateDistribution.of_counts(*self._effective(known)).median())
         more = convert_time(self.smoothing, "day", known.time_unit)
         with np.errstate(invalid="ignore"):
             rate: Array = (known.state[:, 0] + self.smoothing) / (known.state[:, 1] + more)

@@ -20,7 +20,6 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.estimators.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.estimators.sufficient_statistics import (
-    FLOOR,
     ObservedIntervals,
     SufficientStatistics,
     at_least,
@@ -44,8 +43,10 @@ class LawOfLargeNumbers(KnownCrawlRate):
     alpha : float or callable
         α > 0 that keeps the denominator positive: one number, or a function of k = 1, 2, ... with α_k/k → 0.
         By default ln(k+1).
-    floor : float
-        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none.
+    floor : float, optional
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. By default it is
+        0.23 changes in the time observed, the posterior median of a source that never changed, and a source
+        with a baseline only has the median rate of the others.
     half_life : float, optional
         Age in *days* at which a crawl counts half, for rates that drift. Then k is the sum of the crawls'
         weights, rounded where α is a function. By default all crawls count alike.
@@ -54,7 +55,7 @@ class LawOfLargeNumbers(KnownCrawlRate):
     ----------
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Of a source that had always changed Σp_j/α_k, finite; one that never
-        changed or has a baseline only is at the floor (0 without one).
+        changed is at the floor (0 without one).
     flag_, sources_, time_unit_
         As `Estimator` has them.
 
@@ -85,13 +86,13 @@ class LawOfLargeNumbers(KnownCrawlRate):
     >>> LawOfLargeNumbers(alpha=1.0).fit(log, crawl_rate=0.9).change_rate_
     array([0.9])
     >>> LawOfLargeNumbers()
-    LawOfLargeNumbers(alpha=log1p, floor=0.001)
+    LawOfLargeNumbers(alpha=log1p, floor=None)
     """
 
     _width: ClassVar[int] = TALLY
 
     def __init__(
-        self, alpha: Alpha = math.log1p, floor: float = FLOOR, half_life: float | None = None
+        self, alpha: Alpha = math.log1p, floor: float | None = None, half_life: float | None = None
     ) -> None:
         if not callable(alpha):
             _require_positive(alpha, "alpha")
@@ -115,9 +116,9 @@ class LawOfLargeNumbers(KnownCrawlRate):
         return known.state[:, :0]
 
     def _estimate(self, known: SufficientStatistics) -> Array:
-        found_rate, _, found, crawls, _ = known.state.T
+        found_rate, _, found, crawls = known.state[:, :4].T
         rate = found_rate / (crawls - found + self._alpha_at(np.rint(crawls).astype(np.int64)))
-        return at_least(self.floor, rate, known.time_unit)
+        return at_least(self.floor, rate, self._time(known), known.time_unit)
 
     def _alpha_at(self, crawls: IntArray) -> Array:
         """Return α_k of each source, 1 without crawls.

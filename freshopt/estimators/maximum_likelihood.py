@@ -1,11 +1,12 @@
-"""`MaximumLikelihood`: maximum likelihood or posterior mode of change rates.
+"""`MaximumLikelihood`: maximum likelihood, posterior median or mode of change rates.
 
 A crawl observes only whether the Poisson process had an event since the previous crawl (interval-censored
 data). The share of crawls that find a change saturates as crawl intervals grow; the likelihood accounts for
 it, and its maximum is consistent for crawl intervals of any distribution. The equation to solve is decreasing
 in the rate and each source has its own, so all are solved together, vectorised (`crawl_likelihood`).
 
-Cost: the log is read once; then one exponential per changed crawl and Newton step, about five steps.
+Cost: with a prior or a pseudo-observation the log is read once; then one exponential per changed crawl and
+Newton step, about five steps. The posterior median costs what an interval does, some 30 times as much.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.batch_estimator import BatchEstimator
+from freshopt.estimators.sufficient_statistics import as_the_others
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.inference.interval_methods import IntervalMethod, LikelihoodRatio
+from freshopt.inference.rate_posterior import RatePosterior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number
 from freshopt.units import convert_time
@@ -30,16 +33,18 @@ from freshopt.units import convert_time
 class MaximumLikelihood(BatchEstimator):
     """Maximum likelihood estimator of Poisson change rates.
 
-    For each source it solves Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the crawl intervals a between
-    crawls. A crawl interval in which the number of changes k is known contributes the Poisson likelihood
-    instead: k/Δ to the left side and a to the right.
+    The likelihood of a source is largest where Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the crawl
+    intervals a between crawls. A crawl interval in which the number of changes k is known contributes the
+    Poisson likelihood instead: k/Δ to the left side and a to the right. By default estimates are the median
+    of the posterior that this likelihood and Jeffreys' prior have, so that they are positive and finite.
 
     Parameters
     ----------
-    smoothing : float
+    smoothing : float, optional
         Length in *days*, whatever the log's time unit, of the two crawl intervals of a pseudo-observation
-        added to each source, one with a change and one without. They keep estimates positive and finite, and
-        shrink those of sources with few crawls towards ln 2/smoothing per day. 0 disables it.
+        added to each source, one with a change and one without, in place of Jeffreys' prior: estimates are
+        then of maximum likelihood, and those of sources with few crawls are shrunk towards ln 2/smoothing per
+        day, whatever the scale of the log. 0.5 is that of [1]_, 0 adds none.
     prior : GammaPrior or HostPriors, optional
         Prior of the change rates over all sources, such as ``GammaPrior.from_log(log)``, or over those of
         each host, ``HostPriors.from_log(log, host)``. It takes the place of the smoothing: estimates are the
@@ -52,10 +57,11 @@ class MaximumLikelihood(BatchEstimator):
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
-        Changes per time unit of the log. Without smoothing 0 for a source that never changed, inf for one
-        that had always changed, NaN for one with a baseline only.
+        Changes per time unit of the log. A source with a baseline only has the median rate of the others,
+        NaN if there is none. With a smoothing of 0 a source that never changed has 0, one that had always
+        changed inf, and one with a baseline only NaN.
     flag_, sources_, time_unit_
-        As `Estimator` has them. Rates of flagged sources are bounded by the smoothing alone.
+        As `Estimator` has them. Rates of flagged sources are bounded by the prior or the smoothing alone.
 
     Raises
     ------
@@ -64,14 +70,25 @@ class MaximumLikelihood(BatchEstimator):
 
     Notes
     -----
-    The equation is [1]_ equation 10 and [2]_ equation 16, smoothed as in line 11 of Algorithm 4 in [1]_. In
-    [1]_ the pseudo-observation is 0.5 without a unit, and the estimate depends on it; here it is half a
-    day. Counted changes are not in [1]_, whose equation 11 serves sources that announce every change; nor is
-    the prior, which is conjugate: the estimate is that with a changes more in a time b more.
+    The equation is [1]_ equation 10 and [2]_ equation 16, with a smoothing as in line 11 of Algorithm 4 in
+    [1]_. In [1]_ the pseudo-observation is 0.5 without a unit, and the estimate depends on it: half a day is
+    much to a source that is crawled every minute, whose estimate it divides by 50. The posterior median
+    scales with the log, lies within every interval of the posterior, and of the remedies that were
+    compared, pseudo-observations in units of the source's mean or median crawl interval and weak Gamma priors
+    among them, it had the smallest error of ln Δ wherever crawl intervals differ.
 
-    Intervals: `Posterior` and `LikelihoodRatio`. With a prior both are intervals of the posterior of ln Δ.
-    With a half-life and no prior an interval is that of the effective number of equal crawls; it covers a
-    rate that did not drift. With a prior the weight of old crawls passes to it.
+    Where every crawl found a change, only the prior tells how fast the source may be: at 100 changes per
+    crawl interval any rate above some 5 is as likely. The median is then that at which crawls would have
+    missed 0.23 changes, about 4.9 per crawl interval after 29 equal ones, the interval has no upper end, and
+    the flag says so. Shorter crawl intervals are the remedy.
+
+    Counted changes are not in [1]_, whose equation 11 serves sources that announce every change; nor is the
+    prior, which is conjugate: the estimate is that with a changes more in a time b more.
+
+    Intervals: `Posterior` and `LikelihoodRatio`, that of the crawls alone, or with the pseudo-observation.
+    With a prior both are intervals of the posterior of ln Δ. With a half-life and no prior an interval is
+    that of the effective number of equal crawls; it covers a rate that did not drift. With a prior the weight
+    of old crawls passes to it.
 
     Which estimator when, from measurements: ``docs/estimators.md``.
 
@@ -94,13 +111,14 @@ class MaximumLikelihood(BatchEstimator):
 
     def __init__(
         self,
-        smoothing: float = 0.5,
+        smoothing: float | None = None,
         prior: GammaPrior | HostPriors | None = None,
         half_life: float | None = None,
     ) -> None:
-        smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
-        if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
-            raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
+        if smoothing is not None:
+            smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
+            if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
+                raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
         expect(prior, (GammaPrior, HostPriors, NoneType), "prior", "Pass a GammaPrior, HostPriors or None")
         self.smoothing = smoothing
         self.prior = prior
@@ -117,11 +135,15 @@ class MaximumLikelihood(BatchEstimator):
     def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
         observed = CrawlLikelihood.of(log, weights)
         prior = self._prior(log)
-        if prior is None:
-            likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
-        else:
+        if prior is not None:
             likelihood = observed.counting(*prior)
-        rate = likelihood.maximum()
+            rate = likelihood.maximum()
+        elif self.smoothing is not None:
+            likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
+            rate = likelihood.maximum()
+        else:
+            likelihood = observed
+            rate = as_the_others(RatePosterior(log, self._forgetting, None).distribution().median())
         self._likelihood = likelihood
         return rate, _flags(observed)
 
@@ -135,11 +157,12 @@ class MaximumLikelihood(BatchEstimator):
             raise self._not_fitted()
         from scipy.special import chdtri
 
-        return self._likelihood.profile(self.change_rate_, 0.5 * float(chdtri(1, 1.0 - confidence)))
+        rate = self._likelihood.maximum()
+        return self._likelihood.profile(rate, 0.5 * float(chdtri(1, 1.0 - confidence)))
 
 
 def _flags(observed: CrawlLikelihood) -> npt.NDArray[np.str_]:
-    """Return the flag of each source, without the smoothing."""
+    """Return the flag of each source, by its crawls alone."""
     unchanged = observed.exposure > 0
     changed = (observed.found > 0) | (observed.counted > 0)
     kinds = ["baseline only", "never changed", "always changed"]

@@ -22,9 +22,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import FreshoptError
+from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators.batch_estimator import BatchEstimator
-from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
+from freshopt.estimators.sufficient_statistics import (
+    LEAST,
+    ObservedIntervals,
+    SufficientStatistics,
+    as_the_others,
+)
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.interval_methods import (
     Hoeffding,
@@ -37,8 +42,6 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.segments import segment_sums
 
-# Default bounds, as far apart as a source crawled a thousand times can resolve.
-BOUNDS = (1e-3, 1e3)
 # Relative step that ends Newton's iteration. It converges quadratically: the error is then about 1e-16.
 STEP = 1e-8
 # Largest number of steps, far more than any data needs.
@@ -50,12 +53,14 @@ class MomentMatching(BatchEstimator):
 
     Σ_j e^{−a_j Δ} = number of crawls without a change.
 
-    The sum is over all crawl intervals a of a source; its solution is clipped to bounds.
+    The sum is over all crawl intervals a of a source.
 
     Parameters
     ----------
-    bounds : (float, float)
-        Smallest and largest estimate, in changes per time unit of the log; (0, inf) for none.
+    bounds : (float, float), optional
+        Smallest and largest estimate, in changes per time unit of the log; (0, inf) for none. By default the
+        number of crawls without a change counts as 0.23 where it is 0, and as 0.23 less than all where it is
+        all: for equal crawl intervals that is the posterior median.
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
         count from the newest crawl of the log. By default all crawls count alike.
@@ -63,11 +68,11 @@ class MomentMatching(BatchEstimator):
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
-        Changes per time unit of the log. A source that never changed or has a baseline only is at the lower
-        bound, one that had always changed at the upper. If the bounds are 0 and inf so are these, and a
-        baseline alone leaves NaN.
+        Changes per time unit of the log. By default a source with a baseline only has the median rate of the
+        others. With bounds it is at the lower one, as is a source that never changed, and one that had always
+        changed is at the upper; if they are 0 and inf so are these, and a baseline alone leaves NaN.
     flag_, sources_, time_unit_
-        As `Estimator` has them. Rates of flagged sources are those of the bounds alone.
+        As `Estimator` has them. Rates of flagged sources are those of the prior or the bounds alone.
 
     Raises
     ------
@@ -101,8 +106,8 @@ class MomentMatching(BatchEstimator):
     [0.156, 10.0]
     """
 
-    def __init__(self, bounds: tuple[float, float] = BOUNDS, half_life: float | None = None) -> None:
-        self.bounds: Final = check_bounds(bounds)
+    def __init__(self, bounds: tuple[float, float] | None = None, half_life: float | None = None) -> None:
+        self.bounds: Final = None if bounds is None else check_bounds(bounds)
         self.half_life: Final = half_life
         self._forgetting = Forgetting(half_life)
 
@@ -116,6 +121,10 @@ class MomentMatching(BatchEstimator):
         known = known.after(rows, at, known.state, known.newest)
         alike = np.ones(len(rows.row)) if weights is None else weights[rows.row]
         found = rows.sums(np.where(rows.changed, alike, 0.0))
+        if self.bounds is None:
+            crawls = rows.sums(alike)
+            least = LEAST * crawls / np.maximum(rows.crawls, 1)
+            return as_the_others(_match(rows, alike, np.clip(found, least, crawls - least))), known.flags()
         return self._clip(_match(rows, alike, found)), known.flags()
 
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
@@ -128,6 +137,10 @@ class MomentMatching(BatchEstimator):
             return self._clip(lower), self._clip(upper)
         if isinstance(method, Published):
             bounds = self.bounds if method.bounds is None else check_bounds(method.bounds)
+            if bounds is None:
+                raise SourceDataError(
+                    "Published() of MomentMatching() has no bounds. Pass Published((low, high))."
+                )
             bound = self.error_bound(confidence, bounds)
             rate = np.clip(np.nan_to_num(self.change_rate_, nan=bounds[0]), *bounds)
             return np.clip(rate - bound, *bounds), np.clip(rate + bound, *bounds)
@@ -150,7 +163,7 @@ class MomentMatching(BatchEstimator):
         ndarray of float, shape (n,)
             ε/((1/N) Σ_j a_j e^{−a_j Δ_max}), ε = √(ln(2/δ)/(2N)), δ = 1 − `confidence`, N the number of
             crawls and Δ_max the upper bound: Lemma 3 of Upadhyay et al., AAAI 2020. inf for a baseline only,
-            or if the upper bound is inf.
+            or if there is no upper bound.
 
         Raises
         ------
@@ -164,7 +177,8 @@ class MomentMatching(BatchEstimator):
         Very loose where Δ_max·a is large: the slope of the expected share is then next to 0 at Δ_max.
         """
         (rows, weights), spread = self._weighed(), self._spread(confidence)
-        highest = (self.bounds if bounds is None else check_bounds(bounds))[1]
+        known = self.bounds if bounds is None else check_bounds(bounds)
+        highest = math.inf if known is None else known[1]
         slope = rows.sums(weights * rows.interval * np.exp(-rows.interval * highest))
         with np.errstate(divide="ignore", invalid="ignore"):
             bound: Array = np.where(slope > 0, spread / slope, np.inf)
@@ -188,6 +202,8 @@ class MomentMatching(BatchEstimator):
         return spread
 
     def _clip(self, rate: Array) -> Array:
+        if self.bounds is None:
+            return rate
         clipped = np.clip(rate, *self.bounds)
         return np.fmax(clipped, self.bounds[0]) if self.bounds[0] > 0 else clipped
 

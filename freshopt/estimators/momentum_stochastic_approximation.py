@@ -16,7 +16,6 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.estimators.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.estimators.sufficient_statistics import (
-    FLOOR,
     ObservedIntervals,
     SufficientStatistics,
     at_least,
@@ -40,15 +39,17 @@ class MomentumStochasticApproximation(KnownCrawlRate):
         Exponents with 0 < beta ≤ 1 and beta ≤ step ≤ 2·beta.
     omega : float
         Friction ω > 0: the smaller, the more momentum.
-    floor : float
-        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. With momentum it may
+    floor : float, optional
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. By default it is
+        0.23 changes in the time observed, the posterior median of a source that never changed, and a source
+        with a baseline only has the median rate of the others. With momentum estimates may
         overshoot below 0. What is carried from crawl to crawl stays as it is.
 
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Finite for a source that had always changed; one that never changed
-        or has a baseline only is at the floor (0 without one).
+        is at the floor (0 without one).
     flag_, sources_, time_unit_
         As `Estimator` has them.
 
@@ -88,7 +89,7 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     _width: ClassVar[int] = 2 + TALLY
 
     def __init__(
-        self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float = FLOOR
+        self, step: float = 1.3, beta: float = 0.75, omega: float = 1.0, floor: float | None = None
     ) -> None:
         step, beta = (
             as_number(given, what, "Pass a number.") for given, what in ((step, "step"), (beta, "beta"))
@@ -130,4 +131,4 @@ class MomentumStochasticApproximation(KnownCrawlRate):
         return advance(known.state[:, :2], source, maps)
 
     def _estimate(self, known: SufficientStatistics) -> Array:
-        return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
+        return at_least(self.floor, known.state[:, 0].copy(), self._time(known), known.time_unit)

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from freshopt.estimators.estimator import OnlineEstimator
 from freshopt.estimators.sufficient_statistics import (
-    FLOOR,
     ObservedIntervals,
     SufficientStatistics,
     at_least,
@@ -36,16 +35,18 @@ class Naive(OnlineEstimator):
 
     Parameters
     ----------
-    floor : float
-        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none.
+    floor : float, optional
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. By default it is
+        0.23 changes in the time observed, the posterior median of a source that never changed, and a source
+        with a baseline only has the median rate of the others.
     half_life : float, optional
         Age in *days* at which a crawl counts half, for rates that drift. By default all crawls count alike.
 
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
-        Changes per time unit of the log. A source that never changed or has a baseline only is at the floor;
-        without a floor these are 0 and NaN. Always finite for a source that had always changed.
+        Changes per time unit of the log. A source that never changed is at the floor; without a floor it
+        is at 0, and a baseline only leaves NaN. Always finite for a source that had always changed.
     flag_, sources_, time_unit_
         As `Estimator` has them.
 
@@ -81,7 +82,7 @@ class Naive(OnlineEstimator):
     _width: ClassVar[int] = 4  # time, found, Σw, Σw²
     _squares: ClassVar[int] = -1
 
-    def __init__(self, floor: float = FLOOR, half_life: float | None = None) -> None:
+    def __init__(self, floor: float | None = None, half_life: float | None = None) -> None:
         self.floor: Final = check_floor(floor)
         self.half_life: Final = half_life
         self._forgetting = Forgetting(half_life)
@@ -138,7 +139,8 @@ class Naive(OnlineEstimator):
     def _estimate(self, known: SufficientStatistics) -> Array:
         with np.errstate(invalid="ignore"):
             rate = known.state[:, 1] / known.state[:, 0]
-        return at_least(self.floor, rate, known.time_unit)
+            time = known.state[:, 0] * (known.state[:, 2] / known.state[:, 3])
+        return at_least(self.floor, rate, time, known.time_unit)
 
     def _distribution(self) -> RateDistribution:
         time, found, crawls, squares = self._fitted().state.T

@@ -18,7 +18,6 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.estimators.known_crawl_rate import TALLY, KnownCrawlRate
 from freshopt.estimators.sufficient_statistics import (
-    FLOOR,
     ObservedIntervals,
     SufficientStatistics,
     at_least,
@@ -41,15 +40,17 @@ class StochasticApproximation(KnownCrawlRate):
     step : float
         Exponent η in (0, 1] of the step sizes. Small: fast and noisy. Steps that shrink like 1/k, η = 1, are
         very slow where crawls are rarer than changes.
-    floor : float
-        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. What is carried from
-        crawl to crawl stays as it is.
+    floor : float, optional
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. By default it is
+        0.23 changes in the time observed, the posterior median of a source that never changed, and a source
+        with a baseline only has the median rate of the others. What is carried from crawl to
+        crawl stays as it is.
 
     Attributes
     ----------
     change_rate_ : ndarray of float, shape (n,)
         Changes per time unit of the log. Of a source that had always changed Ση_j p_j, finite; one that never
-        changed or has a baseline only is at the floor (0 without one).
+        changed is at the floor (0 without one).
     flag_, sources_, time_unit_
         As `Estimator` has them.
 
@@ -86,7 +87,7 @@ class StochasticApproximation(KnownCrawlRate):
 
     _width: ClassVar[int] = 1 + TALLY
 
-    def __init__(self, step: float = 0.75, floor: float = FLOOR) -> None:
+    def __init__(self, step: float = 0.75, floor: float | None = None) -> None:
         step = as_number(step, "step", "Pass 0.75.")
         if not 0 < step <= 1:
             raise SourceDataError(
@@ -113,4 +114,4 @@ class StochasticApproximation(KnownCrawlRate):
         return advance(known.state[:, :1], source, maps)
 
     def _estimate(self, known: SufficientStatistics) -> Array:
-        return at_least(self.floor, known.state[:, 0].copy(), known.time_unit)
+        return at_least(self.floor, known.state[:, 0].copy(), self._time(known), known.time_unit)

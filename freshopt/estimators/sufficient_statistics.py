@@ -25,8 +25,9 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import convert_time
 
-# Changes per day: a source estimated at 0 would never be crawled again, nor its estimate corrected.
-FLOOR = 1e-3
+# Median of Gamma(½): changes that a source which never changed has in the time it was observed, by its
+# posterior median under Jeffreys' prior. One estimated at 0 would never be crawled again.
+LEAST = 0.227468211559786
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,22 +223,46 @@ class SufficientStatistics:
         return np.select([self.crawls == 0, self.found == 0, self.found == self.crawls], kinds, default="ok")
 
 
-def check_floor(floor: float) -> float:
-    """Return the floor if ≥ 0, else raise SourceDataError."""
+def check_floor(floor: float | None) -> float | None:
+    """Return the floor if None or ≥ 0, else raise SourceDataError."""
+    if floor is None:
+        return None
     number = as_number(floor, "floor", "Pass changes per day > 0, or 0 for none.")
     if not (number == 0 or SMALLEST <= number <= LARGEST):
         raise SourceDataError(f"floor is {floor}. Pass changes per day > 0, or 0 for none.")
     return floor
 
 
-def at_least(floor: float, rate: Array, time_unit: str) -> Array:
-    """Return rates raised to a floor per day.
+def at_least(floor: float | None, rate: Array, time: Array, time_unit: str) -> Array:
+    """Return rates raised to a floor.
 
-    Per time unit; NaN is raised too if the floor is positive.
+    Parameters
+    ----------
+    floor : float or None
+        Changes per day, which NaN is raised to as well; 0 for none. With None it is `LEAST` changes in the
+        time that the source was observed, and one that was not observed is estimated as `as_the_others`.
+    rate, time : ndarray of float, shape (n,)
+        Per time unit, and in time units.
+    time_unit : str
 
     Examples
     --------
-    >>> at_least(0.24, np.array([0.5, 0.0, np.nan]), "hour")
+    >>> at_least(0.24, np.array([0.5, 0.0, np.nan]), np.array([8.0, 4.0, 0.0]), "hour")
     array([0.5 , 0.01, 0.01])
+    >>> at_least(None, np.array([0.5, 0.0, np.nan]), np.array([8.0, 4.0, 0.0]), "hour").round(3)
+    array([0.5  , 0.057, 0.278])
     """
+    if floor is None:
+        return as_the_others(np.maximum(rate, LEAST / np.where(time > 0, time, np.nan)))
     return np.fmax(rate, floor / convert_time(1.0, "day", time_unit)) if floor else rate
+
+
+def as_the_others(rate: Array) -> Array:
+    """Return rates with the median of all for NaN.
+
+    Nothing but the other sources tells the scale of a source's rate that was crawled once.
+    """
+    unseen = np.isnan(rate)
+    if unseen.any() and not unseen.all():
+        rate = np.where(unseen, np.median(rate[~unseen]), rate)
+    return rate

@@ -32,7 +32,9 @@ NODES = (-8.0, 10.0, 14)
 # e^-16 is negligible beside the levels of intervals.
 FAR = 16.0
 # Cell in ln Δ: the likelihood of one crawl interval changes over about 2.
-CELL = 0.7
+CELL = 0.5
+# Numbers of cells are multiples of this one, so that many sources are evaluated together.
+TOGETHER = 8
 # ΣaΔ below which g' is constant to that relative accuracy.
 STRAIGHT = 1e-4
 # e^-60 is negligible in float64.
@@ -106,10 +108,14 @@ class LogDensity:
             if sharp[chosen[0]]:
                 at, unit = mode[chosen], deviation[chosen]
                 left, right, nodes = at + NODES[0] * unit, at + NODES[1] * unit, NODES[2]
-            else:
-                left, right = part._range()
-                nodes = int(np.ceil(np.max(right - left) / CELL)) + 1
-            yield chosen, GridQuantiles.of(part, left, right, nodes)
+                yield chosen, GridQuantiles.of(part, left, right, nodes)
+                continue
+            left, right = part._range()
+            # By its own range alone: what other sources there are does not move a source's nodes.
+            cells = TOGETHER * np.ceil((right - left) / (TOGETHER * CELL)).astype(np.int64)
+            for count in np.unique(cells).tolist():
+                some = np.flatnonzero(cells == count)
+                yield chosen[some], GridQuantiles.of(part._select(some), left[some], right[some], count + 1)
 
     def _start(self) -> Array:
         """Return values of t near the mode, shape (n,)."""

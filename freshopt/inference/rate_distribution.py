@@ -84,6 +84,14 @@ class RateDistribution:
             np.zeros(len(found), dtype=np.bool_),
         )
 
+    def median(self) -> Array:
+        """Return the posterior medians, shape (n,).
+
+        NaN where there is no data.
+        """
+        median: Array = self.quantiles(np.full((1, len(self.lowest)), 0.5))[0]
+        return median
+
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Return central credible intervals of all rates.
 

@@ -60,8 +60,8 @@ def matched_rates(sources: Sources, estimates: Estimates) -> Array:
     if len(wrong):
         where = list_offenders(f"{sources.label(k)} ({_meaning(float(rates[k]))})" for k in wrong)
         raise SourceDataError(
-            f"the log alone does not tell the change rate of {where}. Estimate with smoothing > 0, a prior, "
-            "a floor or bounds, or drop these sources."
+            f"the log alone does not tell the change rate of {where}. Leave smoothing, floors and bounds "
+            "out, pass a prior, or give more crawls of them."
         )
     return rates
 

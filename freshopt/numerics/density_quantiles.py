@@ -118,7 +118,9 @@ class GridQuantiles:
             after = np.where((after > low) & (after < high), after, 0.5 * (low + high))
             moved, u = np.abs(after - u), after
             if np.all(moved <= SETTLED):
-                return u
+                # One step more, so that the last digits do not depend on when the others settled.
+                last: Array = u - (_integral(cells, u) - mass) / np.exp(_value(cells, u))
+                return last
         raise FreshoptError(f"quantiles did not settle in {STEPS} steps. Report the gaps of the log.")
 
 
@@ -165,14 +167,18 @@ def modes(density: Density, t: Array, steps: int, leap: float) -> tuple[Array, A
     The mode is where g' = 0, the standard deviation 1/√(−g'') there; the third result says which sources have
     neither.
     Newton's iteration, with steps no longer than `leap`. A source that does not settle has no clear mode.
+    One that has settled stays where it is, however long others take.
     """
+    move = np.full(t.shape, leap)
     for _ in range(steps):
+        moving = np.abs(move) >= 1e-3
+        if not moving.any():
+            break
         _, slope, curve = density(t)
         with np.errstate(divide="ignore", invalid="ignore"):
-            move = np.where(curve < 0, -slope / curve, np.sign(slope) * leap)
-        t = t + np.clip(move, -leap, leap)
-        if np.all(np.abs(move) < 1e-3):
-            break
+            step = np.where(curve < 0, -slope / curve, np.sign(slope) * leap)
+        move = np.where(moving, np.clip(step, -leap, leap), move)
+        t = np.where(moving, t + move, t)
     _, _, curve = density(t)
     unclear = ~(curve < 0) | ~(np.abs(move) < 1e-2)
     return t, 1.0 / np.sqrt(np.where(unclear, 1.0, -curve)), np.flatnonzero(unclear)

@@ -293,7 +293,7 @@ class EpochRun:
             where = list_offenders(f"{self.problem.sources.label(k)}: {estimates[k]:g}" for k in wrong)
             raise SourceDataError(
                 f"{self.learner.prototype!r} estimates change rates that cannot be planned with: {where}. "
-                "Use one with smoothing, bounds or a floor."
+                "Leave its smoothing, bounds or floor out."
             )
         return estimates
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect
-from freshopt.estimators.moment_matching import BOUNDS
 from freshopt.inference.interval_methods import check_bounds
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
@@ -29,6 +28,8 @@ from freshopt.online.rate_evaluation import value_under, with_rates
 from freshopt.solving import solve
 from freshopt.units import check_horizon
 
+# Default bounds of estimates, as far apart as a source crawled a thousand times can resolve.
+BOUNDS = (1e-3, 1e3)
 # A sample is a solve for each length: a quarter of an hour at the very least.
 MOST_DRAWS = 1_000_000
 # float64 does not represent all integers beyond 2^53.
@@ -85,7 +86,7 @@ def best_exploration(
     sweeps : sequence of int, optional
         Candidates: how often each source is visited. By default 25 from one to the horizon.
     bounds : (float, float)
-        Between which estimates are clipped, in changes per time unit: those of `MomentMatching`.
+        Between which estimates are clipped, in changes per time unit: as `MomentMatching` has them.
     draws : int
         Samples of what exploration finds; all lengths have common random numbers.
     seed : int

@@ -193,7 +193,8 @@ def plan(
         Bounds on each source's refresh rate.
     estimator : Estimator or callable, optional
         An instance, which is fitted to the log, or a function of the log that returns a fitted one. By
-        default maximum likelihood under a gamma prior that is learnt from the log, where it has 30 sources.
+        default maximum likelihood under a gamma prior that is learnt from the log, where it has 30 sources,
+        and else the posterior median of each source under Jeffreys' prior.
     confidence : float
         Of the change rates' intervals.
     seed : int
@@ -225,7 +226,7 @@ def plan(
     >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
     >>> plan = fo.plan(log, bandwidth="2/day", horizon="7d", importance={"a": 2.0, "b": 1.0})
     >>> plan.schedule
-    Schedule(15 refreshes of 2 sources in 7 days, Periodic())
+    Schedule(14 refreshes of 2 sources in 7 days, Periodic())
     >>> plan.solution.status.value, plan.sources.importance.tolist()
     ('optimal', [2.0, 1.0])
     """
@@ -310,11 +311,12 @@ def method_of(request: PlanRequest) -> Periodic | PoissonArrivals:
 
 
 def _require_known(estimate: Estimator) -> None:
-    """Raise if a source's change rate would be smoothing alone."""
+    """Raise if a source's change rate is no positive number."""
     rate = estimate.change_rate_
     unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
     if unknown:
         where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
         raise SourceDataError(
-            f"the log alone does not tell the change rate of {where}. Use smoothing > 0, or drop them."
+            f"the log alone does not tell the change rate of {where}. Leave smoothing out, or give more "
+            "crawls of them."
         )

@@ -104,7 +104,10 @@ def default_prior(log: CrawlLog) -> GammaPrior | None:
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
-    """Return the default estimator, fitted: maximum likelihood under the log's own prior."""
+    """Return the default estimator, fitted, with the log's own prior.
+
+    Jeffreys' prior of each source where the log has too little to learn one.
+    """
     return MaximumLikelihood(prior=default_prior(log)).fit(log)
 
 

@@ -85,10 +85,11 @@ class PlanUncertainty:
         return regret / size if size > 0.0 else math.inf if regret > 0.0 else 0.0
 
     def value_interval(self, confidence: float = 0.9) -> tuple[float, float]:
-        """Return quantiles of the value that the plan will have."""
-        check_confidence(confidence)
-        tail = 0.5 * (1.0 - confidence)
-        lower, upper = np.quantile(self.planned, [tail, 1.0 - tail])
+        """Return the interval of the value that the plan will have.
+
+        As `quantiles` has it.
+        """
+        lower, upper = quantiles(self.planned, confidence)
         return float(lower), float(upper)
 
     def to_frame(self, confidence: float = 0.9) -> polars.DataFrame:
@@ -101,11 +102,9 @@ class PlanUncertainty:
         """
         import polars
 
-        check_confidence(confidence)
-        tail = 0.5 * (1.0 - confidence)
         sources = self.solution.problem.sources
-        lower, upper = np.quantile(self.rates, [tail, 1.0 - tail], axis=0)
-        slowest, fastest = np.quantile(self.change_rates, [tail, 1.0 - tail], axis=0)
+        lower, upper = quantiles(self.rates, confidence)
+        slowest, fastest = quantiles(self.change_rates, confidence)
         return polars.DataFrame(
             {
                 "source": np.arange(len(sources)) if sources.name is None else sources.name.tolist(),
@@ -170,7 +169,10 @@ def plan_uncertainty(
     and no prior, is drawn from the estimates of the other sources. Draws scatter about the estimates without
     their smoothing, so that the plan is judged for that, too. A regret counts only what knowing the rates
     would save. The value under the draws spreads little where there are many sources, and may lie to one side
-    of the plan's own: smoothing pulls all estimates one way, and the value is not linear in the rates.
+    of the plan's own: the value is not linear in the rates. Plans of 10 sources, with rates spread evenly in
+    ln Δ from 0.05 to 3 changes per crawl interval, had their true value in the interval of 0.9 from 20 draws
+    in 0.82 of 400 logs of 5 crawls per source, 0.86 at 10 and 0.88 at 20: Jeffreys' prior is not how these
+    rates are spread, and errors of the sources add up (``benchmarks/results/interval_coverage.json``).
 
     Examples
     --------
@@ -202,6 +204,24 @@ def plan_uncertainty(
         rates[k], optimal[k] = best.rates, best.value
         values[k] = certify(truth, plan.rates, best.price, best.host_prices).value
     return PlanUncertainty(plan, *map(read_only, (change_rates, rates, optimal, values)))
+
+
+def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:
+    """Return the central interval of draws, over their first axis.
+
+    It holds one draw more with the probability `confidence`: of m draws in order, the gaps between neighbours
+    and beyond the ends each hold it with 1/(m+1). Too few draws for that leave the least and the largest; of
+    20, an interval between sample quantiles that count m−1 gaps would hold it with 0.81 in place of 0.9.
+
+    Examples
+    --------
+    >>> quantiles(np.arange(1.0, 20.0), 0.9)
+    (np.float64(1.0), np.float64(19.0))
+    """
+    check_confidence(confidence)
+    tail = 0.5 * (1.0 - confidence)
+    lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
+    return lower, upper
 
 
 def _draws(problem: Problem, estimator: Estimator, draws: int, seed: int) -> Array:

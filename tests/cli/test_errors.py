@@ -77,7 +77,10 @@ OPTIONS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "smoothing negative": ({"--smoothing": "-1"}, ("smoothing is -1", "0 for none")),
     "smoothing nan": ({"--smoothing": "nan"}, ("smoothing is nan", "0 for none")),
     "smoothing is a word": ({"--smoothing": "much"}, ("'--smoothing'", "'much'", "freshopt plan --help")),
-    "no smoothing": ({"--smoothing": "0"}, ("'b' (never changed), 'c' (baseline only)", "smoothing > 0")),
+    "no smoothing": (
+        {"--smoothing": "0"},
+        ("'b' (never changed), 'c' (baseline only)", "Leave smoothing out"),
+    ),
     "confidence 2": ({"--confidence": "2"}, ("confidence is 2", "between 0 and 1")),
     "confidence nan": ({"--confidence": "nan"}, ("confidence is nan", "between 0 and 1")),
     "time unit": ({"--time-unit": "month"}, ("'--time-unit'", "'month'", "'day'", "freshopt plan --help")),

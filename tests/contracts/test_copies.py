@@ -80,7 +80,7 @@ def difference(one: Any, other: Any, where: str = "it", seen: frozenset[int] = f
         pairs = [(where, (one.func, one.args, one.keywords), (other.func, other.args, other.keywords))]
     elif isinstance(one, types.MethodType):
         pairs = [(where, one.__self__, other.__self__)] if one.__name__ == other.__name__ else [(where, 0, 1)]
-    elif isinstance(one, fo.FreshoptError):
+    elif isinstance(one, Exception):
         pairs = [(where, (one.args, vars(one)), (other.args, vars(other)))]
     elif is_ours(one) and attributes(one):
         ours, theirs = attributes(one), attributes(other)

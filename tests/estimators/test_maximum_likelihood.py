@@ -72,7 +72,7 @@ SMOOTHING: Rows = [(0.5, True, math.nan), (0.5, False, math.nan)]
 def test_rates_solve_the_equation_of_each_source() -> None:
     rng = np.random.default_rng(11)
     sources = [random_rows(rng) for _ in range(300)]
-    model = MaximumLikelihood().fit(log_of(sources))
+    model = MaximumLikelihood(smoothing=0.5).fit(log_of(sources))
     expected = [best_rate([*rows, *SMOOTHING]) for rows in sources]
     np.testing.assert_allclose(model.change_rate_, expected, rtol=SCALAR)
 
@@ -81,7 +81,7 @@ def test_interval_ends_are_where_the_likelihood_has_fallen() -> None:
     rng = np.random.default_rng(12)
     sources = [random_rows(rng) for _ in range(300)]
     for confidence in (0.5, 0.95, 0.9999):
-        model = MaximumLikelihood().fit(log_of(sources))
+        model = MaximumLikelihood(smoothing=0.5).fit(log_of(sources))
         lower, upper = model.interval(confidence, LikelihoodRatio())
         for k, rows in enumerate(sources):
             smoothed = [*rows, *SMOOTHING]
@@ -108,7 +108,7 @@ CELL = st.tuples(
 @given(st.lists(CELL, min_size=1, max_size=12))
 def test_score_changes_sign_at_the_rate(cells: list[tuple[float, float]]) -> None:
     rows: Rows = [(10.0**decade, kind != 0, kind) for decade, kind in cells]
-    model = MaximumLikelihood().fit(log_of([rows]))
+    model = MaximumLikelihood(smoothing=0.5).fit(log_of([rows]))
     (rate,), (lower,), (upper,) = model.change_rate_, *model.interval(method=LikelihoodRatio())
     assert score(rate * (1 - 1e-9), [*rows, *SMOOTHING]) > 0 > score(rate * (1 + 1e-9), [*rows, *SMOOTHING])
     assert 0 <= lower < rate < upper < math.inf
@@ -139,7 +139,7 @@ def test_without_smoothing_the_edges_are_flagged() -> None:
 
 
 def test_with_smoothing_the_edges_are_finite_and_still_flagged() -> None:
-    model = MaximumLikelihood().fit(EDGES)
+    model = MaximumLikelihood(smoothing=0.5).fit(EDGES)
     assert model.flag_.tolist() == ["always changed", "baseline only", "never changed"]
     np.testing.assert_allclose(model.change_rate_[1], math.log(2) / 0.5, rtol=EXACT)
     np.testing.assert_allclose(model.change_rate_[2], math.log1p(0.5 / 4.5) / 0.5, rtol=EXACT)
@@ -150,7 +150,10 @@ def test_smoothing_is_in_days_whatever_the_unit() -> None:
     rng = np.random.default_rng(5)
     rows = [(float(gap), bool(rng.random() < 0.5), math.nan) for gap in rng.exponential(1.0, 20)]
     hours: Rows = [(24 * gap, changed, changes) for gap, changed, changes in rows]
-    days, other = MaximumLikelihood().fit(log_of([rows])), MaximumLikelihood().fit(log_of([hours], "hour"))
+    days, other = (
+        MaximumLikelihood(smoothing=0.5).fit(log_of([rows])),
+        MaximumLikelihood(smoothing=0.5).fit(log_of([hours], "hour")),
+    )
     np.testing.assert_allclose(other.change_rate_ * 24, days.change_rate_, rtol=EXACT)
     assert other.time_unit_ == "hour"
 
@@ -198,11 +201,12 @@ def test_random_row_order_gives_identical_rates() -> None:
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(6)
     log = log_of([random_rows(rng) for _ in range(80)] + [[(1.0, False, math.nan)]])
-    whole = MaximumLikelihood().fit(log)
+    whole, smooth = MaximumLikelihood().fit(log), MaximumLikelihood(0.5).fit(log)
     monkeypatch.setattr(crawl_likelihood, "BLOCK", 7)
     monkeypatch.setattr(rate_posterior, "BLOCK", 7)
     parts = MaximumLikelihood().fit(log)
-    np.testing.assert_allclose(parts.change_rate_, whole.change_rate_, rtol=EXACT)
+    np.testing.assert_allclose(MaximumLikelihood(0.5).fit(log).change_rate_, smooth.change_rate_, rtol=EXACT)
+    np.testing.assert_allclose(parts.change_rate_, whole.change_rate_, rtol=SCALAR)
     for method in (LikelihoodRatio(), Posterior()):
         np.testing.assert_allclose(parts.interval(0.9, method), whole.interval(0.9, method), rtol=SCALAR)
 
@@ -211,7 +215,7 @@ def test_an_iteration_that_does_not_settle_is_an_error(monkeypatch: pytest.Monke
     rng = np.random.default_rng(7)
     monkeypatch.setattr(crawl_likelihood, "STEPS", 1)
     with pytest.raises(FreshoptError, match="did not settle in 1 steps"):
-        MaximumLikelihood().fit(simulate(rng, np.ones(3), 50))
+        MaximumLikelihood(smoothing=0.5).fit(simulate(rng, np.ones(3), 50))
 
 
 @pytest.mark.parametrize("smoothing", [-1.0, math.nan, math.inf])

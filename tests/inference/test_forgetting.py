@@ -48,7 +48,7 @@ def test_estimates_solve_their_weighted_equations() -> None:
     likely = MaximumLikelihood(smoothing=0, half_life=HALF_LIFE).fit(plain).change_rate_
     matched = MomentMatching(half_life=HALF_LIFE).fit(plain).change_rate_
     naive = Naive(half_life=HALF_LIFE).fit(log).change_rate_
-    counting = FullObservation(half_life=HALF_LIFE).fit(log).change_rate_
+    counting = FullObservation(0.5, half_life=HALF_LIFE).fit(log).change_rate_
     law = LawOfLargeNumbers(alpha=1.0, half_life=HALF_LIFE).fit(log, rates).change_rate_
     for k in range(len(log.sources_)):
         w, a, found, changes = weighted(log, k)
@@ -73,6 +73,7 @@ def test_estimates_solve_their_weighted_equations() -> None:
 @pytest.mark.parametrize("cuts", [[300], [1, 2, 50, 301, 599]])
 def test_batches_are_forgotten_as_the_whole_log_is(make: Any, cuts: list[int]) -> None:  # noqa: ANN401
     columns = columns_of(72)
+    columns["rate"][:] = 2.0  # the crawl intervals of each source are exponential
     whole, rates = batch(columns, slice(0, 600))
     rated = make is LawOfLargeNumbers
     expected = make(half_life=HALF_LIFE).fit(whole, *[rates] * rated)
@@ -107,6 +108,7 @@ def test_batches_with_dates_are_on_one_clock() -> None:
 
 def test_an_endless_half_life_forgets_nothing() -> None:
     columns = columns_of(73)
+    columns["rate"][:] = 2.0
     log, rates = batch(columns, slice(0, 600))
     plain = CrawlLog(columns["source"], columns["time"], columns["changed"])
     for make, data in (
@@ -189,5 +191,5 @@ def test_unusable_half_lives_are_refused(make: Any, half_life: float) -> None:  
 
 
 def test_repr_tells_the_half_life() -> None:
-    assert repr(Naive(half_life=30.0)) == "Naive(floor=0.001, half_life=30.0)"
-    assert repr(MaximumLikelihood(half_life=2.0)) == "MaximumLikelihood(smoothing=0.5, half_life=2.0)"
+    assert repr(Naive(half_life=30.0)) == "Naive(floor=None, half_life=30.0)"
+    assert repr(MaximumLikelihood(half_life=2.0)) == "MaximumLikelihood(smoothing=None, half_life=2.0)"

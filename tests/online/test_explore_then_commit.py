@@ -157,7 +157,7 @@ def test_what_cannot_be_run_is_refused() -> None:
     with pytest.raises(fo.SourceDataError, match="Give both one time_unit"):
         ExploreThenCommit(4.0).run(world, hourly, 50.0)
     unbounded = ExploreThenCommit(4.0, estimator=MaximumLikelihood(smoothing=0))
-    with pytest.raises(fo.SourceDataError, match="smoothing, bounds or a floor"):
+    with pytest.raises(fo.SourceDataError, match="Leave its smoothing"):
         unbounded.run(world, problem, 50.0)
     with pytest.raises(fo.ObjectiveError, match="silent sources"):
         best_exploration(fo.Problem(BINARY, fo.Sources([1.0], signalled=True), 1.0), 10.0)

@@ -72,7 +72,8 @@ def test_what_the_page_says_of_errors_and_costs_is_so() -> None:
             if other == name:
                 outrun = rate > 1.0  # per day, at one crawl a day
                 assert (error > errors["LawOfLargeNumbers", rate, crawls]) is not outrun
-    assert errors["MomentMatching", 5.0, 20] > 10.0 > 0.5 > errors["MaximumLikelihood", 5.0, 20]
+    for name in ("MomentMatching", "MaximumLikelihood"):  # the prior alone bounds where all crawls found one
+        assert 0.5 < errors[name, 5.0, 20] < 1.5
 
 
 def test_what_the_page_says_of_lost_pages_is_so() -> None:

@@ -152,7 +152,7 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
     plain = root(lambda x: slope(x, changed) - rest)
     assert math.isclose(fitted(smoothing=0), plain, rel_tol=SCALAR)
     smooth = root(lambda x: slope(x, [*changed, 0.5]) - rest - 0.5)
-    assert math.isclose(fitted(), smooth, rel_tol=SCALAR)
+    assert math.isclose(fitted(smoothing=0.5), smooth, rel_tol=SCALAR)
     shape, exposure = 1.4, 0.9
     mode = root(lambda x: slope(x, changed) + shape / x - rest - exposure)
     assert math.isclose(fitted(prior=GammaPrior(shape, exposure)), mode, rel_tol=SCALAR)
@@ -163,7 +163,7 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
     )
     known = MaximumLikelihood(smoothing=0).fit(crawls(counts)).change_rate_[0]
     assert math.isclose(known, counts.sum() / GAPS.sum(), rel_tol=SCALAR)
-    whole = FullObservation().fit(crawls(counts)).change_rate_[0]
+    whole = FullObservation(0.5).fit(crawls(counts)).change_rate_[0]
     assert math.isclose(whole, (counts.sum() + 0.5) / (GAPS.sum() + 0.5), rel_tol=EXACT)
 
 

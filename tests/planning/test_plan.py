@@ -195,7 +195,9 @@ def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
         ["a", "a", "b", "c", "c", "d", "d", "d"], [0, 1, 0, 0, 1, 0, 1, 2], [0, 0, 0, 0, 1, 0, 1, 0]
     )
     assert len(make_plan(log, plan_request()).solution.rates) == 4
-    message = r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Use smoothing"
+    message = (
+        r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Leave smoothing"
+    )
     with pytest.raises(SourceDataError, match=message):
         make_plan(log, plan_request(estimate=MaximumLikelihood(0.0).fit))
 
@@ -214,5 +216,5 @@ def test_draws_tell_what_uncertainty_costs() -> None:
 def test_any_estimator_can_be_asked_for() -> None:
     log = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 5] * 2, [0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0])
     made = make_plan(log, plan_request(estimate=Naive(half_life=2.0).fit))
-    assert summary(made)["change_rate"]["estimator"] == "Naive(floor=0.001, half_life=2.0)"
+    assert summary(made)["change_rate"]["estimator"] == "Naive(floor=None, half_life=2.0)"
     np.testing.assert_array_equal(made.estimate.change_rate_, made.solution.problem.sources.change_rate)

@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
-from freshopt.planning.uncertainty import plan_uncertainty
+from freshopt.planning.uncertainty import plan_uncertainty, quantiles
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -75,6 +75,15 @@ def test_regret_is_not_negative_and_shrinks_with_the_log(objective: fo.Objective
     assert mean[1] < mean[0] / 4  # quadratic in errors that halve with four times the log: 16 times less
 
 
+@pytest.mark.parametrize("draws", [5, 20, 100])
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_the_interval_of_draws_holds_one_draw_more_as_often_as_it_says(draws: int, confidence: float) -> None:
+    held = min(confidence, (draws - 1) / (draws + 1))  # between the least and the largest
+    sampled = np.random.default_rng(86).random((draws, 4000))
+    low, high = quantiles(sampled, confidence)
+    assert np.mean(high - low) == pytest.approx(held, abs=0.01)  # uniform: the chance of one draw more
+
+
 @pytest.mark.exhaustive
 def test_the_truth_lies_among_the_draws() -> None:
     """The value that the plan has in truth falls into its 90 % interval in about 90 % of logs."""
@@ -96,7 +105,8 @@ def test_table_and_repr() -> None:
     frame = spread.to_frame()
     assert frame["source"].to_list() == ["s004", "s003", "s002", "s001", "s000"]
     assert (frame["lower"] <= frame["upper"]).all()
-    np.testing.assert_allclose(frame["change_rate_upper"], np.quantile(spread.change_rates, 0.95, axis=0))
+    drawn = np.sort(spread.change_rates, axis=0)  # 19.95th of 20: 0.95 of the 21 gaps lie below
+    np.testing.assert_allclose(frame["change_rate_upper"], 0.05 * drawn[-2] + 0.95 * drawn[-1])
     assert repr(spread).startswith("PlanUncertainty(20 draws of 5 change rates)\n  value")
     assert len(repr(spread).splitlines()) == 3
     again = plan_uncertainty(problem_of(AccumulatedDelay(), 5, 2.0), MaximumLikelihood().fit(log), seed=1)
@@ -112,7 +122,7 @@ def test_baselines_are_drawn_from_the_others_or_from_the_prior() -> None:
     with_prior = plan_uncertainty(problem, MaximumLikelihood(prior=GammaPrior(2.0, 5.0)).fit(log), draws=5)
     assert len(np.unique(with_prior.change_rates[:, 1])) == 5
     with pytest.raises(fo.SourceDataError, match="nothing but baselines"):
-        plan_uncertainty(problem, MaximumLikelihood().fit(fo.CrawlLog(["a", "b"], [0, 0], [0, 0])))
+        plan_uncertainty(problem, MaximumLikelihood(0.5).fit(fo.CrawlLog(["a", "b"], [0, 0], [0, 0])))
 
 
 def test_units_are_converted() -> None:
