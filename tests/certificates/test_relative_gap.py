@@ -27,6 +27,7 @@ OBJECTIVES = discovery.objectives()
 FREE = (1e-3, 1e-6, 1e-9, 1e-12, 1e-13, 1e-14)  # of a limit, beyond min_rate
 PARTS = (("source", 1e-4), ("host", 1e-6), ("light", 1e-2), ("exchange", 1e-3))
 TIGHT = 1e-7  # of a host's limit that family "tight" leaves free
+ULPS = 8 * np.finfo(float).eps  # of a limit, to which it is met
 
 
 def perturbed(problem: fo.Problem, rates: Floats, part: str, delta: float) -> Floats:
@@ -61,6 +62,7 @@ def require_no_hiding(problem: fo.Problem, rates: Floats, loss: float, halving: 
     """Certify with prices good, searched for, zero and absurd: the loss shows with all of them."""
     best = fo.solve(problem, throw=False)
     good = dict(best.host_prices)
+    rounding = ULPS / TIGHT if problem.lower.any() else 0.0
     proofs = [fo.certify(problem, rates, best.price, good), fo.certify(problem, rates)]
     for factor in (0.0, 1e3, 1e12):
         scaled = {host: factor * max(price, best.price) for host, price in good.items()}
@@ -69,8 +71,8 @@ def require_no_hiding(problem: fo.Problem, rates: Floats, loss: float, halving: 
     for proof in proofs:
         assert proof.infeasibility == 0.0
         assert proof.relative_gap >= least_gap(loss, halving)
-        assert proof.beyond_rounding >= least_gap(loss, halving) or proof.reason
-        assert not proof.confirms(0.9 * least_gap(loss, halving)) or loss == 0.0 or proof.reason
+        assert proof.beyond_rounding >= least_gap(loss, halving) - rounding
+        assert not proof.confirms(0.9 * (least_gap(loss, halving) - rounding)) or loss == 0.0
     # With good prices the gap is twice the loss where that is quadratic, and the loss where it is linear.
     gap = min(proof.gap for proof in proofs[:2])
     assert gap <= 5.0 * loss + SCALAR * abs(best.value) or loss == 0.0
@@ -133,7 +135,8 @@ def test_no_loss_is_hidden_in_any_objective(objective: str, family: str, part: t
 
 
 @pytest.mark.parametrize(
-    ("curve", "discipline", "family", "part"), stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS, every=10)
+    ("curve", "discipline", "family", "part"),
+    stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS, every=10),
 )
 def test_no_true_loss_is_hidden(curve: str, discipline: str, family: str, part: tuple[str, float]) -> None:
     """Losses in 40 digits against the optimum of the ground truth."""
@@ -185,7 +188,7 @@ def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> No
     problem = filled(limit, free)
     best = np.array(fo.solve(problem).rates)
     spare = problem.bandwidth - 1.0 if limit == "bandwidth" else best[1]
-    if spare > 5 * 8 * np.finfo(float).eps:  # a few ulp are three quarters of the last
+    if spare > 5 * ULPS:  # a few ulp are three quarters of the last
         less = best - np.array([0.0, 0.9 * best[1], 0.0, 0.0])
         with pytest.raises(AssertionError, match="not proved optimal"):
             assert_optimal(problem, less, 1e-6)
@@ -211,11 +214,11 @@ class Constant(fo.Objective):
 
 def test_constants_of_the_cost_hide_nothing() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0])
-    for bandwidth in (1e-6, 1.0, 1e6):
+    for bandwidth in (1e-6, 1e6):
         own, rates = fo.Problem(BinaryFreshness(), sources, bandwidth), bandwidth * np.array([0.2, 0.2, 0.6])
         expected = fo.certify(own, rates).relative_gap
         assert expected > 1e-3
-        for constant in (0.0, 1.0, 1e3):
+        for constant in (0.0, 1e3):
             proof = fo.certify(fo.Problem(Constant(constant), sources, bandwidth), rates)
             assert expected / 3.0 <= proof.relative_gap <= 3.0 * expected
     pinned = fo.Sources([1.0, 1.0, 1.0], [1e12, 1.0, 1.0], min_rate=[1.0, 0.0, 0.0], max_rate=[1.0, 9.0, 9.0])
