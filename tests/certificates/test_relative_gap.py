@@ -23,7 +23,28 @@ from tests.ground_truth.strategies import FAMILIES, PLAIN, constrained, sample
 from tests.ground_truth.tolerances import SCALAR
 from tests.ground_truth.truth import CURVES, Floats
 
-OBJECTIVES = discovery.objectives()
+
+class Constant(fo.Objective):
+    """Binary freshness, declared as a user does, plus a constant of no consequence."""
+
+    sense = "maximise"
+
+    def __init__(self, constant: float) -> None:
+        self.constant = constant
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return self.constant - cp.multiply(sources.change_rate, cp.inv_pos(rate + sources.change_rate))
+
+
+class Exponential(fo.Objective):
+    """A cost that becomes small but never 0."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return cp.multiply(sources.importance, cp.exp(cp.multiply(-3.0 / sources.change_rate, rate)))
+
+
+OBJECTIVES = discovery.objectives() | {"declared": Constant(7.0), "exponential": Exponential()}
+SITUATIONS = (*FAMILIES, "tight", "scarce")
 FREE = (1e-3, 1e-6, 1e-9, 1e-12, 1e-13, 1e-14)  # of a limit, beyond min_rate
 PARTS = (("source", 1e-4), ("host", 1e-6), ("light", 1e-2), ("exchange", 1e-3))
 TIGHT = 1e-7  # of a host's limit that family "tight" leaves free
@@ -117,16 +138,14 @@ def cost_at(problem: fo.Problem, rates: Floats) -> float:
     return value if problem.objective.sense == "minimise" else -value
 
 
-@pytest.mark.parametrize(
-    ("objective", "family", "part"),
-    stratified(OBJECTIVES, (*FAMILIES, "tight", "scarce"), PARTS, every=16),
-)
-def test_no_loss_is_hidden_in_any_objective(objective: str, family: str, part: tuple[str, float]) -> None:
+@pytest.mark.parametrize(("objective", "family"), stratified(OBJECTIVES, SITUATIONS, every=len(PARTS)))
+def test_no_loss_is_hidden_in_any_objective(objective: str, family: str) -> None:
     found = optimum(objective, family)
     if found is None:
         return
     problem, best = found
-    rates = perturbed(problem, best.rates, *part)
+    cell = list(OBJECTIVES).index(objective) + SITUATIONS.index(family)
+    rates = perturbed(problem, best.rates, *PARTS[cell // len(PARTS) % len(PARTS)])
     cost = cost_at(problem, rates)
     noise = 1e-14 * (abs(cost) + float(np.sum(problem.sources.importance)))
     loss = max(0.0, cost - cost_at(problem, best.rates) - noise)
@@ -136,7 +155,7 @@ def test_no_loss_is_hidden_in_any_objective(objective: str, family: str, part: t
 
 @pytest.mark.parametrize(
     ("curve", "discipline", "family", "part"),
-    stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS, every=10),
+    stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS[:2], every=6),
 )
 def test_no_true_loss_is_hidden(curve: str, discipline: str, family: str, part: tuple[str, float]) -> None:
     """Losses in 40 digits against the optimum of the ground truth."""
@@ -198,18 +217,6 @@ def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> No
     if limit == "host":
         with pytest.raises(AssertionError, match="not proved optimal"):
             assert_optimal(problem, best + np.array([0.0, 0.0, 2.0, -2.5]), 1e-6)
-
-
-class Constant(fo.Objective):
-    """Binary freshness, declared as a user does, plus a constant of no consequence."""
-
-    sense = "maximise"
-
-    def __init__(self, constant: float) -> None:
-        self.constant = constant
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return self.constant - cp.multiply(sources.change_rate, cp.inv_pos(rate + sources.change_rate))
 
 
 def test_constants_of_the_cost_hide_nothing() -> None:
