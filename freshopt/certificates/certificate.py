@@ -51,8 +51,8 @@ class Certificate:
         Duality gap ``|bound − value|``, ≥ 0; inf where nothing is proved.
     relative_gap : float
         The gap over what is at stake, ``P + min(|cost|, H)``: P = λ(B − Σ cost·l) + Σ μ_h(L_h − Σ cost·l) is
-        the price of what min_rate l leaves free, H what halving all rates above l would lose, and the cost
-        of a freshness objective its stale part. A gap within rounding of the cost is over ``P + |cost|``.
+        the price of what min_rate l leaves free, H what halving all rates would lose, and the cost of a
+        freshness objective its stale part. A gap within rounding of the cost is over ``P + |cost|``.
     beyond_rounding : float
         The same; where min_rate nearly fills a limit, without what rounding of that limit explains.
     infeasibility : float

@@ -110,12 +110,15 @@ class Gap:
         return hosts.totals(self.source_gaps(each)) + host_prices * self.host_slack
 
     def halving_loss(self) -> float:
-        """Return what halving all rates above min_rate would add to the cost."""
-        lost, lower = [], self.problem.lower
+        """Return what halving all rates would add to the cost.
+
+        Sources whose bounds meet are left out.
+        """
+        lost, lower, upper = [], self.problem.lower, self.problem.upper
         with np.errstate(all="ignore"):
             for part in chunks(len(self.rates)):
                 piece, rates = self.numerics.take(part), self.rates[part]
-                halved = lower[part] + 0.5 * (rates - lower[part])
+                halved = np.where(lower[part] < upper[part], 0.5 * rates, rates)
                 lost.append(float(np.sum(piece.cost(halved) - piece.cost(rates))))
         return exact_sum(lost)
 

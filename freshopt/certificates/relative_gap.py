@@ -1,18 +1,20 @@
-"""Relative duality gap: the gap compared with what is at stake, and what of it is rounding.
+"""Relative duality gap: compared with what is at stake; what is rounding.
 
 With prices λ and μ_h, lower bounds l (min_rate) and F = Σ f_k, at stake are
 
     P = λ(B − Σ cost·l) + Σ_h μ_h(L_h − Σ_{k∈h} cost·l),   the price of what min_rate leaves free, and
-    H = F(ρ) − F((ρ + l)/2),   what halving all rates above min_rate would lose.
+    H = F(ρ) − F(ρ/2),   what halving all rates would lose, but for sources whose bounds meet.
 
 A gap G is relative to P + min(|cost|, H), in which neither a price nor a constant of the cost can hide a
-decision. For the rates (ρ + l)/2 use at most half of what is free: the Lagrangian there is at least
-F(ρ) − H + P/2. Its maximum is at most F(ρ) + G, whatever the prices. Hence P ≤ 2(G + H), and rates that lose
-δ·H have a relative gap of at least δ/(3 + 2δ). H takes an evaluation of the cost, which is made only where
-float64 resolves G in the cost itself; smaller gaps are relative to P + |cost|.
+loss. For the rates (ρ + l)/2 lose H at most, where refreshes do no harm, and use at most half of what is
+free: the Lagrangian there is at least F(ρ) − H + P/2. Its maximum is at most F(ρ) + G, whatever the prices.
+Hence P ≤ 2(G + H), and rates that lose δ·H have a relative gap of at least δ/(3 + 2δ). H takes an evaluation
+of the cost, which is made only where float64 resolves G in the cost itself; smaller gaps are relative to
+P + |cost|.
 
-Limits are met to a few ulp, which have a price too. Where min_rate nearly fills a limit, that is no small
-part of P. Then a gap of its sources up to that price is rounding, and nothing finer can be proved.
+Limits are met to a few ulp, which have a price too. Where min_rate nearly fills a limit and rates above it
+matter much, as those of sources that would have none, that is no small part of the scale. Then a gap of the
+limit's sources up to that price is rounding, and nothing finer can be proved.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], f
     at_stake : float
         P, the price of what min_rate leaves free.
     halving : callable
-        Returns H, what halving all rates above min_rate loses; called only where it matters.
+        Returns H, what halving all rates loses; called only where it matters.
     """
     if short <= FEW_ULP * abs(cost):
         return abs(cost) + at_stake

@@ -84,7 +84,7 @@ class Finished:
     cost, value : float
         Σ of what the sources cost, and the same in the declared sense.
     halving_loss : float
-        What halving all rates above min_rate would add to the cost.
+        What halving all rates would add to the cost.
     sums : ndarray, shape (2, 1+H)
         Σ cost·ρ, and Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate: of the sources
         without a limit, then of each limited host.
