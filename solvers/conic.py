@@ -137,8 +137,8 @@ class Conic:
                 best = replace(best, note=told) if best.rates is None else best
                 continue
             proof = certify(problem, answer.rates)
-            if best.rates is None or proof.relative_gap < smallest:
-                best, smallest = replace(answer, note=told), proof.relative_gap
+            if best.rates is None or proof.beyond_rounding < smallest:
+                best, smallest = replace(answer, note=told), proof.beyond_rounding
             if proof.confirms(tolerance) or problem.numerics is None:
                 break
         return replace(best, iterations=steps)

@@ -32,6 +32,7 @@ import numpy as np
 from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
 from freshopt.certificates.certificate import repair
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.relative_gap import free_limits, scale_at
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.cvx import cp
@@ -51,7 +52,7 @@ from freshopt.modelling.declaration import declare
 from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.kernel import MixedNumerics, Numerics
-from freshopt.modelling.problem import Problem
+from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import IntArray, all_finite, total
 from freshopt.solvers.water_filling import fill
 
@@ -278,14 +279,17 @@ def _iterate(
         Evaluations to end after.
     """
     newton, width, progress, ended, converged = True, WIDTH, _Progress(), True, False
-    point = solve_model_dual(problem, models, point, _LOOSE)
+    amounts, free = free_limits(problem)
+    # What demand exceeds a limit by is small or large beside what min_rate leaves of it.
+    share_free = float(np.min((free / amounts)[free > FEW_ULP * amounts]))
+    point = solve_model_dual(problem, models, point, _LOOSE * share_free)
     while True:
         models, gap, cost, misfit = models.evaluated(point.rates, point.source_prices)
-        used = problem.sources.refresh_cost * point.rates
+        used = problem.sources.refresh_cost * np.maximum(0.0, point.rates - problem.lower)
         paid = float(np.dot(point.source_prices, used))
         scale = paid if point.price > 0.0 else abs(cost)
         if newton and point.price > 0.0:
-            gap += paid * (total(used) / problem.bandwidth - 1.0) ** 2
+            gap += paid * (total(used) / float(free[0]) - 1.0) ** 2
         if gap <= tolerance * scale and width == WIDTH:
             # Next, the sources of which the sum knows nothing.
             progress = replace(progress, small=progress.small + 1)
@@ -306,7 +310,7 @@ def _iterate(
         share = min(1.0, gap / scale) if scale > 0.0 else 1.0
         if newton:
             excess = max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share)))
-            point = solve_model_dual(problem, models, point, excess)
+            point = solve_model_dual(problem, models, point, excess * share_free)
         else:
             width = WIDTH if share < _NEAR else min(_LOOSE, 1e-2 * share)
             point = solve_model_dual(problem, models, point, 0.0, width)
@@ -322,5 +326,5 @@ def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> 
     gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, keep_slopes=False)
     prices = answer.host_prices
     on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
-    scale = abs(gap.cost) + answer.price * problem.bandwidth + float(np.dot(on_top, problem.hosts.limits))
-    return bool(gap.at(answer.price, on_top) <= EXACT * scale)
+    short = gap.at(answer.price, on_top)
+    return short <= EXACT * scale_at(gap, answer.price, on_top, short)

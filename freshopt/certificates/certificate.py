@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.relative_gap import NOTHING, relative_gap
 from freshopt.certificates.zero_optimum import has_zero_optimum
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders
@@ -51,9 +52,11 @@ class Certificate:
     gap : float
         Duality gap ``|bound − value|``, ≥ 0; inf where nothing is proved.
     relative_gap : float
-        ``gap/(|cost| + λB + Σ μ_h L_h)``, where the cost of a freshness objective is its stale part. Where
-        min_rate leaves only a part of B and L_h free and the gap is more than half of the same with these
-        parts, it is relative to them.
+        The gap over what is at stake, ``P + min(|cost|, H)``: P = λ(B − Σ cost·l) + Σ μ_h(L_h − Σ cost·l) is
+        the price of what min_rate l leaves free, H what halving all rates would lose, and the cost of a
+        freshness objective its stale part. A gap within rounding of the cost is over ``P + |cost|``.
+    beyond_rounding : float
+        The same; where min_rate nearly fills a limit, without what rounding of that limit explains.
     infeasibility : float
         Largest relative violation that the rates had before they were repaired; 0 for feasible rates.
     price : float
@@ -63,7 +66,7 @@ class Certificate:
     rates : ndarray, shape (n,)
         The repaired rates to which all of this applies.
     reason : str
-        Why nothing could be proved, or empty.
+        Why nothing, or nothing finer than rounding, could be proved; or empty.
     vanishing : bool
         Whether the gap is absolutely negligible for an optimal cost of 0.
     """
@@ -72,6 +75,7 @@ class Certificate:
     bound: float
     gap: float
     relative_gap: float
+    beyond_rounding: float
     infeasibility: float
     price: float
     host_prices: Mapping[Any, float]
@@ -80,8 +84,11 @@ class Certificate:
     vanishing: bool
 
     def confirms(self, tolerance: float) -> bool:
-        """Return whether the duality gap proves optimality to a relative tolerance."""
-        return self.relative_gap <= tolerance or self.vanishing
+        """Return whether the duality gap proves optimality to a relative tolerance.
+
+        Rounding of a limit that min_rate nearly fills is no gap; `reason` then says so.
+        """
+        return self.beyond_rounding <= tolerance or self.vanishing
 
     def __repr__(self) -> str:
         """Return one line: value, dual bound and gaps."""
@@ -227,44 +234,21 @@ def _checked(prices: Array) -> Array:
 def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float) -> Certificate:
     problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
     objective, sources = problem.objective, problem.sources
-    scale = abs(cost) + price * problem.bandwidth + float(np.dot(host_prices, problem.hosts.limits))
     proved = math.isfinite(short) and math.isfinite(cost)
-    relative = (short / scale if scale > 0.0 else (0.0 if short == 0.0 else math.inf)) if proved else math.inf
-    relative = max(relative, _relative_to_free_part(gap, price, host_prices, short)) if proved else math.inf
+    relative = relative_gap(gap, price, host_prices, short) if proved else NOTHING
     return Certificate(
         value=objective.value_from_cost(cost, sources),
         bound=objective.value_from_cost(cost - short if proved else -math.inf, sources),
         gap=short if proved else math.inf,
-        relative_gap=relative,
+        relative_gap=relative.relative,
+        beyond_rounding=relative.beyond_rounding,
         infeasibility=infeasibility,
         price=price,
         host_prices=problem.hosts.named(host_prices),
         rates=gap.rates,
-        reason="" if proved else "the cost or the bound is infinite at these rates.",
+        reason=relative.reason,
         vanishing=proved and has_zero_optimum(gap, short),
     )
-
-
-def _relative_to_free_part(gap: Gap, price: float, host_prices: Array, short: float) -> float:
-    """Return the gap relative to what min_rate leaves free.
-
-    The unit is the cost plus the price of the bandwidth and limits beyond min_rate. Shares up to a half count
-    as 0.
-
-    Where least rates use up nearly all bandwidth, λB says little: rates next to 0 make any price, and any
-    gap, small beside it. A gap that is most of what there is to decide is no small one.
-    """
-    problem = gap.problem
-    if not problem.lower.any():
-        return 0.0
-    needed = problem.sources.refresh_cost * problem.lower
-    free = price * max(0.0, problem.bandwidth - total(needed))
-    if len(problem.hosts):
-        free += float(
-            np.dot(host_prices, np.maximum(0.0, problem.hosts.limits - problem.hosts.totals(needed)))
-        )
-    share = short / (abs(gap.cost) + free) if short > 0.0 else 0.0
-    return share if share > 0.5 and not has_zero_optimum(gap, short) else 0.0
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:
@@ -281,6 +265,7 @@ def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certifica
         bound=problem.objective.value_from_cost(-math.inf, problem.sources),
         gap=math.inf,
         relative_gap=math.inf,
+        beyond_rounding=math.inf,
         infeasibility=infeasibility,
         price=math.nan,
         host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),

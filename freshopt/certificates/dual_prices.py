@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.relative_gap import scale_at
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
 # Golden section starts from the best of so many prices.
@@ -27,7 +28,7 @@ _VALLEYS = 2
 _SHALLOW = 1.25
 # So many steps of golden section narrow a bracket by 0.618^90, which is 1e-19.
 _GOLDEN = 90
-# No other price improves on a bound below this share of cost and price by more than rounding.
+# No other price improves on a bound below this share of what is at stake by more than rounding.
 _NEGLIGIBLE = 1e-15
 # A host with less relative slack than this decides its own price: its sources are left out when λ is
 # searched.
@@ -107,7 +108,8 @@ def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
     # Of exact rates the typical slope is the dual variable: one evaluation in place of more than a hundred.
     typical = _quantiles(slopes, free if bool(np.any(free)) else usable, one, 1)[:, _CANDIDATES // 2]
     price = math.exp(float(typical[0]))
-    if bound(typical)[0] <= _NEGLIGIBLE * (abs(gap.cost) + price * gap.problem.bandwidth):
+    short = float(bound(typical)[0])
+    if short <= _NEGLIGIBLE * scale_at(gap, price, on_top(price), short):
         return price
     found, smallest = _minimise(bound, grid)
     return 0.0 if gap.at(0.0, on_top(0.0)) <= smallest[0] else math.exp(float(found[0]))

@@ -103,6 +103,25 @@ class Gap:
         )
         return exact_sum([slack, float(np.dot(host_prices, self.host_slack)), *parts])
 
+    def host_gaps(self, price: float, host_prices: Array) -> Array:
+        """Return the limited hosts' parts of the duality gap, shape (H,)."""
+        hosts = self.problem.hosts
+        each = hosts.broadcast_to_sources(price + host_prices, price)
+        return hosts.totals(self.source_gaps(each)) + host_prices * self.host_slack
+
+    def halving_loss(self) -> float:
+        """Return what halving all rates would add to the cost.
+
+        Sources whose bounds meet are left out.
+        """
+        lost, lower, upper = [], self.problem.lower, self.problem.upper
+        with np.errstate(all="ignore"):
+            for part in chunks(len(self.rates)):
+                piece, rates = self.numerics.take(part), self.rates[part]
+                halved = np.where(lower[part] < upper[part], 0.5 * rates, rates)
+                lost.append(float(np.sum(piece.cost(halved) - piece.cost(rates))))
+        return exact_sum(lost)
+
     def _slope(self, part: slice, numerics: Numerics) -> Array:
         return numerics.marginal(self.rates[part]) if self.known_slope is None else self.known_slope[part]
 

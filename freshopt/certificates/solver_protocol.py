@@ -150,6 +150,10 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
     if not options.certify:
         return _uncertified(solver, problem, answer, seconds)
     proof = certify(problem, answer.rates, answer.price, answer.host_prices)
+    if proof.reason and math.isfinite(proof.gap) and not proof.confirms(options.tolerance):
+        # A price for a limit and rounding is a poor one where rounding is much of what min_rate leaves free.
+        searched = certify(problem, answer.rates)
+        proof = min(proof, searched, key=lambda one: one.beyond_rounding)
     status, note = _status(solver, answer, proof, options.tolerance)
     return Solution(
         problem=problem,
@@ -171,12 +175,12 @@ def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float
     if answer.status not in (None, Status.OPTIMAL):  # that something is optimal is for the proof to say
         return answer.status, answer.note
     if proof.confirms(tolerance):
-        return Status.OPTIMAL, answer.note
-    if proof.reason:
+        return Status.OPTIMAL, " ".join(part for part in (proof.reason, answer.note) if part)
+    if not math.isfinite(proof.gap):
         return Status.INACCURATE, f"Nothing is proved: {proof.reason}"
     why = _EXEMPT[gap_is_expected(solver)]
     shortfall = f"{why}the certified gap {proof.relative_gap:.2g} exceeds the tolerance {tolerance:g}."
-    return Status.INACCURATE, " ".join(part for part in (shortfall, answer.note) if part)
+    return Status.INACCURATE, " ".join(part for part in (shortfall, proof.reason, answer.note) if part)
 
 
 def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:

@@ -189,4 +189,4 @@ def _gap(agreement: Agreement, k: int) -> float:
     if certificate is None:
         return math.inf
     # At an optimal value of zero a relative gap is infinite although the absolute one is mere rounding.
-    return 0.0 if certificate.vanishing else certificate.relative_gap
+    return 0.0 if certificate.vanishing else certificate.beyond_rounding

@@ -215,14 +215,14 @@ class DistributedSolve:
             decision = decide(trim, host_trims)
             message = (terms, decision, None if staging is None else str(staging))
             word = "writing the rates" if turn == 0 else "writing them anew"
-            uses = HostSums((1 + len(limits),))
+            sums = HostSums((2, 1 + len(limits)))
 
-            def fold(_: int, one: Finished, uses: HostSums = uses) -> Finished:
-                uses.add(one.use)
-                return replace(one, use=np.empty(0))  # a part of it would keep all of it
+            def fold(_: int, one: Finished, sums: HostSums = sums) -> Finished:
+                sums.add(one.sums)
+                return replace(one, sums=np.empty(0))  # a part of it would keep all of it
 
             found = self.passes.run(word, finish, calls, message, fold)
-            use = uses.total()
+            use, source_gaps = sums.total()
             excess = exact_sum(use) / terms.bandwidth - 1.0
             host_excess = use[1:] / limits - 1.0
             over = max(excess, float(np.max(host_excess, initial=0.0)))
@@ -232,7 +232,7 @@ class DistributedSolve:
             host_trims = host_trims + 2.0 * np.maximum(0.0, host_excess)
         infeasibility = over if over > FEW_ULP else 0.0
         needed = Needed(self.lower, self.host_lower)
-        judged = judge(found, decision, terms, limits, use, needed, infeasibility, tolerance)
+        judged = judge(found, decision, terms, limits, use, source_gaps, needed, infeasibility, tolerance)
         return DistributedSolution(
             objective=terms.objective,
             sources=self.partitions,

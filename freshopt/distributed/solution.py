@@ -35,7 +35,7 @@ class DistributedSolution:
     bound : float
         The best value that any rates could have.
     gap, relative_gap, infeasibility : float
-        As in `fo.Certificate`: ``|bound − value|``, the same over ``|cost| + λB + Σ μ_h L_h``, the largest
+        As in `fo.Certificate`: ``|bound − value|``, the same relative to what is at stake, the largest
         relative violation of the bandwidth or of a host's limit beyond a few ulp.
     price : float
         λ, the dual variable of the bandwidth (shadow price).
@@ -52,7 +52,7 @@ class DistributedSolution:
     folder : Path or None
         Where the rates are: Parquet, a file per partition (source, rate, interval).
     note : str
-        Why the status is not optimal, or empty.
+        Why the status is not optimal, which limits leave rounding only, or empty.
     """
 
     objective: Objective

@@ -21,7 +21,7 @@ from freshopt.certificates.zero_optimum import free_rates, typical_cost
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
-from freshopt.numerics.arrays import Array, exact_sum, total
+from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Share of a typical cost above which the optimal value is taken to be positive without a test.
@@ -85,10 +85,11 @@ class Finished:
     n : int
     cost, value : float
         Σ of what the sources cost, and the same in the declared sense.
-    terms : float
-        Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate.
-    use : ndarray, shape (1+H,)
-        Σ cost·ρ of the sources without a limit, then of each limited host.
+    halving_loss : float
+        What halving all rates would add to the cost.
+    sums : ndarray, shape (2, 1+H)
+        Σ cost·ρ, and Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate: of the sources
+        without a limit, then of each limited host.
     typical : float
         What counts as a large cost, for an optimum of 0.
     free : float
@@ -100,8 +101,8 @@ class Finished:
     n: int
     cost: float
     value: float
-    terms: float
-    use: Array
+    halving_loss: float
+    sums: Array
     typical: float
     free: float
     never: int
@@ -137,14 +138,13 @@ def finish(
     table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
     n, hosts = table.num_rows, len(terms.hosts)
     if n == 0:
-        return Finished(0, 0.0, 0.0, 0.0, np.zeros(1 + hosts), 0.0, 0.0, 0, 0, 0)
+        return Finished(0, 0.0, 0.0, 0.0, np.zeros((2, 1 + hosts)), 0.0, 0.0, 0, 0, 0)
     piece = piece_of(table, label, first, own, terms)
     rates = decision.rates(piece)
     gap = Gap.of(piece.problem, rates, piece.numerics)
     each = np.broadcast_to(decision.price, (n,))
     if piece.codes is not None:
         each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
-    parts = gap.source_gaps(each)
     if folder is not None:
         _write(rates_table(table, piece, rates, place, terms.time_unit), Path(folder), file)
     lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(gap)
@@ -152,8 +152,8 @@ def finish(
         n,
         gap.cost,
         own.value_from_cost(gap.cost, piece.problem.sources),
-        exact_sum([total(parts)]),
-        piece.totals(rates),
+        gap.halving_loss(),
+        np.stack([piece.totals(rates), piece.sums(np.broadcast_to(1.0, (n,)), gap.source_gaps(each))]),
         typical,
         _free_use(piece) if abs(gap.cost) <= NEARLY * typical else np.inf,
         int(np.count_nonzero(rates == 0.0)),

@@ -229,7 +229,7 @@ class _Descent:
             self.point.spending / self.problem.sources.refresh_cost, self.problem.lower, self.problem.upper
         )
         on_top = np.maximum(0.0, self.host_prices - self.price)
-        gap = certify(self.problem, rates, self.price, self.problem.hosts.named(on_top)).relative_gap
+        gap = certify(self.problem, rates, self.price, self.problem.hosts.named(on_top)).beyond_rounding
         if gap <= self.gap:
             self.gap, self.best = gap, rates
             self.best_price, self.best_host_prices = self.price, on_top

@@ -146,7 +146,8 @@ def _gap(proof: Certificate) -> str:
     relative = proof.relative_gap
     if proof.vanishing and relative > _RESOLVED:
         return f"the optimal value is zero, duality gap {proof.gap:.1e}"
-    return f"relative duality gap {f'{relative:.1e}' if relative > _RESOLVED else f'< {_RESOLVED:.0e}'}"
+    text = f"relative duality gap {f'{relative:.1e}' if relative > _RESOLVED else f'< {_RESOLVED:.0e}'}"
+    return f"{text}; {proof.reason}" if proof.reason else text
 
 
 def _span(made: Plan) -> str:

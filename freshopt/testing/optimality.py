@@ -121,6 +121,8 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
         f"the infeasibility {certificate.infeasibility:.2g}"
     )
     parts = [f"{what} to {tolerance:g}: {numbers}."]
+    if certificate.reason and np.isfinite(certificate.gap):
+        parts.append(certificate.reason)
     if not feasible:
         parts.append(f"Violated: {violations(problem, rates, tolerance)}.")
     if not optimal:

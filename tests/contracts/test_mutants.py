@@ -191,15 +191,12 @@ def test_bound_and_scale_are_the_printed_ones(seed: int, weight: float, reach: f
         on_top = {name: weight * float(rng.exponential(3.0)) for name in problem.host_limits}
         proof = fo.certify(problem, rates, price, on_top)
         assert proof.gap == pytest.approx(bound_by_hand(problem, rates, price, on_top), rel=1e-9)
-        scale = cost + price * problem.bandwidth
-        scale += sum(mine * problem.host_limits[name] for name, mine in on_top.items())
         least = problem.sources.refresh_cost * problem.sources.min_rate
         free = price * (problem.bandwidth - float(np.sum(least)))
         for name, mine in on_top.items():
             free += mine * (problem.host_limits[name] - float(np.sum(least[members(problem, name)])))
-        share = proof.gap / (cost + free)
-        expected = share if share > 0.5 else proof.gap / scale
-        assert proof.relative_gap == pytest.approx(expected, rel=EXACT)
+        lost = cost  # w·Δ/(ρ/2) is twice w·Δ/ρ
+        assert proof.relative_gap == pytest.approx(proof.gap / (free + lost), rel=EXACT)
         assert proof.bound == pytest.approx(cost - proof.gap, rel=EXACT)
     searched = fo.certify(problem, rates)
     assert searched.gap == pytest.approx(

@@ -33,6 +33,7 @@ def bought(price: Array) -> Array:
 
 def test_the_certificate_is_the_printed_bound() -> None:
     shown(r"F^*-F(\rho) \le \sum_k \max\left(0,\,(r_k^*-\rho_k)(f_k'(\rho_k)-\nu_k)\right)")
+    shown(r"$G/(P+\min(|\text{cost}|,H))$", r"\qquad H=F(\rho)-F\left(\tfrac12\rho\right)")
     problem, rng, at_h = with_host(4.0), np.random.default_rng(3), np.array([1.0, 1.0, 0.0, 0.0])
     best, exact = fo.solve(problem, tolerance=SCALAR).value, 0
     for _ in range(20):
@@ -47,6 +48,10 @@ def test_the_certificate_is_the_printed_bound() -> None:
         cost = W4 @ np.log1p(D4 / rates)
         assert math.isclose(proof.value, cost, rel_tol=EXACT)
         assert cost - best <= bound * (1 + SCALAR)
+        free, free_of_h = 4.0 - 0.05 * np.sum(COST), LIMIT - 0.05 * np.sum(COST * at_h)
+        halving = W4 @ np.log1p(D4 / (0.5 * rates)) - cost
+        at_stake = price * free + host * free_of_h + min(cost, halving)
+        assert math.isclose(proof.relative_gap, proof.gap / at_stake, rel_tol=EXACT)
     assert exact >= 5
 
 

@@ -1,0 +1,187 @@
+"""Relative duality gap: compared with what is at stake; what is rounding.
+
+With prices λ and μ_h, lower bounds l (min_rate) and F = Σ f_k, at stake are
+
+    P = λ(B − Σ cost·l) + Σ_h μ_h(L_h − Σ_{k∈h} cost·l),   the price of what min_rate leaves free, and
+    H = F(ρ) − F(ρ/2),   what halving all rates would lose, but for sources whose bounds meet.
+
+A gap G is relative to P + min(|cost|, H), in which neither a price nor a constant of the cost can hide a
+loss. For the rates (ρ + l)/2 lose H at most, where refreshes do no harm, and use at most half of what is
+free: the Lagrangian there is at least F(ρ) − H + P/2. Its maximum is at most F(ρ) + G, whatever the prices.
+Hence P ≤ 2(G + H), and rates that lose δ·H have a relative gap of at least δ/(3 + 2δ). H takes an evaluation
+of the cost, which is made only where float64 resolves G in the cost itself; smaller gaps are relative to
+P + |cost|.
+
+Limits are met to a few ulp, which have a price too. Where min_rate nearly fills a limit and rates above it
+matter much, as those of sources that would have none, that is no small part of the scale. Then a gap of the
+limit's sources up to that price is rounding, and nothing finer can be proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.certificates.duality_gap import Gap
+from freshopt.errors import list_offenders
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, BoolArray, exact_sum, is_scalar, total
+
+# Rounding that is a smaller share of the scale is not mentioned.
+MENTIONED = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedLimits:
+    """Limits with their prices: the bandwidth first, then the hosts.
+
+    Attributes
+    ----------
+    names : tuple
+        Of the hosts.
+    amounts, prices, free : ndarray, shape (1+H,)
+        B and L_h; λ and μ_h; what min_rate leaves of B and L_h.
+    """
+
+    names: tuple[object, ...]
+    amounts: Array
+    prices: Array
+    free: Array
+
+    @property
+    def at_stake(self) -> float:
+        """Price P of all that min_rate leaves free."""
+        return exact_sum((self.prices * self.free)[self.prices > 0.0])
+
+    @property
+    def rounding(self) -> Array:
+        """Price R of a few ulp of each limit, shape (1+H,)."""
+        return FEW_ULP * self.prices * self.amounts
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeGap:
+    """Duality gap relative to what is at stake.
+
+    Attributes
+    ----------
+    relative : float
+        Gap over scale; where rounding is no small part of the scale, at least that part.
+    beyond_rounding : float
+        The same without what rounding explains.
+    reason : str
+        Which limits leave only rounding to prove with, or empty.
+    """
+
+    relative: float
+    beyond_rounding: float
+    reason: str
+
+
+# Of rates whose cost or bound is infinite.
+NOTHING = RelativeGap(math.inf, math.inf, "the cost or the bound is infinite at these rates.")
+
+
+def free_limits(problem: Problem) -> tuple[Array, Array]:
+    """Return bandwidth and host limits, and what min_rate leaves of them.
+
+    Both have shape (1+H,), the bandwidth first.
+    """
+    amounts, lower, cost = np.append(problem.bandwidth, problem.hosts.limits), problem.lower, None
+    if not (is_scalar(lower) and lower[0] == 0.0) and bool(lower.any()):
+        cost = problem.sources.refresh_cost * lower
+    needed = 0.0 if cost is None else np.append(total(cost), problem.hosts.totals(cost))
+    return amounts, np.maximum(0.0, amounts - needed)
+
+
+def priced_limits(gap: Gap, price: float, host_prices: Array) -> PricedLimits:
+    """Return a problem's limits at given prices, the hosts' on top."""
+    amounts, free = free_limits(gap.problem)
+    return PricedLimits(gap.problem.hosts.names, amounts, np.append(price, host_prices), free)
+
+
+def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], float]) -> float:
+    """Return what a gap is relative to.
+
+    Parameters
+    ----------
+    cost : float
+    short : float
+        The gap.
+    at_stake : float
+        P, the price of what min_rate leaves free.
+    halving : callable
+        Returns H, what halving all rates loses; called only where it matters.
+    """
+    if short <= FEW_ULP * abs(cost):
+        return abs(cost) + at_stake
+    lost = halving()
+    return at_stake + (abs(cost) if math.isnan(lost) else min(abs(cost), max(0.0, lost)))
+
+
+def scale_at(gap: Gap, price: float, host_prices: Array, short: float) -> float:
+    """Return what a gap at given prices is relative to."""
+    return scale_of(gap.cost, short, priced_limits(gap, price, host_prices).at_stake, gap.halving_loss)
+
+
+def relative_gap(gap: Gap, price: float, host_prices: Array, short: float) -> RelativeGap:
+    """Return a finite gap relative to what is at stake.
+
+    Parameters
+    ----------
+    gap : Gap
+    price : float
+    host_prices : ndarray, shape (H,)
+        On top of `price`.
+    short : float
+        The gap at these prices.
+    """
+    limits = priced_limits(gap, price, host_prices)
+    scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
+    return resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
+
+
+def resolved(
+    cost: float, short: float, scale: float, limits: PricedLimits, host_gaps: Callable[[], Array]
+) -> RelativeGap:
+    """Return the relative gap, and what of it rounding explains.
+
+    Rounding of a host's limit explains a gap of its own sources alone. A gap beyond the cost is no rounding.
+
+    Parameters
+    ----------
+    cost, short, scale : float
+    limits : PricedLimits
+    host_gaps : callable
+        Returns the limited hosts' parts of the gap, shape (H,); called only where rounding matters.
+    """
+    rounding = limits.rounding
+    mentioned = rounding > MENTIONED * scale
+    if not bool(np.any(mentioned)):
+        ratio = _ratio(short, scale)
+        return RelativeGap(ratio, ratio, "")
+    explained = exact_sum(np.minimum(host_gaps(), rounding[1:])[mentioned[1:]])
+    if mentioned[0]:
+        explained += min(max(0.0, short - explained), float(rounding[0]))
+    beyond = max(0.0, short - explained) if explained <= abs(cost) else short
+    least = exact_sum(rounding[mentioned])
+    return RelativeGap(_ratio(max(short, least), scale), _ratio(beyond, scale), _sentence(limits, mentioned))
+
+
+def _ratio(short: float, scale: float) -> float:
+    if short == 0.0:
+        return 0.0
+    return short / scale if 0.0 < scale < math.inf else math.inf
+
+
+def _sentence(limits: PricedLimits, mentioned: BoolArray) -> str:
+    """Name the limits that min_rate nearly fills, and by how much."""
+    names = ["the bandwidth", *(f"the limit of host {name!r}" for name in limits.names)]
+    share = limits.free / limits.amounts
+    filled = list_offenders(f"{share[k]:.1g} of {names[k]}" for k in np.flatnonzero(mentioned))
+    return (
+        f"min_rate leaves free {filled}: there a gap is rounding of the limit, nothing finer can be proved."
+    )
