@@ -95,8 +95,10 @@ class KnownCrawlRate(OnlineEstimator):
         By its crawls and their mean rate. With weights, of as many crawls as leave a mean its variance.
         """
         _, rate, _, crawls, _, _, squares = known.state[:, -TALLY:].T
-        time = np.divide(crawls * crawls, squares * rate, out=np.zeros_like(rate), where=rate > 0)
-        return time * crawls
+        time: Array = crawls * np.divide(
+            crawls * crawls, squares * rate, out=np.zeros_like(rate), where=rate > 0
+        )
+        return time
 
     def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
         """Estimate the change rates of a log's sources.
