@@ -1,0 +1,82 @@
+"""Draw, solve, judge, shrink: the run of `problems`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from benchmarks.adversary.case import Case
+from benchmarks.adversary.drawing import draw
+from benchmarks.adversary.judging import Finding, judge, same_answer
+from benchmarks.adversary.shrinking import shrink
+
+BATCH = 20
+KEPT = 3  # scripts of each kind of finding
+
+
+def inspect(case: Case) -> tuple[str, list[Finding]]:
+    """Judge a case, and the same one in another order and in other units."""
+    status, found = judge(case)
+    if found or status != "optimal" or len(case) > 500:
+        return status, found
+    one = case.solve()
+    order = np.random.default_rng(len(case)).permutation(len(case))
+    heavier = case.changed(importance=case.columns["importance"] * 1024.0, layout="plain")
+    for name, other, factor in (("permuted", case.take(order), 1.0), ("importance times 1024", heavier, 1024.0)):
+        different = same_answer(one, other.solve(), factor)
+        if different is not None:
+            found.append(Finding(different.kind, f"{name}: {different.words}"))
+    return status, found
+
+
+def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list[tuple[str, str]]]:
+    """Inspect cases of one seed; return how they ended, and scripts of what was found."""
+    ended: Counter[str] = Counter()
+    scripts: list[tuple[str, str]] = []
+    for k in range(size):
+        case = draw(np.random.default_rng([seed, number, k]))
+        status, found = inspect(case)
+        ended[status] += 1
+        ended["sources"] += len(case)
+        if found:
+            kind = found[0].kind
+            small = shrink(case, lambda other, kind=kind: any(f.kind == kind for f in inspect(other)[1]))
+            words = next(f.words for f in inspect(small)[1] if f.kind == kind)
+            title = f"{kind}: {words}\n{small.kind}, {small.layout}, seed {seed} {number} {k}, at first {len(case)} sources"
+            scripts.append((kind, small.script(title)))
+    return ended, scripts
+
+
+def run(minutes: float, seed: int, jobs: int) -> dict[str, Any]:
+    """Inspect batches until the time is up; print what is found as it is found."""
+    end, begun, number = time.monotonic() + 60.0 * minutes, time.monotonic(), 0
+    ended: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=50) as pool:
+        running: set[Future[Any]] = set()
+        while time.monotonic() < end or running:
+            while len(running) < jobs and time.monotonic() < end:
+                running.add(pool.submit(batch, seed, number))
+                number += 1
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                counts, scripts = future.result()
+                ended += counts
+                for kind, script in scripts:
+                    kinds[kind] += 1
+                    if kinds[kind] <= KEPT:
+                        print(f"\n{script}\n", flush=True)
+    sources = ended.pop("sources", 0)
+    return {
+        "seed": seed,
+        "instances": ended.total(),
+        "sources": sources,
+        "seconds": round(time.monotonic() - begun, 1),
+        "ended": dict(ended.most_common()),
+        "findings": dict(kinds.most_common()),
+    }
