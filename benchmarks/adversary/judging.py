@@ -19,6 +19,8 @@ ROUNDING = 1e-13
 # Sums of rates may exceed a limit by this share of it.
 FEASIBLE = 1e-14
 TOLERANCE = 1e-6
+# Costs below this are none.
+NOTHING = 1e-290
 # The nested search is trusted where its own bound and cost agree to this share.
 PROVED = 1e-12
 # Larger cases are judged by the dual bound at freshopt's own prices.
@@ -99,7 +101,7 @@ def _dishonest(case: Case, solution: fo.Solution) -> list[Finding]:
     # Terms may cancel, or cost nothing here: what they are made of is larger.
     size = np.sum(abs(each)) + np.sum(half[np.isfinite(half)])
     paid = price * oracle.bandwidth + np.sum(mu * oracle.hosts.limits)
-    noise = ROUNDING * (size + paid)
+    noise = ROUNDING * (size + paid) + NOTHING
     found = []
     offset = abs(case.value(wide(0.0)))  # freshness is a difference of two sums
     off = abs(case.value(cost) - proof.value)
@@ -113,7 +115,7 @@ def _dishonest(case: Case, solution: fo.Solution) -> list[Finding]:
     lost, scale = gap, abs(cost) + paid
     if len(case) <= SEARCHED:
         least, upper, _ = oracle.least_cost()
-        if abs(upper - least) > PROVED * (abs(upper) + size + paid):
+        if abs(upper - least) > PROVED * (abs(upper) + size + paid) + NOTHING:
             return [*found, Finding("oracle", f"bound {float(least)!r}, cost {float(upper)!r}")]
         lost = cost - least
         if lost < -noise:
