@@ -94,21 +94,27 @@ class Case:
         columns = {key: changes.pop(key) for key in list(changes) if key in self.columns}
         return replace(self, columns={**self.columns, **columns}, **changes, _wide={})
 
-    def evaluate(self, rates: Wide) -> tuple[Wide, Wide]:
-        """Return w·J and −w·J' of each source, by formulas of the adversary's own."""
+    def costs(self, rates: Wide) -> Wide:
+        """Return w·J of each source, by formulas of the adversary's own."""
+        return self._weighed(rates, slopes=False)
+
+    def slopes(self, rates: Wide) -> Wide:
+        """Return −w·J' of each source."""
+        return self._weighed(rates, slopes=True)
+
+    def _weighed(self, rates: Wide, *, slopes: bool) -> Wide:
         d, w = self["change_rate"], self["importance"]
         with np.errstate(all="ignore"):
             if self.line:
-                found = declared.evaluate(self.line, rates / d)
-                cost, slope = found.value + 0 * rates, -(found.slope + 0 * rates) / d
+                dual = declared.evaluate(self.line, rates / d)
+                found = -(dual.slope + 0 * rates) / d if slopes else dual.value + 0 * rates
             else:
                 own = {key: self[key] for key in self.cell.columns}
-                cost, slope = self.cell.cost(rates, d, own), self.cell.slope(rates, d, own)
-                if self.cell.signal_cost is not None and self.cell.signal_slope is not None:
-                    signalled = self["signalled"] > 0
-                    cost = np.where(signalled, self.cell.signal_cost(rates, d, own), cost)
-                    slope = np.where(signalled, self.cell.signal_slope(rates, d, own), slope)
-            return np.where(w > 0, w * cost, 0), np.where(w > 0, w * slope, 0)
+                found = (self.cell.slope if slopes else self.cell.cost)(rates, d, own)
+                signal = self.cell.signal_slope if slopes else self.cell.signal_cost
+                if signal is not None:
+                    found = np.where(self["signalled"] > 0, signal(rates, d, own), found)
+            return np.where(w > 0, w * found, 0)
 
     def value(self, cost: Any) -> Any:  # noqa: ANN401
         """Return what freshopt is to report for a total cost."""

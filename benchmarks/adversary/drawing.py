@@ -10,12 +10,13 @@ from benchmarks.adversary import declared
 from benchmarks.adversary.case import DEFAULTS, LAYOUTS, Case
 from benchmarks.adversary.cells import CELLS
 
-SPECIALISED = (
-    "fo.solvers.WaterFilling()", "fo.solvers.SeparableNewton()", "fo.solvers.ClosedForm()",
-    "fo.solvers.MirrorDescent()", "fo.solvers.ProjectedGradient()", "fo.solvers.LambdaCrawl()",
-    "fo.solvers.LambdaCrawlApprox()", "fo.solvers.BinaryLambdaCrawl()", "fo.solvers.Uniform()",
-    "fo.solvers.Proportional()",
-)  # fmt: skip
+# Solvers and the largest number of sources with which they are tried.
+SPECIALISED = {
+    "fo.solvers.WaterFilling()": 6000, "fo.solvers.SeparableNewton()": 6000, "fo.solvers.ClosedForm()": 6000,
+    "fo.solvers.Uniform()": 6000, "fo.solvers.Proportional()": 6000, "fo.solvers.LambdaCrawl()": 6000,
+    "fo.solvers.LambdaCrawlApprox()": 6000, "fo.solvers.BinaryLambdaCrawl()": 6000,
+    "fo.solvers.MirrorDescent()": 12, "fo.solvers.ProjectedGradient()": 12,
+}  # fmt: skip
 
 
 def draw(rng: np.random.Generator) -> Case:
@@ -51,7 +52,9 @@ def draw(rng: np.random.Generator) -> Case:
     if layout == "float32":
         for key in ("change_rate", "importance"):
             columns[key] = columns[key].astype(np.float32).astype(float)
-    solver = str(rng.choice(SPECIALISED)) if rng.random() < 0.35 else "None"
+    solver = str(rng.choice(list(SPECIALISED))) if rng.random() < 0.3 else "None"
+    if solver != "None" and (n > SPECIALISED[solver] or "penalty" in kind):
+        solver = "None"
     compiled = bool(rng.random() < 0.6)
     return Case(kind, line, columns, host, limits, budget, layout, solver, compiled)
 

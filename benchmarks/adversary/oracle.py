@@ -66,7 +66,7 @@ class Oracle:
         paid = self.cost * each
 
         def excess(x: Wide) -> Wide:
-            slope = self.case.evaluate(np.exp(x))[1]
+            slope = self.case.slopes(np.exp(x))
             with np.errstate(all="ignore"):
                 apart = np.clip(np.log(slope / paid), -FAR, FAR)
             return np.where(slope <= 0, np.where((slope == 0) & (paid == 0), 0, -FAR), apart)
@@ -80,7 +80,7 @@ class Oracle:
 
     def total(self, rates: Wide) -> Any:  # noqa: ANN401
         """Return Σ w·J."""
-        return np.sum(self.case.evaluate(rates)[0])
+        return np.sum(self.case.costs(rates))
 
     def dual(self, price: Any, host_prices: Wide) -> Any:  # noqa: ANN401
         """Return the dual bound at prices; the hosts' come on top."""

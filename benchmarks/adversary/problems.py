@@ -22,7 +22,7 @@ KEPT = 3  # scripts of each kind of finding
 def inspect(case: Case) -> tuple[str, list[Finding]]:
     """Judge a case, and the same one in another order and in other units."""
     status, found = judge(case)
-    if found or status != "optimal" or len(case) > 500:
+    if found or status != "optimal" or len(case) > 500 or case.solver != "None":
         return status, found
     one = case.solve()
     order = np.random.default_rng(len(case)).permutation(len(case))
@@ -40,7 +40,11 @@ def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list
     scripts: list[tuple[str, str]] = []
     for k in range(size):
         case = draw(np.random.default_rng([seed, number, k]))
-        status, found = inspect(case)
+        status, found = inspect(case) if k % 3 == 0 else judge(case)
+        if status == "refused" and case.solver != "None":
+            ended[status] += 1
+            case = case.changed(solver="None")
+            status, found = judge(case)
         ended[status] += 1
         ended["sources"] += len(case)
         if found:

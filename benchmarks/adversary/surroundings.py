@@ -117,8 +117,12 @@ def possible(place: Surroundings) -> bool:
         return True
     if os.geteuid() != 0:
         return False
-    test = [sys.executable, "-c", "import freshopt"]
-    return subprocess.run(test, user=NOBODY, check=False, capture_output=True, cwd="/").returncode == 0
+    test = [sys.executable, "-c", "import freshopt.cli"]
+    try:
+        done = subprocess.run(test, user=NOBODY, check=False, capture_output=True, cwd="/")
+    except PermissionError:  # the interpreter itself is out of reach
+        return False
+    return done.returncode == 0
 
 
 def finish(job: subprocess.Popen[str]) -> tuple[int, str, str]:
