@@ -8,16 +8,16 @@ import json
 import sys
 from pathlib import Path
 
+import benchmarks.adversary
+
 RESULT = Path(__file__).parents[1] / "results" / "adversary.json"
 
 
 def main() -> int:
     """Run one part; the exit code is 1 if anything was found."""
-    import benchmarks.adversary as package
-
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.adversary",
-        description=package.__doc__,
+        description=benchmarks.adversary.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("part", choices=("problems", "files", "processes"))

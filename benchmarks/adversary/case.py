@@ -120,16 +120,18 @@ class Case:
         """Return what freshopt is to report for a total cost."""
         if self.line:
             return cost
-        return self.cell.value(cost, np.sum(self["importance"]), np.sum(self["importance"] * self["change_rate"]))
+        return self.cell.value(
+            cost, np.sum(self["importance"]), np.sum(self["importance"] * self["change_rate"])
+        )
 
     def objective(self) -> fo.Objective:
         """Build the objective from its text, as the script does."""
         names = {**NAMES, **{key: np.asarray(self.columns[key]) for key in self.columns if key.isupper()}}
         if self.line:
-            exec(declared.SOURCE.format(text=self.line), names)  # noqa: S102 - our own text
+            exec(declared.SOURCE.format(text=self.line), names)
             found: fo.Objective = names["Declared"]()
             return found
-        built: fo.Objective = eval(self.cell.text, names)  # noqa: S307
+        built: fo.Objective = eval(self.cell.text, names)
         return built
 
     def problem(self) -> fo.Problem:
@@ -145,7 +147,7 @@ class Case:
 
     def solve(self) -> fo.Solution:
         """Solve it with the case's solver."""
-        solver = eval(self.solver, NAMES)  # noqa: S307
+        solver = eval(self.solver, NAMES)
         with environment("FRESHOPT_COMPILED", "1" if self.compiled else "0"):
             return fo.solve(self.problem(), solver, throw=False)
 
@@ -193,7 +195,12 @@ def laid_out(column: Any, layout: str, key: str) -> Any:  # noqa: ANN401
         return column
     if layout == "float32" and key in ("change_rate", "importance"):
         return column.astype(np.float32)
-    if layout == "whole" and np.all(np.isfinite(column)) and np.all(column == np.rint(column)) and np.all(column < 2**53):
+    if (
+        layout == "whole"
+        and np.all(np.isfinite(column))
+        and np.all(column == np.rint(column))
+        and np.all(column < 2**53)
+    ):
         return column.astype(np.int64)
     if layout == "scalar" and np.all(column == column[0]) and key != "change_rate":
         return float(column[0])

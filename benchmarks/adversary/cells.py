@@ -103,7 +103,9 @@ def _capped_poisson_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
 
 def _steps(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
     """Return max(0, 1 − K·ρ, (1+H)(1) − (1+3H)K·ρ): kinks of their own for each source."""
-    return np.maximum.reduce([0 * r, 1 - c["KINK"] * r, (1 + c["BEND"]) - (1 + 3 * c["BEND"]) * c["KINK"] * r])
+    return np.maximum.reduce(
+        [0 * r, 1 - c["KINK"] * r, (1 + c["BEND"]) - (1 + 3 * c["BEND"]) * c["KINK"] * r]
+    )
 
 
 def _steps_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
@@ -169,7 +171,9 @@ CELLS: dict[str, Cell] = {
         _with(lambda r, _: 1 / r / r),
     ),
     "age periodic": Cell(
-        f"Age({P})", _with(lambda r, d: sp.mean_age(d / r) / d), _with(lambda r, d: sp.age_index(d / r) / d / d)
+        f"Age({P})",
+        _with(lambda r, d: sp.mean_age(d / r) / d),
+        _with(lambda r, d: sp.age_index(d / r) / d / d),
     ),
     "power": Cell(
         "SynchronizationCost(PowerCost(SCALE, EXPONENT))",

@@ -47,16 +47,25 @@ def write(folder: Path) -> None:
     (folder / "history.csv").write_text("\n".join(history) + "\n")
     frame.filter(pl.col("changed") == 1).select("source", "time").write_parquet(folder / "history.parquet")
     sources = ["source,change_rate,importance,min_rate,max_rate,refresh_cost,host,exponent,cap,deadline"]
-    sources += [f"https://a.example/{k},{0.3 * (k + 1):g},{k + 1},0.01,50,{1 + k % 2},h{k % 2},0.5,3,{1 + k}" for k in range(6)]
+    sources += [
+        f"https://a.example/{k},{0.3 * (k + 1):g},{k + 1},0.01,50,{1 + k % 2},h{k % 2},0.5,3,{1 + k}"
+        for k in range(6)
+    ]
     (folder / "sources.csv").write_text("\n".join(sources) + "\n")
     pl.read_csv(folder / "sources.csv").write_parquet(folder / "sources.parquet")
-    weights = ["source,change_rate,importance", *(f"https://a.example/{k},{0.3 * (k + 1):g},{k + 1}" for k in range(6))]
+    weights = [
+        "source,change_rate,importance",
+        *(f"https://a.example/{k},{0.3 * (k + 1):g},{k + 1}" for k in range(6)),
+    ]
     (folder / "weights.csv").write_text("\n".join(weights) + "\n")
     rates = ["source,rate", *(f"https://a.example/{k},{0.5 * (k + 1):g}" for k in range(6))]
     (folder / "rates.csv").write_text("\n".join(rates) + "\n")
     pl.read_csv(folder / "rates.csv").write_parquet(folder / "rates.parquet")
     times = np.sort(rng.uniform(0, 7, 30)).round(3)
-    schedule = ["source,time", *(f"https://a.example/{k % 6},{time}" for k, time in enumerate(times.tolist()))]
+    schedule = [
+        "source,time",
+        *(f"https://a.example/{k % 6},{time}" for k, time in enumerate(times.tolist())),
+    ]
     (folder / "schedule.csv").write_text("\n".join(schedule) + "\n")
     (folder / "limits.csv").write_text("host,limit\nh0,1.5\nh1,2\n")
     hosts = ["source,host", *(f"https://a.example/{k},h{k % 2}" for k in range(6))]
@@ -76,7 +85,9 @@ def _foreign(folder: Path) -> None:
             for k, name in enumerate("ab")
         ]  # fmt: skip
         version = {"dbt_schema_version": "https://schemas.getdbt.com/dbt/sources/v3.json"}
-        (folder / "dbt" / f"sources{day}.json").write_text(json.dumps({"metadata": version, "results": results}))
+        (folder / "dbt" / f"sources{day}.json").write_text(
+            json.dumps({"metadata": version, "results": results})
+        )
     head = "Url,Status code,Status name,Fetch Time,Modified Time,Retries since fetch,Retry interval seconds,"
     head += "Retry interval days,Score,Signature,Metadata"
     (folder / "nutch").mkdir()
@@ -84,7 +95,9 @@ def _foreign(folder: Path) -> None:
         cells = f'Sat Jan {day} 06:00:00 UTC 2026,x,0,86400.0,1.0,1.0,"c0ffe{day}",""'
         body = "\n".join(f'"http://{name}/",2,"db_fetched",{cells}' for name in "ab")
         (folder / "nutch" / f"{day}.csv").write_text(f"{head}\n{body}\n")
-    watches = {"watching": {"k1": {"url": "http://a/", "last_checked": 1767300000}, "k2": {"url": "http://b/"}}}
+    watches = {
+        "watching": {"k1": {"url": "http://a/", "last_checked": 1767300000}, "k2": {"url": "http://b/"}}
+    }
     snapshots = "1767200000,a.txt\n1767250000,b.txt\n"
     (folder / "cd" / "k1").mkdir(parents=True)
     (folder / "cd" / "url-watches.json").write_text(json.dumps(watches))
@@ -93,7 +106,9 @@ def _foreign(folder: Path) -> None:
         archive.writestr(zipfile.ZipInfo("url-watches.json"), json.dumps(watches))
         archive.writestr(zipfile.ZipInfo("k1/history.txt"), snapshots)
     (folder / "bing").mkdir()
-    (folder / "bing" / "urlid_offset_history.txt").write_text("0\t0.5\t[[1.0, 0], [2.0, 1]]\n1\t0.25\t[[1.5, 1]]\n")
+    (folder / "bing" / "urlid_offset_history.txt").write_text(
+        "0\t0.5\t[[1.0, 0], [2.0, 1]]\n1\t0.25\t[[1.5, 1]]\n"
+    )
     (folder / "bing" / "urlid_imp.txt").write_text("0\t1.0\n1\t2.0\n")
 
 
@@ -105,7 +120,9 @@ def jobs() -> list[Job]:
         found.append(Job(("plan", log, *PLAN, "--out", "out"), (log,)))
         found.append(Job(("poisson-check", log, "--out", "out.csv"), (log,)))
     hosts = ("--hosts", "hosts.csv", "--host-limits", "limits.csv", "--importance", "importance.csv")
-    found += [Job(("plan", "log.csv", *PLAN, *hosts, "--csv", "--out", "out"), (each,)) for each in hosts[1::2]]
+    found += [
+        Job(("plan", "log.csv", *PLAN, *hosts, "--csv", "--out", "out"), (each,)) for each in hosts[1::2]
+    ]
     for origin, path, inside in (
         ("--history", "history.csv", "history.csv"), ("--history", "history.parquet", "history.parquet"),
         ("--dbt", "dbt", "dbt/sources2.json"), ("--nutch", "nutch", "nutch/31.csv"),
@@ -120,7 +137,9 @@ def jobs() -> list[Job]:
         solve = ("--objective", objective, "--bandwidth", "3", "--out", "out.csv")
         found.append(Job(("solve", table, *solve), (table,)))
         found.append(Job(("solve", "sources.csv", "--host-limits", "limits.csv", *solve), ("limits.csv",)))
-    found.append(Job(("frontier", "sources.csv", "--bandwidths", "2,3,9", "--out", "out.csv"), ("sources.csv",)))
+    found.append(
+        Job(("frontier", "sources.csv", "--bandwidths", "2,3,9", "--out", "out.csv"), ("sources.csv",))
+    )
     for method in ("periodic", "poisson", "carousel", "earliest-deadline", "greedy", "counts", "slots"):
         weighed = method in ("greedy", "counts")
         more = ("--sources", "weights.csv") if weighed else ()

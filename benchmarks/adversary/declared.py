@@ -167,7 +167,7 @@ def _dual(x: Any) -> Dual:  # noqa: ANN401
 def evaluate(text: str, x: Wide) -> Dual:
     """Return the line's value and derivative in x."""
     with np.errstate(all="ignore"):
-        found: Dual = eval(text, {"cp": Atoms, "x": Dual(x, np.ones_like(x))})  # noqa: S307 - our own text
+        found: Dual = eval(text, {"cp": Atoms, "x": Dual(x, np.ones_like(x))})
     return found
 
 
@@ -232,8 +232,8 @@ def cost(rng: np.random.Generator, depth: int) -> str:
     )
 
 
-SOURCE = '''class Declared(fo.Objective):
+SOURCE = """class Declared(fo.Objective):
     def per_source(self, rate, sources):
         x = cp.multiply(1.0 / sources.change_rate, rate)
         return cp.multiply(sources.importance, {text})
-'''
+"""

@@ -15,6 +15,7 @@ SPECIALISED = {
     "fo.solvers.WaterFilling()": 6000, "fo.solvers.SeparableNewton()": 6000, "fo.solvers.ClosedForm()": 6000,
     "fo.solvers.Uniform()": 6000, "fo.solvers.Proportional()": 6000, "fo.solvers.LambdaCrawl()": 6000,
     "fo.solvers.LambdaCrawlApprox()": 6000, "fo.solvers.BinaryLambdaCrawl()": 6000,
+    "fo.solvers.Conic()": 4,
     "fo.solvers.MirrorDescent()": 12, "fo.solvers.ProjectedGradient()": 12,
 }  # fmt: skip
 
@@ -24,7 +25,9 @@ def draw(rng: np.random.Generator) -> Case:
     is_declared = rng.random() < 0.35
     kind = "declared" if is_declared else str(rng.choice(list(CELLS)))
     line = declared.cost(rng, int(rng.integers(0, 4))) if is_declared else ""
-    n = int(rng.choice([rng.integers(1, 7), rng.integers(7, 60), rng.integers(60, 6001)], p=[0.75, 0.22, 0.03]))
+    n = int(
+        rng.choice([rng.integers(1, 7), rng.integers(7, 60), rng.integers(60, 6001)], p=[0.75, 0.22, 0.03])
+    )
     columns: dict[str, Any] = {key: np.full(n, value) for key, value in DEFAULTS.items()}
     columns["change_rate"] = d = _change_rates(rng, n)
     columns["importance"] = _importances(rng, n)
@@ -40,7 +43,9 @@ def draw(rng: np.random.Generator) -> Case:
         if cell.signal_cost is not None and rng.random() < 0.3:
             columns["signalled"] = (rng.random(n) < rng.choice([0.3, 1.0])).astype(float)
     if rng.random() < 0.25:
-        columns["refresh_cost"] = 10.0 ** rng.uniform(-1, 1, n) if rng.random() < 0.7 else 10.0 ** rng.uniform(-6, 6, n)
+        columns["refresh_cost"] = (
+            10.0 ** rng.uniform(-1, 1, n) if rng.random() < 0.7 else 10.0 ** rng.uniform(-6, 6, n)
+        )
     budget = float(np.sum(columns["refresh_cost"] * d)) * 10.0 ** float(rng.uniform(-3, 1.3))
     if rng.random() < 0.1:
         budget = float(rng.choice([1.0, np.sum(columns["refresh_cost"] * d), 1e-3, 1e6]))
@@ -102,7 +107,9 @@ def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: f
     if kind > 0.6:
         columns["max_rate"] = np.where(some(0.6), share * 10.0 ** rng.uniform(-1, 1, n), np.inf)
     if rng.random() < 0.1:  # as much as there is
-        columns["min_rate"] = columns["min_rate"] * (0.999999 / max(np.sum(columns["min_rate"] / share) / n, 1e-9))
+        columns["min_rate"] = columns["min_rate"] * (
+            0.999999 / max(np.sum(columns["min_rate"] / share) / n, 1e-9)
+        )
     if rng.random() < 0.1:
         columns["max_rate"] = np.where(some(0.5) & (columns["importance"] == 0), 0.0, columns["max_rate"])
     cap = np.where(columns["signalled"] > 0, d, np.inf)
@@ -110,7 +117,9 @@ def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: f
     columns["max_rate"] = np.maximum(columns["max_rate"], columns["min_rate"])
     if rng.random() < 0.1:
         k = rng.integers(n)
-        columns["max_rate"][k] = columns["min_rate"][k] if columns["min_rate"][k] > 0 else columns["max_rate"][k]
+        columns["max_rate"][k] = (
+            columns["min_rate"][k] if columns["min_rate"][k] > 0 else columns["max_rate"][k]
+        )
 
 
 def _hosts(rng: np.random.Generator, columns: dict[str, Any], budget: float) -> tuple[Any, dict[int, float]]:

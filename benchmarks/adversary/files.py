@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.adversary.corpus import Job, jobs, write
 from benchmarks.adversary.damage import NAMES, damaged
+from freshopt.cli import main
 
 LIMIT = 60  # seconds; a command takes less than one
 KEPT = 4
@@ -62,7 +63,6 @@ def captured(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 def call(arguments: tuple[str, ...], folder: Path, streams: Path) -> Outcome:
     """Run a command line in this process, in a folder."""
-    from freshopt.cli import main
 
     def stop(*_: Any) -> None:  # noqa: ANN401
         raise TooLongError
@@ -75,7 +75,7 @@ def call(arguments: tuple[str, ...], folder: Path, streams: Path) -> Outcome:
             main(list(arguments), prog_name="freshopt")
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0
-        except BaseException as error:  # noqa: BLE001 - a panic of foreign code is none of Exception
+        except BaseException as error:
             raised = f"{type(error).__name__}: {error}"
         finally:
             signal.alarm(0)
@@ -109,7 +109,9 @@ def problems_of(outcome: Outcome, before: dict[str, bytes | None], folder: Path,
         return f"code {outcome.code} and an output: {sorted(new)}"
     lines = outcome.err.splitlines()
     if outcome.code != 2 or len(lines) != 1 or outcome.out:
-        return f"code {outcome.code}, {len(lines)} lines on standard error: {(outcome.out + outcome.err)[-300:]}"
+        return (
+            f"code {outcome.code}, {len(lines)} lines on standard error: {(outcome.out + outcome.err)[-300:]}"
+        )
     if not lines[0].startswith("Error: ") or not lines[0].endswith((".", "?", ")")):
         return f"no sentence: {lines[0][:300]}"
     return ""
@@ -136,7 +138,11 @@ def prepare(folder: Path) -> dict[str, bytes | None]:
     """Write the corpus and a plan; return all of it."""
     write(folder)
     with tempfile.TemporaryDirectory() as streams:
-        done = call(("plan", "log.csv", "--bandwidth", "6/day", "--horizon", "3d", "--out", "made"), folder, Path(streams))
+        done = call(
+            ("plan", "log.csv", "--bandwidth", "6/day", "--horizon", "3d", "--out", "made"),
+            folder,
+            Path(streams),
+        )
     if done.code != 0:
         raise SystemExit(f"the corpus itself is refused: {done}")
     return state(folder)
@@ -150,7 +156,9 @@ def lay(folder: Path, content: dict[str, bytes | None]) -> None:
         place.mkdir(exist_ok=True) if data is None else place.write_bytes(data)
 
 
-def attempt(rng: np.random.Generator, job: Job, corpus: dict[str, bytes | None], root: Path) -> tuple[str, str]:
+def attempt(
+    rng: np.random.Generator, job: Job, corpus: dict[str, bytes | None], root: Path
+) -> tuple[str, str]:
     """Damage one input, or rename it, and run; return what is wrong, and how to repeat it."""
     shutil.rmtree(root / "run", ignore_errors=True)
     folder = root / "run"
@@ -160,7 +168,7 @@ def attempt(rng: np.random.Generator, job: Job, corpus: dict[str, bytes | None],
     tops = {text.partition("/")[0] for text in (*arguments, victim)}
     content = {name: data for name, data in corpus.items() if name.partition("/")[0] in tops}
     whole = content[victim]
-    assert whole is not None  # noqa: S101 - inputs are files
+    assert whole is not None
     if victim in arguments and rng.random() < 0.15:
         new = NAMES[int(rng.integers(len(NAMES)))].format("." + victim.partition(".")[2])
         content[new] = content.pop(victim)
@@ -171,7 +179,14 @@ def attempt(rng: np.random.Generator, job: Job, corpus: dict[str, bytes | None],
     before = state(folder)
     outcome = call(arguments, folder, root)
     wrong = problems_of(outcome, before, folder, job.arguments[job.arguments.index("--out") + 1])
-    changed = next((repr(data[:1500]) for name, data in content.items() if data is not None and data != corpus.get(name)), "")
+    changed = next(
+        (
+            repr(data[:1500])
+            for name, data in content.items()
+            if data is not None and data != corpus.get(name)
+        ),
+        "",
+    )
     return wrong, f"freshopt {shlex.join(arguments)}\n{victim}: {changed}"
 
 

@@ -53,12 +53,12 @@ def judge(case: Case) -> tuple[str, list[Finding]]:
         return "infeasible", _feasible_after_all(case, str(error))
     except fo.FreshoptError as error:
         return "refused", [Finding("refused", str(error))]
-    except Exception as error:  # noqa: BLE001 - whatever else comes out is a finding
+    except Exception as error:
         return "crashed", [Finding("crashed", f"{type(error).__name__}: {error}")]
     return solution.status.value, examine(case, solution)
 
 
-def examine(case: Case, solution: fo.Solution) -> list[Finding]:
+def examine(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401 - or what has the same fields
     """Return what is wrong with a solution."""
     proof, status = solution.certificate, solution.status
     if proof is None:
@@ -73,7 +73,7 @@ def examine(case: Case, solution: fo.Solution) -> list[Finding]:
     return [*_infeasible(case, solution), *_dishonest(case, solution)]
 
 
-def _infeasible(case: Case, solution: fo.Solution) -> list[Finding]:
+def _infeasible(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
     rates, oracle = wide(solution.rates), Oracle(case)
     used, found = oracle.cost * rates, []
     outside = np.flatnonzero((rates < case["min_rate"]) | (rates > case.upper))
@@ -89,10 +89,9 @@ def _infeasible(case: Case, solution: fo.Solution) -> list[Finding]:
     return found
 
 
-def _dishonest(case: Case, solution: fo.Solution) -> list[Finding]:
+def _dishonest(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
     """Compare value, bound, gap and status with the adversary's own."""
     oracle, proof = Oracle(case), solution.certificate
-    assert proof is not None  # noqa: S101 - for type checkers
     rates, price = wide(solution.rates), wide(solution.price)
     mu = wide([solution.host_prices[name] for name in case.limits])
     each = case.costs(rates)
@@ -131,7 +130,9 @@ def _dishonest(case: Case, solution: fo.Solution) -> list[Finding]:
         found.append(Finding("status", f"optimal, but off by {float(true):.3g}"))
     if solution.status is not fo.Status.OPTIMAL and case.solver == "None":
         found.append(
-            Finding("not proved", f"{solution.status.value}: {proof.relative_gap:.3g}; truly {float(true):.3g}")
+            Finding(
+                "not proved", f"{solution.status.value}: {proof.relative_gap:.3g}; truly {float(true):.3g}"
+            )
         )
     return found
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.adversary.case import Case
+import freshopt as fo
+from benchmarks.adversary.case import Case, environment
 from benchmarks.adversary.drawing import draw
-from benchmarks.adversary.judging import Finding, judge, same_answer
+from benchmarks.adversary.judging import Finding, examine, judge, same_answer
 from benchmarks.adversary.shrinking import shrink
 
 BATCH = 20
@@ -27,11 +30,37 @@ def inspect(case: Case) -> tuple[str, list[Finding]]:
     one = case.solve()
     order = np.random.default_rng(len(case)).permutation(len(case))
     heavier = case.changed(importance=case.columns["importance"] * 1024.0, layout="plain")
-    for name, other, factor in (("permuted", case.take(order), 1.0), ("importance times 1024", heavier, 1024.0)):
+    found += _challenge(case)
+    for name, other, factor in (
+        ("permuted", case.take(order), 1.0),
+        ("importance times 1024", heavier, 1024.0),
+    ):
         different = same_answer(one, other.solve(), factor)
         if different is not None:
             found.append(Finding(different.kind, f"{name}: {different.words}"))
     return status, found
+
+
+def _challenge(case: Case) -> list[Finding]:
+    """Judge certificates of arbitrary rates and prices, and a solution that starts from an arbitrary price."""
+    rng = np.random.default_rng(len(case))
+    problem, most = case.problem(), case.bandwidth / np.sum(np.asarray(case.columns["refresh_cost"]))
+    rates = most * 10.0 ** rng.uniform(-2, 0.5, len(case)) * (rng.random(len(case)) < 0.9)
+    typical = float(np.median(case["importance"])) / case.bandwidth + 1e-30
+    price = None if rng.random() < 0.5 else typical * 10.0 ** float(rng.uniform(-3, 3))
+    hosts = None if rng.random() < 0.5 else {h: typical * float(rng.lognormal(0, 3)) for h in case.limits}
+    with environment("FRESHOPT_COMPILED", "1" if case.compiled else "0"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        proof = fo.certify(problem, rates, price, hosts)
+        warm = fo.solve(problem, throw=False, warm_start=typical * 10.0 ** float(rng.uniform(-9, 9)))
+    word = fo.Status.OPTIMAL if proof.confirms(1e-6) else fo.Status.INACCURATE
+    given = SimpleNamespace(
+        certificate=proof, status=word, rates=proof.rates, price=proof.price, host_prices=proof.host_prices
+    )
+    found = examine(case.changed(solver="certify"), given)
+    return [Finding(f"certify: {each.kind}", each.words) for each in found] + [
+        Finding(f"warm start: {each.kind}", each.words) for each in examine(case, warm)
+    ]
 
 
 def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list[tuple[str, str]]]:
@@ -51,8 +80,8 @@ def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list
             kind = found[0].kind
             small = shrink(case, lambda other, kind=kind: any(f.kind == kind for f in inspect(other)[1]))
             words = next(f.words for f in inspect(small)[1] if f.kind == kind)
-            title = f"{kind}: {words}\n{small.kind}, {small.layout}, seed {seed} {number} {k}, at first {len(case)} sources"
-            scripts.append((kind, small.script(title)))
+            where = f"{small.kind}, {small.layout}, seed {seed} {number} {k}, at first {len(case)} sources"
+            scripts.append((kind, small.script(f"{kind}: {words}\n{where}")))
     return ended, scripts
 
 

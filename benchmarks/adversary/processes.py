@@ -185,7 +185,12 @@ def run(minutes: float, seed: int) -> dict[str, Any]:
         (bench.folder / "locked").mkdir(mode=0o555)
         while time.monotonic() - begun < 60.0 * minutes:
             place = places[done // 4 % len(places)]
-            scenarios = {"killed": killed, "two writers": two_writers, "no room": no_room, place.name: strange(place)}
+            scenarios = {
+                "killed": killed,
+                "two writers": two_writers,
+                "no room": no_room,
+                place.name: strange(place),
+            }
             scenario = list(scenarios)[done % 4]
             wrong = scenarios[scenario](bench)
             done += 1

@@ -50,7 +50,9 @@ def few_processes() -> None:
 
 NOWHERE = "/proc/nowhere"
 # A folder that `processes` makes, which cannot be written without root's privileges.
-LOCKED: dict[str, str | None] = {key: "locked" for key in ("HOME", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR")}
+LOCKED: dict[str, str | None] = dict.fromkeys(
+    ("HOME", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"), "locked"
+)
 UNPRIVILEGED = "setpriv --bounding-set=-all --inh-caps=-all"
 SURROUNDINGS = (
     Surroundings("LANG=C", {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
@@ -103,7 +105,7 @@ def begin(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        preexec_fn=place.before,  # noqa: PLW1509 - no threads here
+        preexec_fn=place.before,
         user=NOBODY if place.as_nobody else None,
     )
 
