@@ -15,11 +15,14 @@ import freshopt.problems
 from benchmarks.adversary import declared
 from benchmarks.adversary.cells import CELLS, Cell
 from benchmarks.adversary.special import Wide, wide
+from freshopt.compiled import columns
 from freshopt.cvx import cp
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0, "min_rate": 0.0, "max_rate": np.inf, "refresh_cost": 1.0, "signalled": 0.0,
 }  # fmt: skip
+# Loops are compiled from so many sources on; freshopt itself does not before 2048.
+COMPILED = 128
 NAMES: dict[str, Any] = {"np": np, "fo": fo, "cp": cp} | {
     name: getattr(freshopt.problems, name) for name in freshopt.problems.__all__
 }
@@ -139,7 +142,9 @@ class Case:
         given: dict[str, Any] = {}
         for key in ("change_rate", *DEFAULTS):
             column = np.asarray(self.columns[key], dtype=float)
-            if key == "change_rate" or not np.all(column == DEFAULTS[key]):
+            # Each kind of column is compiled anew: those that are passed as loops see are all arrays.
+            whole = key == "change_rate" or (self.compiled and self.layout != "scalar" and key != "signalled")
+            if whole or not np.all(column == DEFAULTS[key]):
                 given[key] = laid_out(column, self.layout, key)
         if self.limits:
             given["host"] = self.host.tolist() if self.layout == "list" else self.host
@@ -148,21 +153,27 @@ class Case:
     def solve(self) -> fo.Solution:
         """Solve it with the case's solver."""
         solver = eval(self.solver, NAMES)
-        with environment("FRESHOPT_COMPILED", "1" if self.compiled else "0"):
+        with backend(self.compiled):
             return fo.solve(self.problem(), solver, throw=False)
 
     def script(self, words: str = "") -> str:
         """Return a script that shows what was found."""
         lines = [f"# {line}" for line in words.splitlines()]
-        lines += [] if self.compiled else ["import os", 'os.environ["FRESHOPT_COMPILED"] = "0"']
         lines += ["import numpy as np", "import freshopt as fo", "from freshopt.cvx import cp"]
-        lines += ["from freshopt.problems import *", ""]
+        lines += ["from freshopt.problems import *"]
+        lines += (
+            ["from freshopt.compiled import columns", f"columns.WORTHWHILE = {COMPILED}"]
+            if self.compiled
+            else []
+        )
+        lines += [] if self.compiled else ["import os", 'os.environ["FRESHOPT_COMPILED"] = "0"']
         lines += [f"{key} = np.array({self.columns[key].tolist()})" for key in self.columns if key.isupper()]
         lines += [declared.SOURCE.format(text=self.line)] if self.line else []
         lines += ["sources = fo.Sources("]
         for key in ("change_rate", *DEFAULTS):
             column = np.asarray(self.columns[key], dtype=float)
-            if key == "change_rate" or not np.all(column == DEFAULTS[key]):
+            whole = key == "change_rate" or (self.compiled and key != "signalled")
+            if whole or not np.all(column == DEFAULTS[key]):
                 text = repr(column.tolist()).replace("inf", "np.inf")
                 narrow = self.layout == "float32" and key in ("change_rate", "importance")
                 lines.append(f"    {key}=np.array({text}{', np.float32' if narrow else ''}),")
@@ -211,11 +222,16 @@ LAYOUTS = ("plain", "strided", "reversed", "fortran", "list", "read-only", "floa
 
 
 @contextlib.contextmanager
-def environment(key: str, value: str) -> Iterator[None]:
-    """Set a variable of the environment for a while."""
-    before = os.environ.get(key)
-    os.environ[key] = value
+def backend(compiled: bool) -> Iterator[None]:
+    """Switch compiled loops on, for any number of sources, or off for a while."""
+    before, least = os.environ.get("FRESHOPT_COMPILED"), (columns.WORTHWHILE, columns.AT_HAND)
+    os.environ["FRESHOPT_COMPILED"] = str(int(compiled))
+    columns.WORTHWHILE = columns.AT_HAND = COMPILED
     try:
         yield
     finally:
-        os.environ.pop(key) if before is None else os.environ.update({key: before})
+        columns.WORTHWHILE, columns.AT_HAND = least
+        if before is None:
+            os.environ.pop("FRESHOPT_COMPILED")
+        else:
+            os.environ["FRESHOPT_COMPILED"] = before

@@ -26,7 +26,9 @@ def draw(rng: np.random.Generator) -> Case:
     kind = "declared" if is_declared else str(rng.choice(list(CELLS)))
     line = declared.cost(rng, int(rng.integers(0, 4))) if is_declared else ""
     n = int(
-        rng.choice([rng.integers(1, 7), rng.integers(7, 60), rng.integers(60, 6001)], p=[0.75, 0.22, 0.03])
+        rng.choice(
+            [rng.integers(1, 7), rng.integers(7, 60), np.exp(rng.uniform(4.9, 8.7))], p=[0.7, 0.2, 0.1]
+        )
     )
     columns: dict[str, Any] = {key: np.full(n, value) for key, value in DEFAULTS.items()}
     columns["change_rate"] = d = _change_rates(rng, n)

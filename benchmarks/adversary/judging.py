@@ -158,7 +158,8 @@ def same_answer(one: Any, other: Any, factor: float = 1.0) -> Finding | None:  #
     a, b = one.certificate, other.certificate
     if a is None or b is None or not (math.isfinite(a.value) and math.isfinite(b.value)):
         return None
-    scale = abs(a.value) * factor + abs(b.value)
+    # A budget is filled to a few ulp, and those have their price.
+    scale = abs(a.value) * factor + abs(b.value) + b.price * other.problem.bandwidth
     apart = abs(a.value * factor - b.value)
     if apart > (a.gap * factor + b.gap) * (1 + 1e-6) + 1e-11 * scale:
         return Finding("other value", f"{a.value * factor!r} and {b.value!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from benchmarks.adversary.case import Case, environment
+from benchmarks.adversary.case import Case, backend
 from benchmarks.adversary.drawing import draw
 from benchmarks.adversary.judging import Finding, examine, judge, same_answer
 from benchmarks.adversary.shrinking import shrink
@@ -42,14 +42,14 @@ def inspect(case: Case) -> tuple[str, list[Finding]]:
 
 
 def _challenge(case: Case) -> list[Finding]:
-    """Judge certificates of arbitrary rates and prices, and a solution that starts from an arbitrary price."""
+    """Judge the certificate of arbitrary rates and prices, and a solution from an arbitrary price on."""
     rng = np.random.default_rng(len(case))
     problem, most = case.problem(), case.bandwidth / np.sum(np.asarray(case.columns["refresh_cost"]))
     rates = most * 10.0 ** rng.uniform(-2, 0.5, len(case)) * (rng.random(len(case)) < 0.9)
     typical = float(np.median(case["importance"])) / case.bandwidth + 1e-30
     price = None if rng.random() < 0.5 else typical * 10.0 ** float(rng.uniform(-3, 3))
     hosts = None if rng.random() < 0.5 else {h: typical * float(rng.lognormal(0, 3)) for h in case.limits}
-    with environment("FRESHOPT_COMPILED", "1" if case.compiled else "0"), warnings.catch_warnings():
+    with backend(case.compiled), warnings.catch_warnings():
         warnings.simplefilter("error")
         proof = fo.certify(problem, rates, price, hosts)
         warm = fo.solve(problem, throw=False, warm_start=typical * 10.0 ** float(rng.uniform(-9, 9)))
