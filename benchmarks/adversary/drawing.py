@@ -52,6 +52,7 @@ def draw(rng: np.random.Generator) -> Case:
     if rng.random() < 0.1:
         budget = float(rng.choice([1.0, np.sum(columns["refresh_cost"] * d), 1e-3, 1e6]))
     _bounds(rng, columns, d, budget)
+    budget = _exactly(rng, columns, budget)
     host, limits = _hosts(rng, columns, budget)
     layout = str(rng.choice(LAYOUTS)) if rng.random() < 0.5 else "plain"
     if layout == "whole":
@@ -64,6 +65,16 @@ def draw(rng: np.random.Generator) -> Case:
         solver = "None"
     compiled = bool(rng.random() < 0.6)
     return Case(kind, line, columns, host, limits, budget, layout, solver, compiled)
+
+
+def _exactly(rng: np.random.Generator, columns: dict[str, Any], budget: float) -> float:
+    """Return a bandwidth, now and then one that a sum of bounds fills exactly or nearly."""
+    for key in ("max_rate", "min_rate"):
+        total = float(np.sum(columns["refresh_cost"] * columns[key]))
+        least = float(np.sum(columns["refresh_cost"] * columns["min_rate"]))
+        if 0 < total < np.inf and rng.random() < 0.15:
+            return max(total * float(rng.choice([1.0, 1 + 1e-15, 1 + 1e-9, 1 - 1e-12])), least)
+    return budget
 
 
 def _change_rates(rng: np.random.Generator, n: int) -> Any:  # noqa: ANN401 - an array
@@ -140,4 +151,9 @@ def _hosts(rng: np.random.Generator, columns: dict[str, Any], budget: float) -> 
         limits[name] = least * 1.001 + part * 10.0 ** float(rng.uniform(-3, 0.5))
         if rng.random() < 0.05 and least > 0:
             limits[name] = least
+    if limits and len(limits) == groups and rng.random() < 0.1:  # together the bandwidth, but for rounding
+        shares = rng.dirichlet(np.ones(len(limits)))
+        least = {h: float(np.sum((columns["refresh_cost"] * columns["min_rate"])[host == h])) for h in limits}
+        free = budget - sum(least.values())
+        limits = {h: least[h] + max(free, 0) * float(s) + 1e-99 for h, s in zip(limits, shares, strict=True)}
     return host, limits

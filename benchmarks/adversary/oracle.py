@@ -21,6 +21,8 @@ LEAST = np.longdouble("1e-150")
 REACH = 900.0
 # Logarithms of ratios are cut here: beyond, only the sign counts.
 FAR = 1e4
+# Sums of the rates found may exceed their limits by this share of them.
+ROUNDED = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +114,14 @@ class Oracle:
             np.atleast_1d(self.bandwidth),
             lambda share: share[0],
         )
-        return self.dual(price, np.maximum(kappa - price, 0)), self.total(rates), rates
+        used = self.cost * rates
+        over = [np.sum(used) / self.bandwidth, *(self.hosts.totals(used) / self.hosts.limits)]
+        total = self.total(rates) if max(over) <= 1 + ROUNDED else np.longdouble(np.inf)
+        return self.dual(price, np.maximum(kappa - price, 0)), total, rates
 
     def _clear(self, rates_at: Any, used: Any, targets: Wide, spread: Any) -> tuple[Wide, Wide]:  # noqa: ANN401
         """Search for the prices at which the sums meet their targets; at jumps mix both sides."""
+        targets = np.maximum(targets, used(self.lower))  # which may fill them but for rounding
         free = rates_at(np.zeros_like(targets))
         over = used(free) > targets
 
