@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -213,7 +214,7 @@ def run(minutes: float, seed: int) -> dict[str, Any]:
             tried += 1
             commands[job.arguments[0]] += 1
             if wrong:
-                kind = " ".join(wrong.split()[:3])
+                kind = re.sub(r"\d+", "n", wrong.partition(":")[0])
                 kinds[kind] += 1
                 if kinds[kind] <= KEPT:
                     print(f"\n{wrong}\nseed {seed} {tried - 1}\n{words}\n", flush=True)

@@ -19,6 +19,7 @@ from benchmarks.adversary.judging import Finding, examine, judge, same_answer
 from benchmarks.adversary.shrinking import shrink
 
 BATCH = 20
+LARGE = 60  # sources; a script of more is longer than what draws them
 KEPT = 3  # scripts of each kind of finding
 
 
@@ -81,7 +82,11 @@ def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list
             small = shrink(case, lambda other, kind=kind: any(f.kind == kind for f in inspect(other)[1]))
             words = next(f.words for f in inspect(small)[1] if f.kind == kind)
             where = f"{small.kind}, {small.layout}, seed {seed} {number} {k}, at first {len(case)} sources"
-            scripts.append((kind, small.script(f"{kind}: {words}\n{where}")))
+            if len(small) > LARGE:
+                again = f"case = draw(np.random.default_rng([{seed}, {number}, {k}]))"
+                scripts.append((kind, f"# {kind}: {words}\n# {where}, now {len(small)}\n{again}"))
+            else:
+                scripts.append((kind, small.script(f"{kind}: {words}\n{where}")))
     return ended, scripts
 
 
