@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshopt.certificates import certificate
+from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
 from freshopt.modelling.host_limits import HostLimits
 from freshopt.modelling.problem import Problem
@@ -45,10 +45,11 @@ def cases(adversary: dict[str, ModuleType], touched: Callable[[Case], object]) -
 
 
 def a_wrong_price(monkeypatch: Patch) -> None:
-    prices = certificate.best_prices
-    monkeypatch.setattr(
-        certificate, "best_prices", lambda *given: (1.01 * prices(*given)[0], prices(*given)[1])
-    )
+    def off(gap: Gap, *given: Any) -> tuple[float, Floats]:  # noqa: ANN401
+        price, host_prices = best_prices(gap, *given)
+        return 1.01 * price, host_prices
+
+    monkeypatch.setattr("freshopt.certificates.certificate.best_prices", off)
 
 
 def a_forgotten_bound(monkeypatch: Patch) -> None:
@@ -74,9 +75,7 @@ def a_dropped_host_limit(monkeypatch: Patch) -> None:
 def a_cell_in_the_place_of_another(monkeypatch: Patch) -> None:
     """Marginal and inverse agree, so that freshopt's own certificate has nothing to object to."""
     other = accumulated_delay.POISSON
-    wrong = dataclasses.replace(
-        harmonic_staleness.POISSON, marginal=other.marginal, inverse=other.inverse
-    )
+    wrong = dataclasses.replace(harmonic_staleness.POISSON, marginal=other.marginal, inverse=other.inverse)
     monkeypatch.setattr(harmonic_staleness, "POISSON", wrong)
 
 
