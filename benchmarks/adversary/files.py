@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shlex
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,66 +17,9 @@ import numpy as np
 
 from benchmarks.adversary.corpus import Job, jobs, write
 from benchmarks.adversary.damage import NAMES, damaged
-from freshopt.cli import main
+from benchmarks.adversary.in_process import Outcome, call
 
-LIMIT = 60  # seconds; a command takes less than one
 KEPT = 4
-
-
-class TooLongError(BaseException):
-    """A command did not end in time."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a command ended."""
-
-    code: int | None
-    out: str
-    err: str
-    raised: str
-
-
-@contextlib.contextmanager
-def captured(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Send both streams of this process, foreign code's too, to files."""
-    paths = folder / "stdout", folder / "stderr"
-    kept = [os.dup(1), os.dup(2)]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        for number, path in enumerate(paths, 1):
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(handle, number)
-            os.close(handle)
-        yield paths
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, handle in enumerate(kept, 1):
-            os.dup2(handle, number)
-            os.close(handle)
-
-
-def call(arguments: tuple[str, ...], folder: Path, streams: Path) -> Outcome:
-    """Run a command line in this process, in a folder."""
-
-    def stop(*_: Any) -> None:  # noqa: ANN401
-        raise TooLongError
-
-    code, raised = None, ""
-    signal.signal(signal.SIGALRM, stop)
-    with contextlib.chdir(folder), captured(streams) as (out, err):
-        signal.alarm(LIMIT)
-        try:
-            main(list(arguments), prog_name="freshopt")
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 0
-        except BaseException as error:
-            raised = f"{type(error).__name__}: {error}"
-        finally:
-            signal.alarm(0)
-    return Outcome(code, out.read_text(errors="replace"), err.read_text(errors="replace"), raised)
 
 
 def state(folder: Path) -> dict[str, bytes | None]:
@@ -191,37 +130,64 @@ def attempt(
     return wrong, f"freshopt {shlex.join(arguments)}\n{victim}: {changed}"
 
 
-def run(minutes: float, seed: int) -> dict[str, Any]:
-    """Attempt until the time is up; print what is found as it is found."""
-    begun, tried = time.monotonic(), 0
-    kinds: Counter[str] = Counter()
-    commands: Counter[str] = Counter()
+def attempts(seed: int, first: int, end: float, told: Connection) -> None:
+    """Attempt from a number on until the time is up, and tell of each before and after."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         (root / "corpus").mkdir()
-        corpus = prepare(root / "corpus")
-        todo = jobs()
-        for job in todo:  # undamaged, all of them end well
+        corpus, todo, number = prepare(root / "corpus"), jobs(), first
+        for job in todo if first == 0 else ():  # undamaged, all of them end well
             lay(root / "whole", corpus)
             done = call(job.arguments, root / "whole", root)
             if done.code != 0:
                 raise SystemExit(f"undamaged, and yet: {job.arguments} {done}")
             shutil.rmtree(root / "whole")
-        while time.monotonic() - begun < 60.0 * minutes:
-            rng = np.random.default_rng([seed, tried])
+        while time.time() < end:
+            rng = np.random.default_rng([seed, number])
             job = todo[int(rng.integers(len(todo)))]
-            wrong, words = attempt(rng, job, corpus, root)
-            tried += 1
-            commands[job.arguments[0]] += 1
-            if wrong:
-                kind = re.sub(r"\d+", "n", wrong.partition(":")[0])
-                kinds[kind] += 1
-                if kinds[kind] <= KEPT:
-                    print(f"\n{wrong}\nseed {seed} {tried - 1}\n{words}\n", flush=True)
+            told.send((number, job.arguments))
+            told.send(attempt(rng, job, corpus, root))
+            number += 1
+    told.send(None)
+
+
+def run(minutes: float, seed: int) -> dict[str, Any]:
+    """Attempt in a process of its own, and in another one if that dies; print what is found."""
+    begun, number = time.time(), 0
+    kinds: Counter[str] = Counter()
+    commands: Counter[str] = Counter()
+    context = get_context("spawn")
+    while time.time() < begun + 60.0 * minutes:
+        ours, theirs = context.Pipe(duplex=False)
+        job = context.Process(target=attempts, args=(seed, number, begun + 60.0 * minutes, theirs))
+        job.start()
+        theirs.close()
+        arguments: tuple[str, ...] = ()
+        try:
+            while (begin := ours.recv()) is not None:
+                number, arguments = begin
+                wrong, words = ours.recv()
+                _note(kinds, wrong, f"seed {seed} {number}\n{words}")
+                commands[arguments[0]] += 1
+        except EOFError:
+            job.join()
+            if not arguments:
+                raise SystemExit("the corpus itself is refused") from None
+            _note(kinds, f"died: exit code {job.exitcode}", f"seed {seed} {number}\n{shlex.join(arguments)}")
+        job.join()
+        number += 1
     return {
         "seed": seed,
-        "instances": tried,
-        "seconds": round(time.monotonic() - begun, 1),
+        "instances": commands.total(),
+        "seconds": round(time.time() - begun, 1),
         "commands": dict(commands.most_common()),
         "findings": dict(kinds.most_common()),
     }
+
+
+def _note(kinds: Counter[str], wrong: str, words: str) -> None:
+    if wrong:
+        kind = re.sub(r"\d+", "n", wrong.partition(":")[0])
+        kinds[kind] += 1
+        if kinds[kind] <= KEPT:
+            print(f"\n{wrong}\n{words}\n", flush=True)
