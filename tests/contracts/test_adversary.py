@@ -30,7 +30,7 @@ QUICK = ("harmonic", "binary", "delay", "delay periodic", "age", "power", "polls
 @pytest.fixture
 def adversary(monkeypatch: Patch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT))
-    parts = ("drawing", "judging", "declared", "shrinking", "damage", "cells")
+    parts = ("drawing", "judging", "declared", "shrinking", "cells", "files", "in_process")
     return {part: importlib.import_module(f"benchmarks.adversary.{part}") for part in parts}
 
 
@@ -116,6 +116,45 @@ def test_what_is_found_is_shrunk_to_a_script_that_runs(adversary: dict[str, Modu
     shown: dict[str, Any] = {}
     exec(small.script("a fault: of two\nlines"), shown)
     assert shown["solution"].status.value == "optimal"
+
+
+def test_bounds_that_fill_the_bandwidth_and_a_limit_are_no_fault(adversary: dict[str, ModuleType]) -> None:
+    """The sum of the bounds is the bandwidth but for rounding: the oracle must not look beyond it."""
+    drawn = next(cases(adversary, lambda case: case.kind == "binary" and len(case) == 3))
+    cost, low = np.array([7.92, 0.195, 9.28]), np.array([7.81, 330.7, 1.159])
+    plain = drawn.changed(
+        refresh_cost=cost, min_rate=low, max_rate=np.full(3, np.inf), signalled=np.zeros(3), solver="None"
+    )
+    full = plain.changed(bandwidth=float(np.sum(cost * low)), limits={})
+    limited = full.changed(
+        host=np.array([0, 0, 1]), limits={0: float(np.sum((cost * low)[:2]))}, bandwidth=200.0
+    )
+    for case in (full, limited):
+        assert adversary["judging"].judge(case) == ("optimal", [])
+
+
+ENDS: dict[str, tuple[tuple[int | None, str, str, str], bytes | None]] = {
+    "traceback": ((1, "", "Traceback (most recent call last):\nValueError\n", ""), None),
+    "exception": ((None, "", "", "ValueError: x"), None),
+    "two lines": ((2, "", "Error: a.\nb.\n", ""), None),
+    "no sentence": ((2, "", "Error: bad\n", ""), None),
+    "refusal and output": ((2, "", "Error: It is bad.\n", ""), b"source\na\n"),
+    "success without output": ((0, "", "", ""), None),
+    "warning": ((0, "", "RuntimeWarning\n", ""), b"source\na\n"),
+    "empty output": ((0, "", "", ""), b""),
+    "control characters": ((0, "\x1b[31m", "", ""), b"source\na\n"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_bad_ends_of_commands_are_seen(end: str, adversary: dict[str, ModuleType], tmp_path: Path) -> None:
+    files, outcome = adversary["files"], adversary["in_process"].Outcome
+    given, output = ENDS[end]
+    if output is not None:
+        (tmp_path / "out.csv").write_bytes(output)
+    assert files.problems_of(outcome(*given), {}, tmp_path, "out.csv")
+    (tmp_path / "out.csv").write_text("source\na\n")
+    assert not files.problems_of(outcome(0, "", "", ""), {}, tmp_path, "out.csv")
 
 
 def test_dual_numbers_have_the_derivatives_of_finite_differences(adversary: dict[str, ModuleType]) -> None:
