@@ -161,6 +161,7 @@ class Case:
         lines = [f"# {line}" for line in words.splitlines()]
         lines += ["import numpy as np", "import freshopt as fo", "from freshopt.cvx import cp"]
         lines += ["from freshopt.problems import *"]
+        lines += [] if self.layout == "plain" else ["from benchmarks.adversary.case import laid_out"]
         lines += (
             ["from freshopt.compiled import columns", f"columns.WORTHWHILE = {COMPILED}"]
             if self.compiled
@@ -175,8 +176,9 @@ class Case:
             whole = key == "change_rate" or (self.compiled and key != "signalled")
             if whole or not np.all(column == DEFAULTS[key]):
                 text = repr(column.tolist()).replace("inf", "np.inf")
-                narrow = self.layout == "float32" and key in ("change_rate", "importance")
-                lines.append(f"    {key}=np.array({text}{', np.float32' if narrow else ''}),")
+                array = f"np.array({text})"
+                laid = f"laid_out({array}, {self.layout!r}, {key!r})"
+                lines.append(f"    {key}={array if self.layout == 'plain' else laid},")
         lines += [f"    host={self.host.tolist()},"] if self.limits else []
         objective = "Declared()" if self.line else self.cell.text
         limits = f", {dict(self.limits)}" if self.limits else ""

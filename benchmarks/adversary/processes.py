@@ -181,6 +181,7 @@ def run(minutes: float, seed: int) -> dict[str, Any]:
     places = [place for place in SURROUNDINGS if possible(place)]
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), np.random.default_rng(seed))
+        bench.rng.shuffle(places)
         write(bench.folder)
         (bench.folder / "locked").mkdir(mode=0o555)
         while time.monotonic() - begun < 60.0 * minutes:

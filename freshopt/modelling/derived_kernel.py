@@ -137,7 +137,7 @@ class DerivedNumerics:
         return self._onto_kinks(rate, price)
 
     def _off_zero(self, rate: Array, price: Array) -> Array:
-        """Return the rates, without a 0 at which the marginal exceeds the price.
+        """Return the rates, none 0 where the marginal exceeds the price.
 
         Where the marginal is infinite at 0 and the cost is not, as that of entropy, a root below all floats
         is still none at 0, where nothing bounds the gap.

@@ -113,9 +113,10 @@ def test_what_is_found_is_shrunk_to_a_script_that_runs(adversary: dict[str, Modu
     )
     assert len(small) == 1
     assert not small.limits
-    shown: dict[str, Any] = {}
-    exec(small.script("a fault: of two\nlines"), shown)
-    assert shown["solution"].status.value == "optimal"
+    for layout in ("plain", "reversed", "float32"):
+        shown: dict[str, Any] = {}
+        exec(small.changed(layout=layout).script("a fault: of two\nlines"), shown)
+        assert shown["solution"].status.value == "optimal"
 
 
 def test_bounds_that_fill_the_bandwidth_and_a_limit_are_no_fault(adversary: dict[str, ModuleType]) -> None:
