@@ -143,7 +143,7 @@ def whole_intervals(table: RateTable, limits: Limits) -> IntArray:
     """
     require_clocked(table, limits.tool)
     second = SECONDS[table.time_unit]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # beyond all floats is too long
         exact = second / table.rates
     silent = table.rates == 0.0
     steps = np.ceil(np.where(silent, 0.0, exact) / limits.step * (1.0 - ROUNDING))

@@ -135,7 +135,20 @@ class DerivedNumerics:
             return Jet(*(np.broadcast_to(entry, rate.shape) for entry in found))
 
     def _inverse(self, price: Array) -> Array:
-        return self._onto_kinks(decreasing_root(lambda x: self._compare(x, price), self.scale), price)
+        rate = self._off_zero(decreasing_root(lambda x: self._compare(x, price), self.scale), price)
+        return self._onto_kinks(rate, price)
+
+    def _off_zero(self, rate: Array, price: Array) -> Array:
+        """Return the rates, none 0 where the marginal exceeds the price.
+
+        Where the marginal is infinite at 0 and the cost is not, as that of entropy, a root below all floats
+        is still none at 0, where nothing bounds the gap.
+        """
+        zero = np.flatnonzero(rate == 0.0)
+        if len(zero):
+            above = self.take(zero).marginal(np.zeros(len(zero))) > price[zero]
+            rate[zero[above]] = np.finfo(float).tiny
+        return rate
 
     def _onto_kinks(self, rate: Array, price: Array) -> Array:
         """Return the rates, moved onto a jump of the marginal.

@@ -191,6 +191,7 @@ REFUSED: list[tuple[IntervalFormat, str, float, str]] = [
         1e5,
         r"'http://a/' every 0.864 s. Nutch has no intervals below 1 s. Give .* max_rate",
     ),
+    (Nutch(), "http://a/", 1e-320, "'http://a/' every inf days. Nutch has no intervals above 90 days"),
     (StormCrawler(), "http://a/", 1441.0, "every 60 s. StormCrawler has no intervals below 60 s"),
     (StormCrawler(), "http://a/", 1e-9, "above 1.49131e.06 days. Raise their min_rate"),
     (ChangeDetection(), "http://a/", 2000.0, "every 43.2 s. .*no intervals below 60 s"),

@@ -209,7 +209,7 @@ def _tail(u: Wide, curve: str) -> Wide:
     return np.where(u <= 0.5, np.exp(-x) * series, large)
 
 
-def _where_it_falls(excess: Callable[[Wide], Wide], low: Wide, high: Wide) -> tuple[Wide, Wide]:
+def where_it_falls(excess: Callable[[Wide], Wide], low: Wide, high: Wide) -> tuple[Wide, Wide]:
     """Brackets a few ulp wide of where falling functions stop being above 0.
 
     Inverse quadratic interpolation where it can be trusted, else bisection (Chandrupatla 1997): a dozen steps
@@ -261,7 +261,7 @@ class _Demand:
             worth = _slopes(self.problem, np.exp(x))
             return np.where(searched, np.log(np.where(searched, worth, 1) / np.where(searched, paid, 1)), 0)
 
-        a, b = _where_it_falls(too_dear, a, b)
+        a, b = where_it_falls(too_dear, a, b)
         inner = np.clip(np.exp((a + b) / 2), self.low, self.high)
         return np.where(at_low, self.low, np.where(at_high, self.high, inner))
 
@@ -322,7 +322,7 @@ def _clear(rates_at: Any, used: Any, target: float) -> tuple[np.longdouble, Wide
         return np.atleast_1d(np.log(np.maximum(found, np.longdouble(1e-300))))
 
     ends = np.array([-600], dtype=np.longdouble), np.array([600], dtype=np.longdouble)
-    (a,), (b,) = _where_it_falls(too_much, *ends)
+    (a,), (b,) = where_it_falls(too_much, *ends)
     generous, frugal = rates_at(np.exp(a)), rates_at(np.exp(b))
     span = used(generous) - used(frugal)
     share = np.clip((target - used(frugal)) / span, 0, 1) if span > 0 else np.longdouble(0)

@@ -289,3 +289,24 @@ def test_a_users_cone_form_with_a_kernel_is_solved_both_ways() -> None:
     assert exact.value == pytest.approx(named.value, rel=EXACT)
     assert conic.value == pytest.approx(named.value, rel=CONIC)
     assert problem.to_cvxpy().solve() == pytest.approx(named.value, rel=10 * CONIC)
+
+
+class Entropy(fo.Objective):
+    """x·log x − 4x, x = ρ/Δ: the marginal is infinite at rate 0, the cost is not."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        x = cp.multiply(1.0 / sources.change_rate, rate)
+        return cp.multiply(sources.importance, -cp.entr(x) - 4.0 * x)
+
+
+@pytest.mark.parametrize("bandwidth", [0.5, 4.0, 12.0])
+def test_rates_below_all_floats_are_not_0_where_the_marginal_is_infinite(bandwidth: float) -> None:
+    """At the optimum log x = 3 − νΔ/w, which is −1000 and less for the fast source."""
+    sources = fo.Sources([1.0, 1e4])
+    solution = fo.solve(fo.Problem(Entropy(), sources, bandwidth), WaterFilling())
+    x = bandwidth
+    assert solution.rates[0] == pytest.approx(x, rel=EXACT)
+    assert 0.0 < solution.rates[1] <= 1e-300
+    assert solution.value == pytest.approx(x * np.log(x) - 4.0 * x, rel=EXACT)
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap <= EXACT

@@ -21,6 +21,7 @@ from tests.ground_truth.truth import instance
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 KEYS = {
+    "adversary": {"files", "problems", "processes"},
     "cone_solvers": {"n", "seeds", "tolerance", "rows"},
     "derived": {"budget", "rows"},
     "exactness": {"sizes", "water_filling", "certificates"},

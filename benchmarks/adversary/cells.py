@@ -1,0 +1,235 @@
+"""Named cells once more: J(ρ) and −J'(ρ) of one source of importance 1, in extended precision.
+
+A cell says how its objective is written in Python; what stands in capital letters there are columns of the
+case, one number per source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from benchmarks.adversary import special as sp
+from benchmarks.adversary.special import Wide, wide
+
+Function = Callable[..., Wide]  # of rate, change rate and the cell's own columns
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One objective under one discipline.
+
+    Attributes
+    ----------
+    text : str
+        How it is written.
+    cost, slope : callable
+        J and −J' of (rate, change rate, columns).
+    signal_cost, signal_slope : callable, optional
+        The same of signalled sources.
+    value : callable
+        (Σ w·J, Σ w, Σ w·Δ) to what the objective reports.
+    columns : mapping
+        Names of its own columns to (smallest, largest).
+    fixed : mapping
+        Constants of its own.
+    """
+
+    text: str
+    cost: Function
+    slope: Function
+    signal_cost: Function | None = None
+    signal_slope: Function | None = None
+    value: Callable[[Any, Any, Any], Any] = lambda cost, _w, _wd: cost
+    columns: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    largest: int = 10**9  # sources, where evaluations are slow
+
+
+def gamma_of(e: Wide) -> Wide:
+    """Return Γ(1+e), each different e once, in 30 digits."""
+    distinct, place = np.unique(np.asarray(e, dtype=float), return_inverse=True)
+    with mpmath.workdps(30):
+        values = [np.longdouble(mpmath.nstr(mpmath.gamma(1 + mpmath.mpf(x)), 25)) for x in distinct.tolist()]
+    return wide(values)[place].reshape(np.shape(e))
+
+
+def _power_poisson(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    return c["SCALE"] * gamma_of(c["EXPONENT"]) * r ** -c["EXPONENT"]
+
+
+def _power_poisson_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    e = c["EXPONENT"]
+    return c["SCALE"] * gamma_of(e) * e * r ** -(e + 1)
+
+
+def _power_periodic(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    return c["SCALE"] * r ** -c["EXPONENT"] / (1 + c["EXPONENT"])
+
+
+def _power_periodic_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    e = c["EXPONENT"]
+    return c["SCALE"] * e / (1 + e) * r ** -(e + 1)
+
+
+def _capped(c: Mapping[str, Wide]) -> tuple[Wide, Wide, Wide, Wide]:
+    a, e, cap = c["SCALE"], c["EXPONENT"], c["CAP"]
+    return a, e, cap, (cap / a) ** (1 / e)
+
+
+def _capped_periodic(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    a, e, cap, t0 = _capped(c)
+    return np.where(r * t0 >= 1, a * r**-e / (1 + e), cap - cap * t0 * e / (e + 1) * r)
+
+
+def _capped_periodic_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    a, e, cap, t0 = _capped(c)
+    return np.where(r * t0 >= 1, a * e / (1 + e) * r ** -(e + 1), cap * t0 * e / (e + 1))
+
+
+def _capped_poisson(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    _, e, cap, t0 = _capped(c)
+    x = r * t0
+    return cap * (x * sp.lower_gamma(e, x, gamma_of(e)) + np.exp(-x))
+
+
+def _capped_poisson_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    _, e, cap, t0 = _capped(c)
+    return cap * t0 * e * sp.lower_gamma(e, r * t0, gamma_of(e))
+
+
+def _steps(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    """Return max(0, 1 − K·ρ, (1+H)(1) − (1+3H)K·ρ): kinks of their own for each source."""
+    return np.maximum.reduce(
+        [0 * r, 1 - c["KINK"] * r, (1 + c["BEND"]) - (1 + 3 * c["BEND"]) * c["KINK"] * r]
+    )
+
+
+def _steps_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
+    k, h = c["KINK"], c["BEND"]
+    upper = (1 + h) - (1 + 3 * h) * k * r > np.maximum(1 - k * r, 0)
+    return np.where(upper, (1 + 3 * h) * k, np.where(1 - k * r > 0, k, 0))
+
+
+def _materials(r: Wide, a: Wide, _c: Mapping[str, Wide]) -> Wide:
+    """Return −x(1 − E₂(z)), z = a/x, 1 − E₂ = 1 − e^{−z} + z·E₁(z)."""
+    z = a / r
+    e1 = np.where(z <= sp.LONG, np.maximum(sp.ein(z) - np.log(z) - sp.EULER, 0), 0)
+    return np.where(r > 0, -r * (-np.expm1(-z) + z * e1), 0)
+
+
+def _with(pick: Callable[[Wide, Wide], Wide]) -> Function:
+    return lambda r, d, _c: pick(r, d)
+
+
+P = "fo.Refresh.PERIODIC"
+STALE = {"cost": _with(lambda r, d: sp.stale(d / r)), "slope": _with(lambda r, d: sp.gamma2(d / r) / d)}
+POISSON_STALE = {"cost": _with(lambda r, d: d / (d + r)), "slope": _with(lambda r, d: d / (d + r) ** 2)}
+FRESH: Any = {
+    "signal_cost": _with(lambda r, d: np.maximum(1 - r / d, 0)),
+    "signal_slope": _with(lambda r, d: 1 / d + 0 * r),
+    "value": lambda cost, w, _: w - cost,
+}
+SMOOTH = {"SCALE": (0.01, 100.0), "EXPONENT": (0.1, 4.0)}
+CAPS = {**SMOOTH, "CAP": (0.1, 10.0)}
+
+CELLS: dict[str, Cell] = {
+    "harmonic": Cell(
+        "HarmonicStaleness()",
+        _with(lambda r, d: np.log1p(d / r)),
+        _with(lambda r, d: d / r / (r + d)),
+        _with(lambda r, d: np.maximum(np.log(d / r), 0)),
+        _with(lambda r, _: 1 / r),
+    ),
+    "harmonic periodic": Cell(
+        f"HarmonicStaleness({P})",
+        _with(lambda r, d: sp.ein(d / r) - sp.stale(d / r)),
+        _with(lambda r, d: sp.harmonic_index(d / r) / d),
+    ),
+    "binary": Cell("BinaryFreshness()", **POISSON_STALE, **FRESH),
+    "binary periodic": Cell(f"BinaryFreshness({P})", **STALE, **FRESH),
+    "binary cost": Cell("SynchronizationCost(BinaryCost())", **STALE),
+    "binary cost poisson": Cell("SynchronizationCost(BinaryCost(), fo.Refresh.POISSON)", **POISSON_STALE),
+    "delay": Cell(
+        "AccumulatedDelay()",
+        _with(lambda r, d: d / r),
+        _with(lambda r, d: d / r / r),
+        _with(lambda r, d: np.maximum(d / r - 1, 0)),
+        _with(lambda r, d: d / r / r),
+    ),
+    "delay periodic": Cell(
+        f"AccumulatedDelay({P})", _with(lambda r, d: d / r / 2), _with(lambda r, d: d / r / r / 2)
+    ),
+    "age": Cell(
+        "Age()",
+        _with(lambda r, d: d / r / (r + d)),
+        _with(lambda r, d: d * (2 * r + d) / (r * (r + d)) ** 2),
+        _with(lambda r, d: np.maximum(1 / r - 1 / d, 0)),
+        _with(lambda r, _: 1 / r / r),
+    ),
+    "age periodic": Cell(
+        f"Age({P})",
+        _with(lambda r, d: sp.mean_age(d / r) / d),
+        _with(lambda r, d: sp.age_index(d / r) / d / d),
+    ),
+    "power": Cell(
+        "SynchronizationCost(PowerCost(SCALE, EXPONENT))",
+        _power_periodic, _power_periodic_slope, columns=SMOOTH,
+    ),
+    "power poisson": Cell(
+        "SynchronizationCost(PowerCost(SCALE, EXPONENT), fo.Refresh.POISSON)",
+        _power_poisson, _power_poisson_slope, columns=SMOOTH,
+    ),
+    "capped": Cell(
+        "SynchronizationCost(PowerCost(SCALE, EXPONENT, CAP))",
+        _capped_periodic, _capped_periodic_slope, columns=CAPS,
+    ),
+    "capped poisson": Cell(
+        "SynchronizationCost(PowerCost(SCALE, EXPONENT, CAP), fo.Refresh.POISSON)",
+        _capped_poisson, _capped_poisson_slope, columns=CAPS, largest=60,
+    ),
+    "steps": Cell(
+        "SynchronizationCost(PiecewiseLinearCost(np.stack([0 * KINK, 0 * KINK + 1, 1 + BEND], 1), "
+        "np.stack([0 * KINK, -KINK, -(1 + 3 * BEND) * KINK], 1)))",
+        _steps, _steps_slope, columns={"KINK": (0.1, 10.0), "BEND": (0.1, 2.0)},
+    ),
+    "polls": Cell(
+        "PollingKnapsack()",
+        _with(lambda r, d: d * sp.stale(d / r)),
+        _with(lambda r, d: sp.gamma2(d / r)),
+        value=lambda cost, _, wd: wd - cost,
+    ),
+    "materials": Cell(
+        "PollingKnapsack('materials')",
+        _materials,
+        _with(lambda r, d: -np.expm1(-d / r)),
+        value=lambda cost, _w, _d: -cost,
+    ),
+    "penalty square": Cell(
+        "ExpectedPenalty(np.square)",
+        _with(lambda r, d: 2 * (d / r) ** 2 + d / r),
+        _with(lambda r, d: (4 * (d / r) ** 3 + (d / r) ** 2) / d),
+        _with(lambda r, d: (1 - np.minimum(r / d, 1)) * (2 - r / d) * (d / r) ** 2),
+        _with(lambda r, d: (4 - 3 * r / d) * (d / r) ** 3 / d),
+        largest=60,
+    ),
+    "penalty three": Cell(
+        "ExpectedPenalty(lambda m: np.minimum(m, 3.0))",
+        _with(lambda r, d: sum((d / (d + r)) ** k for k in (1, 2, 3))),
+        _with(lambda r, d: sum(k * (d / (d + r)) ** (k + 1) for k in (1, 2, 3)) / d),
+        _with(lambda r, d: sum(np.maximum(1 - r / d, 0) ** k for k in (1, 2, 3))),
+        _with(lambda r, d: sum(k * np.maximum(1 - r / d, 0) ** (k - 1) for k in (1, 2, 3)) / d),
+        largest=60,
+    ),
+    "penalty halves": Cell(
+        "ExpectedPenalty(lambda m: 1.0 - 2.0**-m)",
+        _with(lambda r, d: 1 / (1 + 2 * r / d)),
+        _with(lambda r, d: 2 / (1 + 2 * r / d) ** 2 / d),
+        _with(lambda r, d: np.maximum(1 - r / d, 0) / (1 + r / d)),
+        _with(lambda r, d: 2 / (1 + r / d) ** 2 / d),
+        largest=60,
+    ),
+}  # fmt: skip

@@ -1,0 +1,212 @@
+"""Disturbed processes: killed, two at once, out of room, in strange surroundings.
+
+The old output or the whole new one must be there, never a part; refusals are one line; whatever a command
+finds around it, it writes the same.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.interruption import remove, state
+from benchmarks.adversary.corpus import write
+from benchmarks.adversary.surroundings import SECONDS, SURROUNDINGS, Surroundings, begin, finish, possible
+
+BANDWIDTH = ("--bandwidth", "6/day")
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("plan", "log.csv", *BANDWIDTH, "--horizon", "30d", "--out", "out"),
+    ("plan", "log.parquet", *BANDWIDTH, "--horizon", "30d", "--csv", "--out", "out"),
+    ("estimate", "log.csv.gz", "--out", "out.csv"),
+    ("solve", "sources.csv", *BANDWIDTH, "--host-limits", "limits.csv", "--out", "out.parquet"),
+    ("schedule", "rates.csv", "--horizon", "900d", "--out", "out.csv"),
+    ("frontier", "sources.csv", "--bandwidths", "2,3,9", "--out", "out.csv"),
+    ("poisson-check", "log.csv", "--out", "out.csv"),
+)
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass
+class Bench:
+    """A folder of inputs, and what undisturbed commands write."""
+
+    folder: Path
+    rng: np.random.Generator
+    expected: dict[tuple[str, ...], dict[str, str] | None] = field(default_factory=dict)
+    seconds: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def target(self, command: tuple[str, ...]) -> Path:
+        """Return a command's output."""
+        return self.folder / command[-1]
+
+    def undisturbed(self, command: tuple[str, ...]) -> dict[str, str] | None:
+        """Return what a command writes when nothing happens to it."""
+        if command not in self.expected:
+            remove(self.target(command))
+            started = time.perf_counter()
+            code, _, err = finish(begin(self.folder, command, plain=True))
+            self.seconds[command] = time.perf_counter() - started
+            if code:
+                raise SystemExit(f"undisturbed, and yet: {command} {err}")
+            self.expected[command] = state(self.target(command))
+            remove(self.target(command))
+        return self.expected[command]
+
+    def leftovers(self) -> list[Path]:
+        """Return hidden unfinished outputs."""
+        return [path for path in self.folder.rglob("*") if ".partial." in path.name]
+
+    def draw(self) -> tuple[str, ...]:
+        """Draw a command."""
+        return COMMANDS[int(self.rng.integers(len(COMMANDS)))]
+
+
+def killed(bench: Bench) -> str:
+    """Kill a command at a random moment, over an old output or none."""
+    command, sign = bench.draw(), SIGNALS[int(bench.rng.integers(len(SIGNALS)))]
+    new, target = bench.undisturbed(command), bench.target(command)
+    remove(target)
+    if bench.rng.random() < 0.5:
+        target.mkdir() if command[0] == "plan" else target.write_text("old")
+        (target / "summary.json" if target.is_dir() else target).write_text("{}")
+    old = state(target)
+    job = begin(bench.folder, (*command, "--overwrite"), plain=True)
+    moment = float(bench.rng.uniform(0.05, 1.1)) * bench.seconds[command]
+    time.sleep(moment)
+    job.send_signal(sign)
+    code, _, err = finish(job)
+    what = f"{command[0]} {sign.name} after {moment:.3f} s of {bench.seconds[command]:.3f}"
+    if state(target) not in (old, new):
+        return f"broken output: {what}"
+    if "Traceback" in err or code == -1000:
+        return f"traceback or hang: {what}: {err[-400:]}"
+    if bench.leftovers() and sign is signal.SIGINT:
+        return f"leftovers: {what}"
+    if bench.leftovers():
+        finish(begin(bench.folder, (*command, "--overwrite"), plain=True))
+        if bench.leftovers() or state(target) != new:
+            return f"leftovers after the next run: {what}"
+    return ""
+
+
+def two_writers(bench: Bench) -> str:
+    """Start two commands, or three, that write to one place."""
+    command = bench.draw()
+    other = tuple({"6/day": "7/day", "900d": "901d", "2,3,9": "2,3"}.get(text, text) for text in command)
+    whole = [bench.undisturbed(command), bench.undisturbed(other)]
+    remove(bench.target(command))
+    overwrite = ("--overwrite",) if bench.rng.random() < 0.7 else ()
+    running = []
+    for each in (command, other, command)[: int(bench.rng.integers(2, 4))]:
+        running.append(begin(bench.folder, (*each, *overwrite), plain=True))
+        time.sleep(float(bench.rng.uniform(0, 0.2)))
+    ends = [finish(job) for job in running]
+    for code, out, err in ends:
+        if code not in (0, 2) or (code == 2 and (out or err.count("\n") != 1)) or "Traceback" in err:
+            return f"two writers: {command[0]} code {code}: {err[-400:]}"
+    if all(code for code, _, _ in ends) or state(bench.target(command)) not in whole:
+        return f"two writers: {command[0]}: neither output is there, codes {[code for code, _, _ in ends]}"
+    return f"two writers: {command[0]}: leftovers" if bench.leftovers() else ""
+
+
+def no_room(bench: Bench) -> str:
+    """Write to a small file system where one can be mounted, or under a limit of the file size."""
+    command = bench.draw()
+    bench.undisturbed(command)
+    size, small = int(2 ** bench.rng.uniform(9, 19)), bench.folder / "small"
+    small.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)]
+    mounted = bench.rng.random() < 0.5 and os.geteuid() == 0
+    mounted = mounted and not subprocess.run(mount, check=False, capture_output=True).returncode
+    place = Surroundings("", {"NUMBA_CACHE_DIR": None})
+    if not mounted:
+        place = replace(place, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+    target = small / command[-1]
+    try:
+        code, out, err = finish(begin(bench.folder, (*command[:-1], str(target)), place))
+        there, left = state(target), bench.leftovers()
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(small)], check=True)
+        shutil.rmtree(small)
+    what = f"{command[0]} with room for {size} bytes, {'mounted' if mounted else 'limited'}"
+    if code == 0 and there != bench.undisturbed(command):
+        return f"no room: {what}: code 0 and another output"
+    if code != 0 and (there or left or code != 2 or out or err.count("\n") != 1):
+        return f"no room: {what}: code {code}, output {bool(there)}, {len(left)} left: {err[-400:]}"
+    return ""
+
+
+def strange(place: Surroundings) -> Callable[[Bench], str]:
+    """Return the check that a command does the same in such surroundings."""
+
+    def check(bench: Bench) -> str:
+        command = bench.draw()
+        new, target = bench.undisturbed(command), bench.target(command)
+        remove(target)
+        bench.folder.chmod(0o777)
+        code, out, err = finish(begin(bench.folder, command, place))
+        what = f"{place.name}: {command[0]}: code {code}"
+        lost = place.name in ("output to a full device", "no standard output", "output read by none")
+        if "Traceback" in out + err or code == -1000:
+            return f"{what}: traceback or hang: {(out + err)[-600:]}"
+        if state(target) != new and not (code == 2 and place.name == "few files" and not target.exists()):
+            return f"{what}: another output, or none: {(out + err)[-600:]}"
+        if code and not lost and place.name != "few files":
+            return f"{what}: {(out + err)[-600:]}"
+        if err.strip() and not lost:
+            return f"{what}: on standard error: {err[-600:]}"
+        return f"{what}: leftovers" if bench.leftovers() else ""
+
+    return check
+
+
+def run(minutes: float, seed: int) -> dict[str, Any]:
+    """Disturb until the time is up; print what is found as it is found."""
+    begun, done = time.monotonic(), 0
+    kinds: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    places = [place for place in SURROUNDINGS if possible(place)]
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(Path(name), np.random.default_rng(seed))
+        bench.rng.shuffle(places)
+        write(bench.folder)
+        (bench.folder / "locked").mkdir(mode=0o555)
+        while time.monotonic() - begun < 60.0 * minutes:
+            place = places[done // 4 % len(places)]
+            scenarios = {
+                "killed": killed,
+                "two writers": two_writers,
+                "no room": no_room,
+                place.name: strange(place),
+            }
+            scenario = list(scenarios)[done % 4]
+            wrong = scenarios[scenario](bench)
+            done += 1
+            tried[scenario] += 1
+            if wrong:
+                kinds[scenario] += 1
+                print(f"\n{wrong}", flush=True)
+            for path in bench.leftovers():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return {
+        "seed": seed,
+        "instances": done,
+        "seconds": round(time.monotonic() - begun, 1),
+        "limit": SECONDS,
+        "tried": dict(tried.most_common()),
+        "impossible here": sorted({place.name for place in SURROUNDINGS} - {place.name for place in places}),
+        "findings": dict(kinds.most_common()),
+    }
