@@ -27,12 +27,17 @@ from freshopt.numerics.arrays import IN_TURN, Array, IntArray
 
 Rate: TypeAlias = Callable[..., float]
 
+# Times the largest cost, 1e100, and a billion sources it is still a float.
+LARGEST_RATE = 1e190
+
 
 def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:
     """Return the optimal rate of source k within its bounds."""
     marginal_value = at(columns.importance, k) * inverse_price / at(columns.cost, k)
     unconstrained = rate(at(columns.signalled, k), marginal_value, entries(columns.parameters, k))
-    bounded: float = min(max(unconstrained, at(columns.lower, k)), at(columns.upper, k))
+    # A rate without bound counts as one beyond all limits, whose cost is finite.
+    finite = min(unconstrained, LARGEST_RATE)
+    bounded: float = min(max(finite, at(columns.lower, k)), at(columns.upper, k))
     return bounded
 
 
