@@ -3,8 +3,8 @@
 Plain steps that compiled loops inline.
 
 `rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, compiled into
-each of these functions. Sums are added in pieces of `IN_TURN` sources, so that their error does not grow with
-the number of sources. Imported by `freshopt.compiled.loops` and what it inlines alone.
+each of these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding errors,
+so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops` and what it inlines alone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from freshopt.numerics.arrays import IN_TURN, Array, IntArray
 
 Rate: TypeAlias = Callable[..., float]
 
+# So many terms of rates that are written are added one after the other: equal ones lose 4e-15 at worst.
+PIECE = 64
 # Times the largest cost, 1e100, and a billion sources it is still a float.
 LARGEST_RATE = 1e190
 
@@ -79,46 +81,43 @@ def members_of(columns: SourceColumns, members: IntArray, memory: SourceColumns)
 
 def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
     """Return Σ cost·ρ of n best responses."""
-    total = 0.0
+    total = lost = 0.0
     for begin in range(0, n, IN_TURN):
         size = min(n - begin, IN_TURN)
-        total += _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
-    return total
+        some = _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
+        total, lost = added(total, lost, some)
+    return total + lost
 
 
 def fill_rates(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
     """Write best responses to `rates`, and return Σ cost·ρ of them."""
-    n, total = len(rates), 0.0
-    for begin in range(0, n, IN_TURN):
+    n, total, lost = len(rates), 0.0, 0.0
+    for begin in range(0, n, PIECE):
         some = 0.0
-        for k in range(begin, min(n, begin + IN_TURN)):
+        for k in range(begin, min(n, begin + PIECE)):
             rates[k] = best_response(rate, columns, k, inverse_price)
             some += at(columns.cost, k) * rates[k]
-        total += some
-    return total
+        total, lost = added(total, lost, some)
+    return total + lost
 
 
 def bandwidth_used(columns: SourceColumns, rates: Array) -> float:
-    """Return Σ cost·ρ of given rates, added as `fill_rates` does."""
-    n, total = len(rates), 0.0
-    for begin in range(0, n, IN_TURN):
-        some = 0.0
-        for k in range(begin, min(n, begin + IN_TURN)):
-            some += at(columns.cost, k) * rates[k]
-        total += some
-    return total
+    """Return Σ cost·ρ of given rates to the last bit or two."""
+    total = lost = 0.0
+    for k in range(len(rates)):
+        total, lost = added(total, lost, at(columns.cost, k) * rates[k])
+    return total + lost
+
+
+def added(total: float, lost: float, term: float) -> tuple[float, float]:
+    """Return a sum with one more term, and all that rounding has lost of it."""
+    following = total + term
+    taken = following - total
+    return following, lost + ((total - (following - taken)) + (term - taken))
 
 
 def _demand_in_turn(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
     some = 0.0
     for k in range(n):
         some += at(columns.cost, k) * best_response(rate, columns, k, inverse_price)
-    return some
-
-
-def _fill_in_turn(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
-    some = 0.0
-    for k in range(len(rates)):
-        rates[k] = best_response(rate, columns, k, inverse_price)
-        some += at(columns.cost, k) * rates[k]
     return some

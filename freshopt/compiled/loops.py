@@ -28,6 +28,7 @@ from freshopt.compiled import (
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import (
     Rate,
+    added,
     best_response,
     demand_of,
     fill_rates,
@@ -57,7 +58,7 @@ for _module in INLINED:
             inverse_tables.ratio_table,
             inverse_tables.octave_table,
         ):
-            _ordered = _module in FORMULAS or _function is best_response
+            _ordered = _module in FORMULAS or _function in (best_response, added)
             register_jitable(forceinline=_module in FORCED, fastmath=FAITHFUL if _ordered else FAST)(_function)
 
 
