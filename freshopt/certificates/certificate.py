@@ -224,15 +224,15 @@ def _checked(prices: Array) -> Array:
 
 def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float) -> Certificate:
     problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
-    objective, sources = problem.objective, problem.sources
     scale = abs(cost) + price * problem.bandwidth + float(np.dot(host_prices, problem.hosts.limits))
     proved = math.isfinite(short) and math.isfinite(cost)
     relative = (short / scale if scale > 0.0 else (0.0 if short == 0.0 else math.inf)) if proved else math.inf
     relative = max(relative, _relative_to_free_part(gap, price, host_prices, short)) if proved else math.inf
+    unproved = short if proved else math.inf
     return Certificate(
-        value=objective.value_from_cost(cost, sources),
-        bound=objective.value_from_cost(cost - short if proved else -math.inf, sources),
-        gap=short if proved else math.inf,
+        value=gap.value,
+        bound=gap.value - unproved if problem.objective.sense == "minimise" else gap.value + unproved,
+        gap=unproved,
         relative_gap=relative,
         infeasibility=infeasibility,
         price=price,

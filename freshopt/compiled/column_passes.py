@@ -3,8 +3,9 @@
 Plain steps that compiled loops inline.
 
 `rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, compiled into
-each of these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding errors,
-so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops` and what it inlines alone.
+each of these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding
+errors, so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops`
+and what it inlines alone.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ HARMONIC_TOP = 10.0
 HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
 # Newton steps; 5 reach the last bit.
 AGE_STEPS = 6
-# Beyond so many refreshes per change the marginal is 2Δ/ρ³ to the last bit, and beyond such a Δ²/a it is 1/ρ².
+# Beyond so many refreshes per change the marginal is 2Δ/ρ³ to the last bit; beyond such a Δ²/a it is 1/ρ².
 AGE_FAR, AGE_RARE = 1e20, 1e60
 # Beyond s³ / 3 = 915, u = 43, P(2, u) is 1.
 AGE_TOP = 14.0
@@ -164,7 +164,7 @@ def age_poisson(worth: float, d: float) -> float:
 
 def age_periodic(worth: float, d: float) -> float:
     """Return Δ/u with u²/2 − P(2, u) = Δ²/a: age, periodic."""
-    unit = (min(worth * d, MOST) / 3.0) ** (1.0 / 3.0)  # the rate of small u
+    unit: float = (min(worth * d, MOST) / 3.0) ** (1.0 / 3.0)  # the rate of small u
     s = d / unit
     if s < AGE_TOP:
         return unit / ratio_from_table(AGE, s)

@@ -59,7 +59,9 @@ for _module in INLINED:
             inverse_tables.octave_table,
         ):
             _ordered = _module in FORMULAS or _function in (best_response, added)
-            register_jitable(forceinline=_module in FORCED, fastmath=FAITHFUL if _ordered else FAST)(_function)
+            register_jitable(forceinline=_module in FORCED, fastmath=FAITHFUL if _ordered else FAST)(
+                _function
+            )
 
 
 EDITION = hashlib.sha256(

@@ -24,6 +24,7 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
+from freshopt.numerics.segments import group_sums
 
 Made = TypeVar("Made")
 

@@ -149,7 +149,7 @@ def finish(
     return Finished(
         n,
         gap.cost,
-        own.value_from_cost(gap.cost, piece.problem.sources),
+        gap.value,
         exact_sum([total(parts)]),
         piece.totals(rates),
         typical,
