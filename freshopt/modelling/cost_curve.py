@@ -120,7 +120,10 @@ class Curve:
             return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
 
     def gap_gain(self, gap: Array) -> Array:
-        """Return the integrated gain τ − C(τ) of crawl intervals; NaN without `mean_gain`."""
+        """Return the integrated gain τ − C(τ) of crawl intervals.
+
+        It is NaN without `mean_gain`.
+        """
         own = map(as_float64, self.parameters)
         with np.errstate(all="ignore"):
             return np.where(gap > 0.0, gap * self._gain_of(np.where(gap > 0.0, gap, 1.0), *own), 0.0)

@@ -1,4 +1,4 @@
-"""Sums over the segments of a sorted array, and over groups in any order."""
+"""Sums over segments of a sorted array, and over groups."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def segment_sums(values: Array, offsets: IntArray) -> Array:
 
 
 def group_sums(values: Array, groups: IntArray, count: int) -> Array:
-    """Return the sum of the values of each group, to an ulp or two.
+    """Return the sum of the values of each group.
 
-    Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
+    It is right to an ulp or two. Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
     are added without rounding; the tails are so small that rounding them does not matter. The order of the
     values does not either.
 
