@@ -111,7 +111,7 @@ def bandwidth_used(columns: SourceColumns, rates: Array) -> float:
 
 
 def added(total: float, lost: float, term: float) -> tuple[float, float]:
-    """Return a sum with one more term, and its rounding error so far."""
+    """Return a sum with one more term, and its rounding error."""
     following = total + term
     taken = following - total
     return following, lost + ((total - (following - taken)) + (term - taken))

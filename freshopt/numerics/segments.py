@@ -27,9 +27,10 @@ def segment_sums(values: Array, offsets: IntArray) -> Array:
 def group_sums(values: Array, groups: IntArray, count: int) -> Array:
     """Return the sum of the values of each group.
 
-    It is right to an ulp or two. Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
-    are added without rounding; the tails are so small that rounding them does not matter. The order of the
-    values does not either.
+    It is right to an ulp or two, in any order of the values.
+
+    Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
+    are added without rounding; the tails are so small that rounding them does not matter.
 
     Parameters
     ----------
