@@ -24,7 +24,7 @@ def _age_poisson(r: Floats, d: Floats) -> Floats:
 
 def _age_periodic(r: Floats, d: Floats) -> Floats:
     u = d / r  # u²/2 − P(2, u) = u²/2·P(1, u) − P(3, u)
-    return np.where(u < 1e-4, u**3 / 3.0, 0.5 * u * u * gammainc(1.0, u) - gammainc(3.0, u)) / d / d
+    return np.asarray(0.5 * u * u * gammainc(1.0, u) - gammainc(3.0, u), dtype=np.float64) / d / d
 
 
 def _harmonic_periodic(r: Floats, d: Floats) -> Floats:
