@@ -120,6 +120,7 @@ def binary_curve(change_rate: Array) -> Curve:
         POISSON,
         ON_SIGNAL,
         demand_functions.binary_periodic,
+        _mean_gain,
     )
 
 
@@ -129,6 +130,11 @@ def _at(age: Array, d: Array) -> Array:
 
 def _mean(period: Array, d: Array) -> Array:
     return mean_stale_share(d * period)
+
+
+def _mean_gain(period: Array, d: Array) -> Array:
+    u = d * period
+    return np.where(u > 1e-30, -np.expm1(-u) / u, 1.0)
 
 
 def _index(period: Array, d: Array) -> Array:
@@ -141,6 +147,10 @@ def _inverse_index(price: Array, d: Array) -> Array:
 
 def _poisson_cost(rate: Array, d: Array) -> Array:
     return d / (d + rate)
+
+
+def _poisson_gain(rate: Array, d: Array) -> Array:
+    return rate / (d + rate)
 
 
 def _poisson_marginal(rate: Array, d: Array) -> Array:
@@ -157,6 +167,10 @@ def _signal_cost(rate: Array, d: Array) -> Array:
     return np.maximum(1.0 - rate / d, 0.0)
 
 
+def _signal_gain(rate: Array, d: Array) -> Array:
+    return np.minimum(rate / d, 1.0)
+
+
 def _signal_marginal(rate: Array, d: Array) -> Array:
     return np.ones_like(rate) / d
 
@@ -165,5 +179,9 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.where(price * d <= 1.0, d, 0.0)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.binary_poisson)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.all_or_nothing)
+POISSON = Cell(
+    _poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.binary_poisson, _poisson_gain
+)
+ON_SIGNAL = Cell(
+    _signal_cost, _signal_marginal, _signal_inverse, demand_functions.all_or_nothing, _signal_gain
+)

@@ -202,9 +202,8 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
-    a = 1.0 / price
-    ratio = np.minimum(a / d, 1e300)  # 4a/Δ must not overflow where the price is negligible
-    return 2.0 * a / (1.0 + np.sqrt(1.0 + 4.0 * ratio))  # the textbook root of ρ² + Δρ = aΔ cancels
+    product = np.minimum(d / price, 1e300)  # four of it must not overflow where the price is negligible
+    return 2.0 * product / (d + np.sqrt(d * d + 4.0 * product))  # the textbook root of ρ² + Δρ = aΔ cancels
 
 
 def _signal_cost(rate: Array, d: Array) -> Array:

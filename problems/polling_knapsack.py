@@ -129,7 +129,15 @@ class PollingKnapsack(Objective):
         """Return the exact numerics of the loss."""
         w, a = sources.column("importance"), sources.column("change_rate")
         if self.form == "polls":
-            return Kernel(w, (a,), _polls_cost, _polls_marginal, _polls_inverse, demand_functions.polls)
+            return Kernel(
+                w,
+                (a,),
+                _polls_cost,
+                _polls_marginal,
+                _polls_inverse,
+                demand_functions.polls,
+                unit_gain=_polls_gain,
+            )
         return Kernel(
             w, (a,), _materials_cost, _materials_marginal, _materials_inverse, demand_functions.materials
         )
@@ -146,6 +154,10 @@ class PollingKnapsack(Objective):
 
 def _polls_cost(rate: Array, a: Array) -> Array:
     return a * mean_stale_share(a / rate)
+
+
+def _polls_gain(rate: Array, a: Array) -> Array:
+    return -rate * np.expm1(-a / rate)
 
 
 def _polls_marginal(rate: Array, a: Array) -> Array:

@@ -188,7 +188,7 @@ class _DualProblem:
 
         fixed = hosts.totals(cost * problem.lower) >= hosts.limits * (1.0 - FEW_ULP)
         most = hosts.limits * (1.0 + ROUNDED)
-        binds = (demand(np.full(len(hosts), TINY_PRICE)) > most) & ~fixed
+        binds = ~(demand(np.full(len(hosts), TINY_PRICE)) <= most) & ~fixed
         prices = np.zeros(len(hosts))
         if bool(np.any(fixed)):
             edge = self._edge_prices()

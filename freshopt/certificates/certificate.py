@@ -233,13 +233,13 @@ def _checked(prices: Array) -> Array:
 
 def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float) -> Certificate:
     problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
-    objective, sources = problem.objective, problem.sources
     proved = math.isfinite(short) and math.isfinite(cost)
     relative = relative_gap(gap, price, host_prices, short) if proved else NOTHING
+    proven = short if proved else math.inf
     return Certificate(
-        value=objective.value_from_cost(cost, sources),
-        bound=objective.value_from_cost(cost - short if proved else -math.inf, sources),
-        gap=short if proved else math.inf,
+        value=gap.value,
+        bound=gap.value - proven if problem.objective.sense == "minimise" else gap.value + proven,
+        gap=proven,
         relative_gap=relative.relative,
         beyond_rounding=relative.beyond_rounding,
         infeasibility=infeasibility,

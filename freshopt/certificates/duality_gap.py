@@ -13,6 +13,7 @@ import numpy as np
 
 from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.kernel import Numerics
+from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray, as_float64, chunks, exact_sum
 
@@ -40,6 +41,8 @@ class Gap:
     numerics : Numerics
     cost : float
         Σ of the sources' costs at the rates.
+    value : float
+        The objective at the rates, in the declared sense.
     slack : float
         Primal slack of the bandwidth, B − Σ cost·ρ, ≥ 0.
     host_slack : ndarray, shape (H,)
@@ -52,6 +55,7 @@ class Gap:
     rates: Array
     numerics: Numerics
     cost: float
+    value: float
     slack: float
     host_slack: Array
     known_slope: Array | None
@@ -66,17 +70,19 @@ class Gap:
         for part in chunks(len(rates)):
             piece = numerics.take(part)
             if slope is None:
-                cost = piece.cost(rates[part])
+                each = piece.cost(rates[part])
             else:
-                cost, slope[part] = _cost_and_slope(piece, rates[part])
-            costs.append(float(np.sum(cost)))
+                each, slope[part] = _cost_and_slope(piece, rates[part])
+            costs.append(float(np.sum(each)))
             used.append(float(np.sum(problem.sources.refresh_cost[part] * rates[part])))
         slack = max(0.0, problem.bandwidth - exact_sum(used))
         host_slack = np.zeros(0)
         if len(problem.hosts):
             host_used = problem.hosts.totals(problem.sources.refresh_cost * rates)
             host_slack = np.maximum(0.0, problem.hosts.limits - host_used)
-        return cls(problem, rates, numerics, exact_sum(costs), slack, host_slack, slope)
+        cost = exact_sum(costs)
+        value = value_at(problem.objective, numerics, problem.sources, rates, cost)
+        return cls(problem, rates, numerics, cost, value, slack, host_slack, slope)
 
     @property
     def slope(self) -> Array:

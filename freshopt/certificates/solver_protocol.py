@@ -18,6 +18,7 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate, certify, repair
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
+from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import all_finite, as_number, as_whole, chunks, exact_sum
 
@@ -207,7 +208,7 @@ def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: floa
     value = math.nan
     if numerics is not None and rates is not None:
         parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
-        value = problem.objective.value_from_cost(exact_sum(parts), problem.sources)
+        value = value_at(problem.objective, numerics, problem.sources, rates, exact_sum(parts))
     return Solution(
         problem=problem,
         status=answer.status or (Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL),

@@ -3,8 +3,9 @@
 Plain steps that compiled loops inline.
 
 `rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, compiled into
-each of these functions. Sums are added in pieces of `IN_TURN` sources, so that their error does not grow with
-the number of sources. Imported by `freshopt.compiled.loops` and what it inlines alone.
+each of these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding
+errors, so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops`
+and what it inlines alone.
 """
 
 from __future__ import annotations
@@ -27,12 +28,19 @@ from freshopt.numerics.arrays import IN_TURN, Array, IntArray
 
 Rate: TypeAlias = Callable[..., float]
 
+# So many terms of rates that are written are added one after the other: equal ones lose 4e-15 at worst.
+PIECE = 64
+# Times the largest cost, 1e100, and a billion sources it is still a float.
+LARGEST_RATE = 1e190
+
 
 def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:
     """Return the optimal rate of source k within its bounds."""
     marginal_value = at(columns.importance, k) * inverse_price / at(columns.cost, k)
     unconstrained = rate(at(columns.signalled, k), marginal_value, entries(columns.parameters, k))
-    bounded: float = min(max(unconstrained, at(columns.lower, k)), at(columns.upper, k))
+    # A rate without bound counts as one beyond all limits, whose cost is finite.
+    finite = min(unconstrained, LARGEST_RATE)
+    bounded: float = min(max(finite, at(columns.lower, k)), at(columns.upper, k))
     return bounded
 
 
@@ -74,46 +82,43 @@ def members_of(columns: SourceColumns, members: IntArray, memory: SourceColumns)
 
 def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
     """Return Σ cost·ρ of n best responses."""
-    total = 0.0
+    total = lost = 0.0
     for begin in range(0, n, IN_TURN):
         size = min(n - begin, IN_TURN)
-        total += _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
-    return total
+        some = _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
+        total, lost = added(total, lost, some)
+    return total + lost
 
 
 def fill_rates(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
     """Write best responses to `rates`, and return Σ cost·ρ of them."""
-    n, total = len(rates), 0.0
-    for begin in range(0, n, IN_TURN):
+    n, total, lost = len(rates), 0.0, 0.0
+    for begin in range(0, n, PIECE):
         some = 0.0
-        for k in range(begin, min(n, begin + IN_TURN)):
+        for k in range(begin, min(n, begin + PIECE)):
             rates[k] = best_response(rate, columns, k, inverse_price)
             some += at(columns.cost, k) * rates[k]
-        total += some
-    return total
+        total, lost = added(total, lost, some)
+    return total + lost
 
 
 def bandwidth_used(columns: SourceColumns, rates: Array) -> float:
-    """Return Σ cost·ρ of given rates, added as `fill_rates` does."""
-    n, total = len(rates), 0.0
-    for begin in range(0, n, IN_TURN):
-        some = 0.0
-        for k in range(begin, min(n, begin + IN_TURN)):
-            some += at(columns.cost, k) * rates[k]
-        total += some
-    return total
+    """Return Σ cost·ρ of given rates to the last bit or two."""
+    total = lost = 0.0
+    for k in range(len(rates)):
+        total, lost = added(total, lost, at(columns.cost, k) * rates[k])
+    return total + lost
+
+
+def added(total: float, lost: float, term: float) -> tuple[float, float]:
+    """Return a sum with one more term, and its rounding error."""
+    following = total + term
+    taken = following - total
+    return following, lost + ((total - (following - taken)) + (term - taken))
 
 
 def _demand_in_turn(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
     some = 0.0
     for k in range(n):
         some += at(columns.cost, k) * best_response(rate, columns, k, inverse_price)
-    return some
-
-
-def _fill_in_turn(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
-    some = 0.0
-    for k in range(len(rates)):
-        rates[k] = best_response(rate, columns, k, inverse_price)
-        some += at(columns.cost, k) * rates[k]
     return some

@@ -28,7 +28,6 @@ from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import (
     CACHED,
-    IN_TURN,
     ROUNDED,
     Array,
     BoolArray,
@@ -181,9 +180,10 @@ class Columns:
         """
         prices = np.zeros(len(limits.limits))
         counts = np.diff(limits.first)
-        # Long sums in one go lose digits: the loop adds these again, in pieces.
-        doubt = np.where(counts > IN_TURN, counts * float(np.finfo(np.float64).eps), 0.0)
-        which = np.flatnonzero(used > limits.limits * (1.0 + ROUNDED - doubt))
+        # Sums in one go lose digits: the loop adds these again, in pieces. What is no number is no demand
+        # within the limit.
+        doubt = counts * float(np.finfo(np.float64).eps)
+        which = np.flatnonzero(~(used <= limits.limits * (1.0 + ROUNDED - doubt)))
         if not len(which):
             return prices
         loop = _loops(self.formula, self.announced).hosts

@@ -6,7 +6,9 @@ inverse marginals of `freshopt.problems` once more, in scalar arithmetic for com
 divisions and without temporaries. A `Kernel` names the one that belongs to it; without compilation
 they are not used, and tests hold the two against each other. They are plain Python and can be called.
 
-The forms avoid cancellation, and overflow for the accepted magnitudes 1e-100..1e100.
+The forms avoid cancellation. At any a from 0 to inf and parameters of the accepted magnitudes 1e-100..1e100
+they return a rate ≥ 0, possibly inf, and never NaN: products that a lowest price makes overflow are cut at
+`MOST`. Compiled, they keep the order of operations that is written here.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import numpy as np
 
 from freshopt.numerics.inverse_tables import (
     SEGMENTS,
-    from_table,
     octave_place,
     octave_table,
     polynomial,
+    ratio_from_table,
     ratio_table,
 )
 from freshopt.numerics.special_functions import (
@@ -35,11 +37,16 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 
 Demand: TypeAlias = Callable[..., float]
 
+# Products a·Δ are cut here, so that their square root and four of them are floats; rates of 1e150 are beyond
+# every limit.
+MOST = 1e300
 # Beyond s² / 2 = 50, e^{−u} is below half an ulp of u.
 HARMONIC_TOP = 10.0
 HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
 # Newton steps; 5 reach the last bit.
 AGE_STEPS = 6
+# Beyond so many refreshes per change the marginal is 2Δ/ρ³ to the last bit; beyond such a Δ²/a it is 1/ρ².
+AGE_FAR, AGE_RARE = 1e20, 1e60
 # Beyond s³ / 3 = 915, u = 43, P(2, u) is 1.
 AGE_TOP = 14.0
 AGE = ratio_table(lambda s: inverse_age_index(s * s * s / 3.0), AGE_TOP)
@@ -81,7 +88,8 @@ def harmonic_poisson(worth: float, d: float) -> float:
     >>> harmonic_poisson(2.0, 1.0)
     1.0
     """
-    return 2.0 * worth * d / (d + math.sqrt(d * (d + 4.0 * worth)))
+    product = min(worth * d, MOST)
+    return 2.0 * product / (d + math.sqrt(d * d + 4.0 * product))
 
 
 def harmonic_periodic(worth: float, d: float) -> float:
@@ -89,11 +97,12 @@ def harmonic_periodic(worth: float, d: float) -> float:
 
     Harmonic staleness under periodic refreshes.
     """
-    y = d / worth
-    s = math.sqrt(2.0 * y)
+    # The rate of small u, √(aΔ/2), is the unit in which neither Δ/a nor u underflows.
+    unit = math.sqrt(0.5 * min(worth * d, MOST))
+    s = d / unit
     if s < HARMONIC_TOP:
-        return d / from_table(HARMONIC, s)
-    return d / (1.0 + y)
+        return unit / ratio_from_table(HARMONIC, s)
+    return d / (1.0 + 0.5 * s * s)
 
 
 def reciprocal_below(worth: float, d: float) -> float:
@@ -105,7 +114,7 @@ def binary_poisson(worth: float, d: float) -> float:
     """Return max(0, √(aΔ) − Δ): binary freshness, Poisson."""
     if worth <= d:
         return 0.0
-    return d * (worth - d) / (d + math.sqrt(worth * d))
+    return min(d * (worth - d), MOST) / (d + math.sqrt(min(worth * d, MOST)))
 
 
 def binary_periodic(worth: float, d: float) -> float:
@@ -128,12 +137,12 @@ def all_or_nothing(worth: float, d: float) -> float:
 
 def delay(worth: float, d: float) -> float:
     """Return √(aΔ): accumulated delay, Poisson or on signals."""
-    return math.sqrt(worth * d)
+    return math.sqrt(min(worth * d, MOST))
 
 
 def delay_periodic(worth: float, d: float) -> float:
     """Return √(aΔ/2): accumulated delay, periodic."""
-    return math.sqrt(0.5 * worth * d)
+    return math.sqrt(0.5 * min(worth * d, MOST))
 
 
 def age_poisson(worth: float, d: float) -> float:
@@ -141,22 +150,25 @@ def age_poisson(worth: float, d: float) -> float:
 
     In y = x(x+1), x = ρ/Δ, that is q·y² = √(1+4y) with q = Δ²/a: convex, and Newton's steps need no powers.
     """
-    q = d * (d / worth)
-    y = 1.0 / math.sqrt(q) + fast_exp((2.0 / 3.0) * fast_log(2.0 / q))
+    often = fast_exp((fast_log(2.0 * worth) - 2.0 * fast_log(d)) / 3.0)  # x of many refreshes per change
+    ratio = d * (d / worth)
+    q = min(max(ratio, 2.0 / AGE_FAR**3), AGE_RARE)
+    x = min(often, AGE_FAR)
+    y = 1.0 / math.sqrt(q) + x * x
     for _ in range(AGE_STEPS):
         root = math.sqrt(1.0 + 4.0 * y)
         y = y - (q * y * y - root) / (2.0 * q * y - 2.0 / root)
-    rate = d * (2.0 * y / (1.0 + math.sqrt(1.0 + 4.0 * y)))
-    return rate if q < np.inf else 0.0
+    rate = d * (2.0 * y / (1.0 + math.sqrt(1.0 + 4.0 * y)) if x < AGE_FAR else often)
+    return rate if ratio < AGE_RARE else math.sqrt(worth)
 
 
 def age_periodic(worth: float, d: float) -> float:
     """Return Δ/u with u²/2 − P(2, u) = Δ²/a: age, periodic."""
-    y = d * (d / worth)
-    s = (3.0 * y) ** (1.0 / 3.0)
+    unit: float = (min(worth * d, MOST) / 3.0) ** (1.0 / 3.0)  # the rate of small u
+    s = d / unit
     if s < AGE_TOP:
-        return d / from_table(AGE, s)
-    return d / math.sqrt(2.0 * (y + 1.0))
+        return unit / ratio_from_table(AGE, s)
+    return math.sqrt(0.5 * worth / (1.0 + worth / d / d))
 
 
 def reciprocal_root_below(worth: float, d: float) -> float:

@@ -48,8 +48,6 @@ class HostSearch(NamedTuple):
         The last log price, and the one before.
     low, high : float
         Log prices on both sides of the root.
-    used : float
-        Bandwidth used at x.
     turn : int
         The last turn. The two vectors of rates have changed places as many times.
     """
@@ -59,7 +57,6 @@ class HostSearch(NamedTuple):
     before: float
     low: float
     high: float
-    used: float
     turn: int
 
 
@@ -119,7 +116,7 @@ def search_price(
     earlier: Array,
 ) -> HostSearch:
     """Search the log price at which a host's sources use its limit."""
-    state, used, turn = GOES_ON, np.nan, 0
+    state, turn = GOES_ON, 0
     low, high = start.floor, np.inf
     before, excess_before = start.floor, floor_excess
     x = before + excess_before / start.steepness
@@ -145,7 +142,7 @@ def search_price(
         x += stride.step
         if not low < x < high:
             x = 0.5 * (low + high) if high < np.inf else before + 1.0
-    return HostSearch(state, x, before, low, high, used, turn)
+    return HostSearch(state, x, before, low, high, turn)
 
 
 def search_state(
@@ -194,7 +191,8 @@ def write_between(
 
     They lie between the last two vectors of rates, or just beyond them.
     """
-    share = (limit - found.used) / (bandwidth_used(own, earlier) - found.used)
+    used = bandwidth_used(own, rates)
+    share = (limit - used) / (bandwidth_used(own, earlier) - used)
     for j in range(len(members)):
         rate = rates[j] + share * (earlier[j] - rates[j])
         out[members[j]] = min(max(rate, at(own.lower, j)), at(own.upper, j))
@@ -212,7 +210,8 @@ def write_met(
     for j in range(len(members)):
         if is_inside(rates[j], own, j):
             interior += at(own.cost, j) * rates[j]
-    factor = 1.0 + (limit - found.used) / interior if interior > 0.0 else 1.0
+    # The search may have added these rates in another order; what is left is measured to the last bit.
+    factor = 1.0 + (limit - bandwidth_used(own, rates)) / interior if interior > 0.0 else 1.0
     for j in range(len(members)):
         rate = rates[j] * factor if is_inside(rates[j], own, j) else rates[j]
         out[members[j]] = min(max(rate, at(own.lower, j)), at(own.upper, j))
@@ -235,8 +234,9 @@ def write_mixture(
 
     `rich` and `poor` are memory for the rates on both sides.
     """
-    most = fill_rates(rate, own, math.exp(-found.low), rich)
-    least = fill_rates(rate, own, math.exp(-found.high), poor)
+    fill_rates(rate, own, math.exp(-found.low), rich)
+    fill_rates(rate, own, math.exp(-found.high), poor)
+    most, least = bandwidth_used(own, rich), bandwidth_used(own, poor)
     share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
     for j in range(len(members)):
         out[members[j]] = poor[j] + share * (rich[j] - poor[j])

@@ -28,6 +28,7 @@ from freshopt.compiled import (
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import (
     Rate,
+    added,
     best_response,
     demand_of,
     fill_rates,
@@ -43,7 +44,11 @@ from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Nothing that assumes away infinities or NaN.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
-INLINED = (inverse_tables, vector_math, demand_functions, column_passes, host_search)
+# Sums may be taken in any order, and so in lanes. Formulas keep the one in which they are written: in another
+# a product that none of them contains may overflow.
+FAITHFUL = {"contract", "arcp"}
+FORMULAS = (demand_functions,)
+INLINED = (inverse_tables, vector_math, *FORMULAS, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (column_passes, host_search)
 
@@ -53,7 +58,10 @@ for _module in INLINED:
             inverse_tables.ratio_table,
             inverse_tables.octave_table,
         ):
-            register_jitable(forceinline=_module in FORCED)(_function)
+            _ordered = _module in FORMULAS or _function in (best_response, added)
+            register_jitable(forceinline=_module in FORCED, fastmath=FAITHFUL if _ordered else FAST)(
+                _function
+            )
 
 
 EDITION = hashlib.sha256(

@@ -23,7 +23,8 @@ from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import CHUNK, IN_TURN, Array, IntArray, chunks, exact_sum, read_only
+from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
+from freshopt.numerics.segments import group_sums
 
 Made = TypeVar("Made")
 
@@ -153,14 +154,8 @@ class Partition:
         if codes is None:
             return np.array([exact_sum(float(np.dot(factor[p], amounts[p])) for p in chunks(len(amounts)))])
         found, size = HostSums((self.hosts + 1,)), max(CHUNK, self.hosts)
-        # Of few hosts each has many sources in a chunk: these are added in several lanes.
-        lanes = min(CHUNK // IN_TURN, max(1, size // (self.hosts + 1)))
-        lane = np.arange(size) % lanes * (self.hosts + 1)
         for part in chunks(len(amounts), size):
-            used = factor[part] * amounts[part]
-            bins = codes[part] if lanes == 1 else codes[part] + lane[: len(used)]
-            added = np.bincount(bins, weights=used, minlength=lanes * (self.hosts + 1)).astype(np.float64)
-            found.add(added if lanes == 1 else np.sum(added.reshape(lanes, -1), axis=0))
+            found.add(group_sums(factor[part] * amounts[part], codes[part], self.hosts + 1))
         return np.roll(found.total(), 1)
 
     def broadcast_to_sources(self, per_host: Array, otherwise: float) -> Array:

@@ -111,5 +111,4 @@ def _value(problem: Problem, rates: Array) -> float:
     """Return the objective's value in the long run."""
     if problem.numerics is None:
         return np.nan
-    cost = Gap.of(problem, rates, problem.numerics, keep_slopes=False).cost
-    return problem.objective.value_from_cost(cost, problem.sources)
+    return Gap.of(problem, rates, problem.numerics, keep_slopes=False).value

@@ -151,7 +151,7 @@ def finish(
     return Finished(
         n,
         gap.cost,
-        own.value_from_cost(gap.cost, piece.problem.sources),
+        gap.value,
         gap.halving_loss(),
         np.stack([piece.totals(rates), piece.sums(np.broadcast_to(1.0, (n,)), gap.source_gaps(each))]),
         typical,

@@ -29,14 +29,15 @@ class Cell:
     """Cost, marginal and inverse marginal under one discipline.
 
     For unit importance. Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 <
-    price < inf. The demand is the inverse for one source, ``(1/price, *parameters)``, if
-    `freshopt.compiled.demand_functions` has it.
+    price < inf. The gain is 1 − cost, of a cost that is a share. The demand is the inverse for one source,
+    ``(1/price, *parameters)``, if `freshopt.compiled.demand_functions` has it.
     """
 
     cost: Formula
     marginal: Formula
     inverse: Formula
     demand: Demand | None = None
+    gain: Formula | None = None
 
 
 @frozen_arrays
@@ -60,6 +61,8 @@ class Curve:
         The other disciplines, where they are defined.
     periodic_demand : callable or None
         1/V^{-1} for one source, if `freshopt.compiled.demand_functions` has it.
+    mean_gain : callable or None
+        1 − C(s)/s, where c is a share and an objective maximises what is left of it.
     """
 
     parameters: tuple[Array, ...]
@@ -70,6 +73,7 @@ class Curve:
     poisson: Cell | None = None
     on_signal: Cell | None = None
     periodic_demand: Demand | None = None
+    mean_gain: Formula | None = None
 
     def cell(self, refresh: Refresh) -> Cell:
         """Return the cell of a refresh discipline.
@@ -81,7 +85,11 @@ class Curve:
         """
         if refresh is Refresh.PERIODIC:
             return Cell(
-                self._periodic_cost, self._periodic_marginal, self._periodic_inverse, self.periodic_demand
+                self._periodic_cost,
+                self._periodic_marginal,
+                self._periodic_inverse,
+                self.periodic_demand,
+                None if self.mean_gain is None else self._periodic_gain,
             )
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
@@ -94,7 +102,15 @@ class Curve:
     def kernel(self, importance: Array, refresh: Refresh) -> Kernel:
         """Return the numerics of weighted sources under a discipline."""
         cell = self.cell(refresh)
-        return Kernel(importance, self.parameters, cell.cost, cell.marginal, cell.inverse, cell.demand)
+        return Kernel(
+            importance,
+            self.parameters,
+            cell.cost,
+            cell.marginal,
+            cell.inverse,
+            cell.demand,
+            unit_gain=cell.gain,
+        )
 
     def gap_cost(self, gap: Array) -> Array:
         """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals.
@@ -104,6 +120,15 @@ class Curve:
         own = map(as_float64, self.parameters)
         with np.errstate(all="ignore"):
             return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+
+    def gap_gain(self, gap: Array) -> Array:
+        """Return the integrated gain τ − C(τ) of crawl intervals.
+
+        It is NaN without `mean_gain`.
+        """
+        own = map(as_float64, self.parameters)
+        with np.errstate(all="ignore"):
+            return np.where(gap > 0.0, gap * self._gain_of(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
 
     def take(self, index: Index) -> Curve:
         """Return the curve of some of the sources."""
@@ -115,6 +140,13 @@ class Curve:
 
     def _periodic_marginal(self, rate: Array, *parameters: Array) -> Array:
         return self.index(1.0 / rate, *parameters)
+
+    def _periodic_gain(self, rate: Array, *parameters: Array) -> Array:
+        return self._gain_of(1.0 / rate, *parameters)
+
+    def _gain_of(self, period: Array, *parameters: Array) -> Array:
+        gain = self.mean_gain
+        return np.full_like(period, np.nan) if gain is None else gain(period, *parameters)
 
     def _periodic_inverse(self, price: Array, *parameters: Array) -> Array:
         return 1.0 / self.inverse_index(price, *parameters)

@@ -100,6 +100,9 @@ class DerivedNumerics:
         """Return the expression's value, negated if it is maximised."""
         return self.jet(rate, order=0).cost
 
+    def gain(self, rate: Array) -> None:
+        """Return None: an expression's gain is its cost, negated."""
+
     def marginal(self, rate: Array, side: int = RIGHT) -> Array:
         """Return the marginal value: decrease of cost per unit of rate.
 

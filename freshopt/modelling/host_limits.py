@@ -13,8 +13,9 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import IN_TURN, LARGEST, SMALLEST, Array, IntArray, read_only
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.segments import group_sums
 
 
 @frozen_arrays
@@ -98,14 +99,11 @@ class HostLimits:
     def totals(self, amounts: Array) -> Array:
         """Return sums per limited host, shape (H,).
 
-        Those of hosts with many sources are pairwise, to a few ulp.
+        They are right to an ulp or two, whatever the number of sources of a host.
         """
         if not self.names:
             return np.empty(0)
-        sums = np.bincount(self.codes, weights=amounts, minlength=len(self.names) + 1).astype(np.float64)
-        for host in np.flatnonzero(np.diff(self.first) > IN_TURN).tolist():
-            sums[host] = np.sum(amounts[self.order[self.first[host] : self.first[host + 1]]])
-        return sums[: len(self.names)]
+        return group_sums(amounts, self.codes, len(self.names) + 1)[: len(self.names)]
 
     def named(self, prices: Array) -> HostPrices:
         """Return dual variables, shape (H,), by the hosts' names."""

@@ -3,8 +3,9 @@
 Every solver is made of these three functions. Everything downstream works with *costs* to be minimised: J(ρ)
 weighted by importance, convex and, for the named objectives, decreasing. The marginal is −dJ/dρ, the marginal
 value of one more refresh per time unit; the inverse marginal is the best response of a rate to a price, the
-dual variable of a constraint. A maximised objective is its loss here
-(`Objective.value_from_cost` converts).
+dual variable of a constraint. A maximised objective is its loss here; what it gains is computed beside the
+loss where the difference of the two would lose digits
+(`freshopt.modelling.objective.value_at`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ class Numerics(Protocol):
         It is the rate ≥ 0 (or inf) at which the marginal falls to the price.
         """
 
+    def gain(self, rate: Array) -> Array | None:
+        """Return each source's weighted gain at its rate, or None.
+
+        It is what a maximised objective adds up; None where the cost alone says it.
+        """
+
     def take(self, index: Index) -> Numerics:
         """Return the numerics of some of the sources."""
 
@@ -69,6 +76,9 @@ class Kernel:
     demand_parameters : tuple of ndarray, optional
         What the demand takes besides a, importance included: a is then 1/price. `parameters` and a =
         importance/price if None.
+    unit_gain : callable, optional
+        ``f(rate, *parameters)``: what a maximised objective gains, such as the fresh share 1 − J(ρ), in a
+        form that does not cancel.
     """
 
     importance: Array
@@ -78,6 +88,7 @@ class Kernel:
     unit_inverse: Formula
     unit_demand: Demand | None = None
     demand_parameters: tuple[Array, ...] | None = None
+    unit_gain: Formula | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0.
@@ -92,6 +103,14 @@ class Kernel:
         """Return the marginal value −w·J'(ρ)."""
         with np.errstate(all="ignore"):
             unit = self.unit_marginal(rate, *map(as_float64, self.parameters))
+            return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+
+    def gain(self, rate: Array) -> Array | None:
+        """Return the weighted gain, or None where there is no formula."""
+        if self.unit_gain is None:
+            return None
+        with np.errstate(all="ignore"):
+            unit = self.unit_gain(rate, *map(as_float64, self.parameters))
             return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
 
     def inverse_marginal(self, price: Array) -> Array:
@@ -139,6 +158,11 @@ class MixedNumerics:
     def inverse_marginal(self, price: Array) -> Array:
         """Return each source's inverse marginal from its own kind's numerics."""
         return self._select(lambda numerics: numerics.inverse_marginal(price))
+
+    def gain(self, rate: Array) -> Array | None:
+        """Return each source's gain from its own kind's numerics."""
+        silent, announced = self.silent_sources.gain(rate), self.signalled_sources.gain(rate)
+        return None if silent is None or announced is None else np.where(self.signalled, announced, silent)
 
     def take(self, index: Index) -> Numerics:
         """Return the numerics of some of the sources.

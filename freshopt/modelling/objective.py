@@ -14,9 +14,9 @@ import numpy as np
 
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError, shortened
-from freshopt.modelling.kernel import Kernel
+from freshopt.modelling.kernel import Kernel, Numerics
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.arrays import Array, Index, chunks, exact_sum
 
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
@@ -99,6 +99,20 @@ def require_nodes(objective: Any) -> None:  # noqa: ANN401 - any frozen record w
         )
 
 
+def value_at(objective: Objective, numerics: Numerics, sources: Sources, rates: Array, cost: float) -> float:
+    """Return the value of rates in the declared sense, given their cost.
+
+    A maximised objective's gains are added up where its numerics know them: importance minus cost has lost
+    the digits of a small gain.
+    """
+    if objective.sense == "maximise":
+        gains = [numerics.take(part).gain(rates[part]) for part in chunks(len(rates))]
+        sums = [float(np.sum(gain)) for gain in gains if gain is not None]
+        if len(sums) == len(gains):
+            return exact_sum(sums)
+    return objective.value_from_cost(cost, sources)
+
+
 class Objective:
     """Base class of convex objectives, declared per source in CVXPY.
 
@@ -137,7 +151,7 @@ class Objective:
     inverse marginal for unit importance.
 
     >>> import numpy as np
-    >>> from freshopt.modelling.kernel import Kernel
+    >>> from freshopt.modelling.kernel import Kernel, Numerics
     >>> class Delay(fo.Objective):
     ...     def per_source(self, rate, sources):
     ...         t = cp.Variable(len(sources))
@@ -245,6 +259,6 @@ class Objective:
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost.
 
-        The cost is the total that the numerics minimise.
+        The cost is the total that the numerics minimise; `value_at` asks for it where these know no gains.
         """
         return cost if self.sense == "minimise" else -cost

@@ -1,10 +1,10 @@
-"""Sums over the segments of a sorted array."""
+"""Sums over segments of a sorted array, and over groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks
 
 
 def segment_sums(values: Array, offsets: IntArray) -> Array:
@@ -22,3 +22,43 @@ def segment_sums(values: Array, offsets: IntArray) -> Array:
     if len(filled):
         sums[filled] = np.add.reduceat(values, offsets[filled])
     return sums
+
+
+def group_sums(values: Array, groups: IntArray, count: int) -> Array:
+    """Return the sum of the values of each group.
+
+    It is right to an ulp or two, in any order of the values.
+
+    Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
+    are added without rounding; the tails are so small that rounding them does not matter.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Of one sign.
+    groups : ndarray of int, shape (n,)
+        The group of each value, in 0..count.
+    count : int
+
+    Returns
+    -------
+    ndarray, shape (count,)
+
+    Examples
+    --------
+    >>> group_sums(np.full(10, 0.1), np.zeros(10, dtype=np.int64), 1)
+    array([1.])
+    """
+    about = np.bincount(groups, weights=values, minlength=count).astype(np.float64)
+    heads, tails = np.zeros(count), np.zeros(count)
+    with np.errstate(all="ignore"):
+        # A power of two, twice the sum or more: what is added to it is rounded to its last bit.
+        split = np.ldexp(1.0, np.frexp(about)[1] + 1)
+        for part in chunks(len(values), max(CHUNK, 4 * count)):
+            own, value = groups[part], values[part]
+            each = split[own]
+            head = (each + value) - each
+            heads += np.bincount(own, weights=head, minlength=count)
+            tails += np.bincount(own, weights=value - head, minlength=count)
+        exact = heads + tails
+    return np.where(np.isfinite(exact), exact, about)

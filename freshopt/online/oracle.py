@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from freshopt.errors import SourceDataError
+from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import SMALLEST, Array, total
 from freshopt.simulation import Crawler, SimulatedCrawler, World
@@ -91,4 +92,5 @@ def value_of(problem: Problem, rates: Array) -> float:
     """Return an objective's value at rates, in its own sense."""
     if problem.numerics is None:
         raise SourceDataError(f"the objective cannot be evaluated: {problem.unknown_atom}.")
-    return problem.objective.value_from_cost(total(problem.numerics.cost(rates)), problem.sources)
+    cost = total(problem.numerics.cost(rates))
+    return value_at(problem.objective, problem.numerics, problem.sources, rates, cost)

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import exact_sum
+from freshopt.numerics.arrays import Array, exact_sum
 from freshopt.scheduling.initial_ages import check_ages
 from freshopt.scheduling.schedule import Schedule
 
@@ -75,10 +75,15 @@ def expected_value(
     previous = np.where(first, -ages[source], np.concatenate(([0.0], time[:-1])))
     last = np.array(-ages)
     last[source] = time  # the last assignment to a source stays
+    gains = objective.sense == "maximise" and curve.mean_gain is not None
+
+    def measured(own: Curve, gap: Array) -> Array:
+        return own.gap_gain(gap) if gains else own.gap_cost(gap)
+
     parts = (
-        weight[source] * curve.take(source).gap_cost(time - previous),
-        weight * curve.gap_cost(schedule.horizon - last),
-        -weight * curve.gap_cost(np.array(ages)),
+        weight[source] * measured(curve.take(source), time - previous),
+        weight * measured(curve, schedule.horizon - last),
+        -weight * measured(curve, np.array(ages)),
     )
-    cost = exact_sum(float(np.sum(part)) for part in parts)
-    return objective.value_from_cost(cost / schedule.horizon, sources)
+    mean = exact_sum(float(np.sum(part)) for part in parts) / schedule.horizon
+    return mean if gains else objective.value_from_cost(mean, sources)
