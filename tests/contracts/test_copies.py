@@ -81,7 +81,7 @@ def difference(one: Any, other: Any, where: str = "it", seen: frozenset[int] = f
     elif isinstance(one, types.MethodType):
         pairs = [(where, one.__self__, other.__self__)] if one.__name__ == other.__name__ else [(where, 0, 1)]
     elif isinstance(one, Exception):
-        pairs = [(where, (one.args, vars(one)), (other.args, vars(other)))]
+        pairs = [(where, (one.args, sorted(vars(one).items())), (other.args, sorted(vars(other).items())))]
     elif is_ours(one) and attributes(one):
         ours, theirs = attributes(one), attributes(other)
         if ours.keys() != theirs.keys():
