@@ -235,11 +235,11 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
     problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
     proved = math.isfinite(short) and math.isfinite(cost)
     relative = relative_gap(gap, price, host_prices, short) if proved else NOTHING
-    proven = short if proved else math.inf
+    better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=gap.value,
-        bound=gap.value - proven if problem.objective.sense == "minimise" else gap.value + proven,
-        gap=proven,
+        bound=gap.value + better * short if proved else better * math.inf,
+        gap=short if proved else math.inf,
         relative_gap=relative.relative,
         beyond_rounding=relative.beyond_rounding,
         infeasibility=infeasibility,

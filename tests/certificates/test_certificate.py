@@ -157,6 +157,14 @@ def test_price_zero_proves_nothing_where_rates_are_unbounded(kind: type) -> None
     assert not proof.confirms(1e300)
 
 
+@pytest.mark.parametrize("kind", [AccumulatedDelay, HarmonicStaleness])
+def test_rates_of_infinite_cost_have_no_bound(kind: type) -> None:
+    proof = fo.certify(fo.Problem(kind(), fo.Sources([1.0, 2.0]), 3.0), [1.0, 0.0])
+    assert proof.value == proof.gap == proof.relative_gap == math.inf
+    assert proof.bound == -math.inf
+    assert proof.reason
+
+
 def test_price_zero_is_proof_enough_where_every_cap_is_reached() -> None:
     problem = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], max_rate=[0.5, 1.0]), 3.0)
     assert fo.certify(problem, [0.5, 1.0], 0.0).gap == 0.0
