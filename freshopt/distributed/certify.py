@@ -73,7 +73,7 @@ def judge(
         The largest relative violation of a limit, 0 for a few ulp.
     tolerance : float
     """
-    objective = terms.objective
+    better = -1.0 if terms.objective.sense == "minimise" else 1.0
     used, cost = exact_sum(use), exact_sum(one.cost for one in found)
     slack = max(0.0, terms.bandwidth - used)
     unused = decision.multipliers * np.maximum(0.0, limits - use[1:])
@@ -105,7 +105,7 @@ def judge(
     return Judged(
         Status.OPTIMAL if good else Status.INACCURATE,
         value,
-        value - gap if objective.sense == "minimise" else value + gap,
+        value + better * gap if proved else better * math.inf,
         gap,
         relative.relative,
         used,
