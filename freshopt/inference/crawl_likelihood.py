@@ -207,7 +207,8 @@ class CrawlLikelihood:
             upper = np.where(rate == 0, drop / self.exposure, upper)
         lower[rate == 0] = 0.0
         lower[np.isnan(rate)] = 0.0
-        lower = self._iterate(lower, np.flatnonzero(rate > 0), step_down)
+        # Without a drop the level is that of an infinite rate itself.
+        lower = self._iterate(lower, np.flatnonzero((rate > 0) & np.isfinite(lower)), step_down)
         return lower, self._iterate(upper, np.flatnonzero(inside), step_up)
 
     def _iterate(self, rate: Array, sources: IntArray, step: Iteration) -> Array:
