@@ -114,7 +114,10 @@ def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: f
     kind = rng.random()
     if kind < 0.45:
         return
-    some = lambda p: rng.random(n) < p  # noqa: E731
+
+    def some(share_of_all: float) -> Any:  # noqa: ANN401 - an array of booleans
+        return rng.random(n) < share_of_all
+
     if kind < 0.85:
         columns["min_rate"] = np.where(some(0.5), share * rng.uniform(0, 1, n) ** 2, 0.0)
     if kind > 0.6:
