@@ -27,10 +27,19 @@ if TYPE_CHECKING:
     from freshopt.io.read_log import read_log as read_log
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
+    from freshopt.modelling.budget import Budget as Budget
+    from freshopt.modelling.nested import Nested as Nested
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh
     from freshopt.modelling.problem import Problem as Problem
+    from freshopt.modelling.ratio import Ratio as Ratio
     from freshopt.modelling.sources import Sources as Sources
+    from freshopt.modelling.spend import Spend as Spend
+    from freshopt.modelling.target import Target as Target
+    from freshopt.modelling.tied import Tied as Tied
+    from freshopt.modelling.worst import Worst as Worst
+    from freshopt.parametric import Frontier as Frontier
+    from freshopt.parametric import frontier as frontier
     from freshopt.planning.backtest import HeldOut as HeldOut
     from freshopt.planning.backtest import backtest as backtest
     from freshopt.planning.plan import Plan as Plan
@@ -42,19 +51,24 @@ if TYPE_CHECKING:
     from freshopt.simulation.replay_result import Replay as Replay
     from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
-    from freshopt.solving import Frontier as Frontier
-    from freshopt.solving import frontier as frontier
     from freshopt.solving import solve as solve
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Worst": "freshopt.modelling.worst",
+    "Tied": "freshopt.modelling.tied",
+    "Target": "freshopt.modelling.target",
+    "Spend": "freshopt.modelling.spend",
+    "Ratio": "freshopt.modelling.ratio",
+    "Nested": "freshopt.modelling.nested",
+    "Budget": "freshopt.modelling.budget",
     "Agreement": "freshopt.crosscheck",
     "ChangeHistory": "freshopt.logs.change_history",
     "Certificate": "freshopt.certificates.certificate",
     "CertificateError": "freshopt.errors",
     "CrawlLog": "freshopt.logs.crawl_log",
-    "Frontier": "freshopt.solving",
+    "Frontier": "freshopt.parametric",
     "FreshoptError": "freshopt.errors",
     "HeldOut": "freshopt.planning.backtest",
     "InfeasibleProblemError": "freshopt.errors",
@@ -76,7 +90,7 @@ _HOME = {
     "backtest": "freshopt.planning.backtest",
     "certify": "freshopt.certificates.certificate",
     "cross_check": "freshopt.crosscheck",
-    "frontier": "freshopt.solving",
+    "frontier": "freshopt.parametric",
     "plan": "freshopt.planning.plan",
     "read_log": "freshopt.io.read_log",
     "replay": "freshopt.simulation.replaying",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
@@ -94,7 +95,7 @@ class Agreement:
             for other, bound in proofs:
                 if proof is None or bound is None or not math.isfinite(bound.bound):
                     continue
-                scale = abs(proof.value) + abs(bound.bound) + bound.price * self.problem.bandwidth
+                scale = abs(proof.value) + abs(bound.bound) + _paid(bound, self.problem)
                 rounding = FEW_ULP * (abs(bound.value) + abs(bound.gap))  # of their difference, the bound
                 if sign * (bound.bound - proof.value) > self.tolerance * scale + rounding:
                     found.append(
@@ -112,12 +113,16 @@ class Agreement:
     def rate_differences(self) -> list[float]:
         """Return each solution's largest relative difference from the best rates.
 
-        It is the largest ``|rate − best rate|/max(best rate, B/n)``.
+        It is the largest ``|rate − best rate|/max(best rate, B/n)``; without a bandwidth the mean rate stands
+        for B/n.
         """
         best = self.best
         if best is None:
             return [math.nan] * len(self.solutions)
-        scale = np.maximum(best.rates, self.problem.bandwidth / len(best.rates))
+        even = self.problem.bandwidth / len(best.rates)
+        if not math.isfinite(even):
+            even = float(np.mean(best.rates))
+        scale = np.maximum(best.rates, max(even, np.finfo(np.float64).tiny))
         return [
             float(np.max(np.abs(s.rates - best.rates) / scale)) if s.certificate else math.nan
             for s in self.solutions
@@ -293,6 +298,14 @@ def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
             solver=solver,
             note=str(error),
         )
+
+
+def _paid(bound: Certificate, problem: Problem) -> float:
+    """Return what the limits cost at a certificate's prices, Σ y·|b|."""
+    rows = bound.rows
+    if rows is not None:
+        return float(np.sum(rows.price * np.abs(rows.limit), where=rows.price > 0.0))
+    return bound.price * problem.bandwidth
 
 
 def _vanishes(solution: Solution) -> bool:

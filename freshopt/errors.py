@@ -65,7 +65,17 @@ class ObjectiveError(FreshoptError, ValueError):
 
 
 class InfeasibleProblemError(FreshoptError, ValueError):
-    """Infeasible constraints, shown by arithmetic before any solver runs."""
+    """Infeasible constraints, shown by arithmetic before any solver runs.
+
+    Attributes
+    ----------
+    conflict : Conflict or None
+        Which declared rows cannot hold together, with the multipliers that prove it, where there are rows.
+    """
+
+    def __init__(self, message: str, conflict: Any = None) -> None:  # noqa: ANN401 - of a room above
+        super().__init__(message)
+        self.conflict = conflict
 
 
 class SolverRefusedError(FreshoptError):
@@ -171,6 +181,17 @@ def shortened(text: str) -> str:
     'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaa in row 7'
     """
     return text if len(text) <= LONGEST else f"{text[:64]}...{text[-32:]}"
+
+
+def shown(value: object) -> str:
+    """Return a value's repr for a message, on one line.
+
+    Examples
+    --------
+    >>> shown([1.0, None]), len(shown("a" * 1000))
+    ('[1.0, None]', 99)
+    """
+    return shortened(" ".join(repr(value).split()))
 
 
 def list_offenders(offenders: Iterable[str]) -> str:

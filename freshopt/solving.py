@@ -1,10 +1,8 @@
-"""`solve`: solve a problem and certify it. `frontier`: solutions along the bandwidth."""
+"""`solve`: solve a problem and certify it."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,14 +13,13 @@ from freshopt.errors import (
     CertificateError,
     InfeasibleProblemError,
     SolverRefusedError,
-    SourceDataError,
     expect,
 )
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number
 
 if TYPE_CHECKING:
-    import polars
+    pass
 
 
 def solve(
@@ -92,7 +89,8 @@ def solve(
     if price is not None and not SMALLEST <= price <= LARGEST:
         # A price of 0, say, of a bandwidth that did not bind (complementary slackness), is no start.
         price, used = None, None
-    solution = chosen.solve(problem, SolveOptions(tolerance, certify, price, used))
+    multipliers = _multipliers(warm_start, problem) if isinstance(warm_start, Solution) else None
+    solution = chosen.solve(problem, SolveOptions(tolerance, certify, price, used, multipliers))
     if throw:
         _raise_unless_good(solution)
     return solution
@@ -108,13 +106,21 @@ def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
     return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
 
 
+def _multipliers(earlier: Solution, problem: Problem) -> Array | None:
+    """Return an earlier solution's multipliers, if its rows have the same labels."""
+    before, now = earlier.problem.program, problem.program
+    same = before is not None and now is not None and before.rows.labels == now.rows.labels
+    return earlier.multipliers if same else None
+
+
 def _raise_unless_good(solution: Solution) -> None:
     if solution.status is Status.OPTIMAL:
         return
     if solution.status is Status.REFUSED:
         raise SolverRefusedError(solution.note)
     if solution.status is Status.INFEASIBLE:
-        raise InfeasibleProblemError(solution.note)
+        reason = solution.note if solution.conflict is None else str(solution.conflict)
+        raise InfeasibleProblemError(reason, solution.conflict)
     if solution.status is Status.INACCURATE and gap_is_expected(solution.solver):
         return
     raise CertificateError(
@@ -122,87 +128,3 @@ def _raise_unless_good(solution: Solution) -> None:
         f"pass throw=False to have the solution as it is.",
         solution,
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Frontier:
-    """Value and shadow price along the bandwidth: a parametric solution.
-
-    Attributes
-    ----------
-    bandwidths : tuple of float
-    solutions : tuple of Solution or None
-        None where the bandwidth is infeasible.
-    reasons : tuple of str
-        Why there is no solution, or empty.
-    """
-
-    bandwidths: tuple[float, ...]
-    solutions: tuple[Solution | None, ...]
-    reasons: tuple[str, ...]
-
-    def to_frame(self) -> polars.DataFrame:
-        """Return a polars table of the solutions, nulls where infeasible.
-
-        Columns are bandwidth, status, value, price and relative_gap.
-        """
-        import polars
-
-        rows = []
-        for bandwidth, solution in zip(self.bandwidths, self.solutions, strict=True):
-            proof = solution.certificate if solution else None
-            rows.append(
-                {
-                    "bandwidth": bandwidth,
-                    "status": (solution.status if solution else Status.INFEASIBLE).value,
-                    "value": solution.value if solution else None,
-                    "price": solution.price if solution else None,
-                    "relative_gap": proof.relative_gap if proof else None,
-                }
-            )
-        numbers = dict.fromkeys(("bandwidth", "value", "price", "relative_gap"), polars.Float64)
-        return polars.DataFrame(rows, schema_overrides=numbers)
-
-    def __repr__(self) -> str:
-        """Return one line: how many bandwidths, and their range."""
-        low, high = min(self.bandwidths), max(self.bandwidths)
-        return f"Frontier({len(self.bandwidths)} bandwidths, {low:g}..{high:g})"
-
-
-def frontier(
-    problem: Problem, bandwidths: Iterable[float], solver: Solver | None = None, *, tolerance: float = 1e-6
-) -> Frontier:
-    """Solve a problem at several bandwidths, warm-started one after another.
-
-    Each solve starts from the last one's price. An infeasible bandwidth stays as a row with that status.
-
-    Examples
-    --------
-    >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
-    >>> [solution.value for solution in fo.frontier(problem, [1.5, 3.0, 9.0]).solutions]
-    [6.0, 3.0, 1.0]
-    """
-    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
-    solutions: list[Solution | None] = []
-    reasons: list[str] = []
-    remedy = "Pass refreshes per time unit, a list of them."
-    if isinstance(bandwidths, str) or not isinstance(bandwidths, Iterable):
-        raise SourceDataError(f"bandwidths are {bandwidths!r}, not a list. {remedy}")
-    given = tuple(as_number(bandwidth, "a bandwidth", remedy) for bandwidth in bandwidths)
-    if not given:
-        raise SourceDataError("there are no bandwidths. Pass at least one.")
-    start: Solution | None = None
-    for bandwidth in given:
-        try:
-            solution = solve(
-                problem.with_bandwidth(bandwidth), solver, tolerance=tolerance, throw=False, warm_start=start
-            )
-        except InfeasibleProblemError as error:
-            solutions.append(None)
-            reasons.append(str(error))
-            continue
-        solutions.append(solution)
-        reasons.append(solution.note)
-        start = solution if solution.price > 0.0 else start
-    return Frontier(given, tuple(solutions), tuple(reasons))

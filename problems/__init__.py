@@ -15,5 +15,6 @@ from freshopt.problems.synchronization_cost import BinaryCost as BinaryCost
 from freshopt.problems.synchronization_cost import SynchronizationCost as SynchronizationCost
 from freshopt.problems.polling_knapsack import PollingKnapsack as PollingKnapsack
 from freshopt.problems.expected_penalty import ExpectedPenalty as ExpectedPenalty
+from freshopt.problems.later_than import LaterThan as LaterThan
 
 __all__ = [name for name in list(globals()) if name[0].isupper()]

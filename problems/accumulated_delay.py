@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled import demand_functions
+from freshopt.compiled import cost_functions, demand_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
 from freshopt.modelling.objective import Command, ConeForm, Refresh
@@ -88,6 +88,7 @@ class AccumulatedDelay(CurveObjective):
             POISSON,
             ON_SIGNAL,
             demand_functions.delay_periodic,
+            periodic_value=cost_functions.delay_periodic_cost,
         )
 
     def _factor(self) -> float:
@@ -126,5 +127,7 @@ def _inverse(price: Array, d: Array) -> Array:
     return np.sqrt(d / price)
 
 
-POISSON = Cell(_poisson_cost, _marginal, _inverse, demand_functions.delay)
-ON_SIGNAL = Cell(_signal_cost, _marginal, _inverse, demand_functions.delay)
+POISSON = Cell(_poisson_cost, _marginal, _inverse, demand_functions.delay, value=cost_functions.delay_cost)
+ON_SIGNAL = Cell(
+    _signal_cost, _marginal, _inverse, demand_functions.delay, value=cost_functions.delay_signal_cost
+)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from freshopt.compiled import demand_functions
+from freshopt.compiled import cost_functions, demand_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, falling_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -266,5 +266,11 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / np.sqrt(price), d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.age_poisson)
+POISSON = Cell(
+    _poisson_cost,
+    _poisson_marginal,
+    _poisson_inverse,
+    demand_functions.age_poisson,
+    value=cost_functions.age_poisson_cost,
+)
 ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.reciprocal_root_below)

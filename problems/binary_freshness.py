@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from freshopt.compiled import demand_functions
+from freshopt.compiled import cost_functions, demand_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, decayed_time, squared_over, stale_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -180,7 +180,12 @@ def _signal_inverse(price: Array, d: Array) -> Array:
 
 
 POISSON = Cell(
-    _poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.binary_poisson, _poisson_gain
+    _poisson_cost,
+    _poisson_marginal,
+    _poisson_inverse,
+    demand_functions.binary_poisson,
+    _poisson_gain,
+    value=cost_functions.binary_poisson_cost,
 )
 ON_SIGNAL = Cell(
     _signal_cost, _signal_marginal, _signal_inverse, demand_functions.all_or_nothing, _signal_gain

@@ -28,12 +28,12 @@ import numpy as np
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
 from freshopt.modelling.cone_forms import RARE, SLOW, bent_square, falling_total
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.kernel import Kernel
 
 # Nodes of the conditioned forms, for rates within a factor of 2.
 FEW = 5

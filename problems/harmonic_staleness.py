@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled import demand_functions
+from freshopt.compiled import cost_functions, demand_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -218,5 +218,17 @@ def _signal_inverse(price: Array, d: Array) -> Array:
     return np.minimum(1.0 / price, d)
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse, demand_functions.harmonic_poisson)
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.reciprocal_below)
+POISSON = Cell(
+    _poisson_cost,
+    _poisson_marginal,
+    _poisson_inverse,
+    demand_functions.harmonic_poisson,
+    value=cost_functions.harmonic_poisson_cost,
+)
+ON_SIGNAL = Cell(
+    _signal_cost,
+    _signal_marginal,
+    _signal_inverse,
+    demand_functions.reciprocal_below,
+    value=cost_functions.harmonic_signal_cost,
+)

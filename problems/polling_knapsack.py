@@ -30,12 +30,12 @@ from freshopt.compiled import demand_functions
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_nodes
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.numerics.gauss_quadrature import squared_legendre
 from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
+from freshopt.separable.kernel import Kernel
 
 Form = Literal["polls", "materials"]
 # Below this a/x the materials form has a simpler total.

@@ -17,13 +17,13 @@ from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cone_forms import decayed_time
 from freshopt.modelling.cost_curve import Curve, CurveObjective
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness, binary_curve
 from freshopt.problems.power_cost import PowerCost
+from freshopt.separable.kernel import Kernel
 
 
 class AgeCost(Protocol):

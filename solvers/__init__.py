@@ -8,6 +8,10 @@ is exported, in the order of these lines.
 from freshopt.solvers.auto import Auto as Auto
 from freshopt.solvers.water_filling import WaterFilling as WaterFilling
 from freshopt.solvers.separable_newton import SeparableNewton as SeparableNewton
+from freshopt.solvers.interior_point import InteriorPoint as InteriorPoint
+from freshopt.solvers.nested_water_filling import NestedWaterFilling as NestedWaterFilling
+from freshopt.solvers.ratio_water_filling import RatioWaterFilling as RatioWaterFilling
+from freshopt.solvers.leximin import Leximin as Leximin
 from freshopt.solvers.closed_form import ClosedForm as ClosedForm
 from freshopt.solvers.conic import Conic as Conic
 from freshopt.solvers.lambda_crawl import LambdaCrawl as LambdaCrawl

@@ -6,10 +6,22 @@ from dataclasses import dataclass, replace
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
-from freshopt.modelling.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.formatting import count
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.worst import Worst
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.program import Program
+from freshopt.solvers.interior_point import InteriorPoint
+from freshopt.solvers.leximin import Leximin
+from freshopt.solvers.nested_water_filling import NestedWaterFilling
+from freshopt.solvers.ratio_water_filling import RatioWaterFilling
 from freshopt.solvers.separable_newton import SeparableNewton
 from freshopt.solvers.water_filling import WaterFilling
+
+# Where the interior point method may end: rates of sources of linear cost jump with the prices.
+_SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.FAILED)
+# A cone solver takes seconds for so many sources, and is tried after the interior point method.
+_CONIC = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +52,31 @@ class Auto:
             if second.status is Status.OPTIMAL:
                 why = f"what {solver} found was not proved optimal"
                 solver, solution = water, second
+        if isinstance(solver, InteriorPoint) and solution.status in _SHORT and len(problem.sources) <= _CONIC:
+            from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
+
+            conic = Conic()
+            second = conic.solve(problem, options)
+            if second.status is Status.OPTIMAL:
+                why = f"what {solver} found was not proved optimal"
+                solver, solution = conic, second
         note = f"Auto chose {solver}: {why}." + (f" {solution.note}" if solution.note else "")
         return replace(solution, note=note)
 
     def choice(self, problem: Problem) -> tuple[Solver, str]:
         """Return the chosen solver and the reason."""
+        if problem.program is not None and not problem.couplings:
+            return _of_rows(problem, problem.program)
         newton = SeparableNewton()
-        derived = problem.numerics is not None and not _kernels(problem.numerics)
+        derived = problem.program is None and problem.numerics is not None and not _kernels(problem.numerics)
         if derived and newton.supports(problem) is None:
             return newton, "the marginals are derived from the declaration"
-        if problem.numerics is not None:
+        if problem.program is None and problem.numerics is not None:
             return WaterFilling(), "the marginals are known, so the one-price dual is exact"
         from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
 
+        if problem.couplings:
+            return Conic(), f"nothing is proved, for {problem.couplings[0].rstrip('.')}"
         return Conic(), "the objective has an atom without derivative rules"
 
 
@@ -64,3 +88,19 @@ def _kernels(numerics: Numerics) -> bool:
     if isinstance(numerics, MixedNumerics):
         return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
     return isinstance(numerics, Kernel)
+
+
+def _of_rows(problem: Problem, program: Program) -> tuple[Solver, str]:
+    """Return the solver for declared constraints, by the structure of their rows."""
+    rows = count(len(program.rows), "row", "d")
+    if isinstance(problem.objective, Worst) and problem.objective.then == "next":
+        return Leximin(), "the worst group comes first, then the next"
+    if NestedWaterFilling().supports(problem) is None:
+        return NestedWaterFilling(), f"the constraints, {rows}, are a tree in one unit"
+    if RatioWaterFilling().supports(problem) is None:
+        return RatioWaterFilling(), f"the constraints, {rows}, are ratios on a forest under one budget"
+    if InteriorPoint().supports(problem) is None:
+        return InteriorPoint(), f"the constraints are {rows}, each with a multiplier"
+    from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
+
+    return Conic(), "the objective has an atom without derivative rules"

@@ -25,11 +25,13 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certifi
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
 from freshopt.modelling.declaration import declare_part, declare_total
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.objective import ConeForm, Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.rows import RATE
 from freshopt.solvers.water_filling import fill
 
 Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
@@ -89,6 +91,7 @@ class Conic:
     backend: Backend = "CLARABEL"
     ladder: bool = True
     named_by: ClassVar[str] = "backend"
+    declared_constraints: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise TypeError for settings of the wrong type."""
@@ -103,7 +106,8 @@ class Conic:
 
         Backends may be unknown, not installed, or too special for the problem.
         """
-        if type(problem.objective).per_source is Objective.per_source:
+        declared = problem.objective.objective if isinstance(problem.objective, Worst) else problem.objective
+        if type(declared).per_source is Objective.per_source:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
@@ -173,7 +177,8 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
         return Answer(None, iterations=steps, status=Status.FAILED, note=note)
     rates = scaling.fixed.copy()
     rates[scaling.active] = np.maximum(y.value, 0.0) * scaling.rates
-    return Answer(_restore(problem, rates), iterations=steps, note=f"{rung.backend} said {program.status}.")
+    restored = rates if problem.program is not None else _restore(problem, rates)
+    return Answer(restored, iterations=steps, note=f"{rung.backend} said {program.status}.")
 
 
 def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
@@ -183,6 +188,10 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     """
     n, numerics, cost = len(problem.sources), problem.numerics, problem.sources.refresh_cost
     everyone = np.arange(n)
+    if problem.program is not None:
+        even = _even_rates(problem)
+        unit = abs(total(problem.program.cost(even))) if problem.bundles is None else 1.0
+        return _Scaling(everyone, even, np.zeros(n), unit if 0.0 < unit < np.inf else 1.0)
     if numerics is None:
         equal = np.full(n, problem.bandwidth / total(cost))
         return _Scaling(everyone, equal, np.zeros(n), 1.0)
@@ -234,8 +243,10 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
     """Return the scaled cone program over y = ρ/ρ̂."""
     active = scaling.active
     sources, cost = problem.sources.take(active), problem.sources.refresh_cost
-    value, constraints = _total(problem, scaling, y)
     sense = cp.Minimize if problem.objective.sense == "minimise" else cp.Maximize
+    if problem.program is not None:
+        return _declared(problem, scaling, y, sense)
+    value, constraints = _total(problem, scaling, y)
     room = problem.bandwidth - total(cost * scaling.fixed)
     used = sources.refresh_cost * scaling.rates
     constraints.append(used / problem.bandwidth @ y <= room / problem.bandwidth)
@@ -251,6 +262,34 @@ def _program(problem: Problem, scaling: _Scaling, y: Expression) -> Expression:
         if len(members):
             constraints.append(used[members] / limit @ y[members] <= (limit - taken[code]) / limit)
     return cp.Problem(sense(value / scaling.unit), constraints)
+
+
+def _declared(
+    problem: Problem, scaling: _Scaling, y: Expression, sense: Callable[[Expression], Expression]
+) -> Expression:
+    """Return the scaled program of a problem with declared constraints."""
+    rate = cp.multiply(scaling.rates, y)
+    if isinstance(problem.objective, Worst):
+        value, constraints = problem.objective.declared_level(rate, problem.sources)
+    else:
+        value, constraints = _total(problem, scaling, y)
+    return cp.Problem(sense(value / scaling.unit), [*constraints, *problem.constraints_on(rate)])
+
+
+def _even_rates(problem: Problem) -> Array:
+    """Return rates ∝ change rates that meet the limits on rates."""
+    program = problem.program
+    rates = np.array(problem.sources.change_rate)
+    if program is None or problem.bundles is not None:
+        return rates
+    rows = program.rows
+    linear = (
+        np.bincount(rows.row, weights=(rows.kind != RATE) | (rows.coefficient < 0.0), minlength=len(rows))
+        == 0.0
+    )
+    limited = linear & (rows.limits > 0.0)
+    share = rows.used(rates)[limited] / rows.limits[limited]
+    return rates / max(1.0, float(np.max(share, initial=0.0)))
 
 
 def _total(problem: Problem, scaling: _Scaling, y: Expression) -> ConeForm:

@@ -14,9 +14,9 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
+from freshopt.separable.kernel import Kernel
 from freshopt.solvers.water_filling import fill
 
 

@@ -49,11 +49,11 @@ from freshopt.dual_search.model_dual import (
 from freshopt.dual_search.tangent_bounds import cutting_planes
 from freshopt.errors import ObjectiveError, expect_settings
 from freshopt.modelling.declaration import declare
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.host_limits import HostPrices
-from freshopt.modelling.kernel import MixedNumerics, Numerics
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import IntArray, all_finite, total
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics, Numerics
 from freshopt.solvers.water_filling import fill
 
 # Relative difference from a kernel above which a declared expression is an approximation of it.

@@ -32,9 +32,9 @@ from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compile
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.errors import InfeasibleProblemError, list_offenders
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
+from freshopt.separable.kernel import Numerics
 
 
 @dataclass(frozen=True, slots=True)

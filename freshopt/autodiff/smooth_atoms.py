@@ -63,10 +63,13 @@ class Smooth:
         ``f(x, order, *parameters)`` returns (f, f', f'') up to the order.
     edge : Edge or None
         Where its domain begins; None if it is everything.
+    exponent : float or None
+        Of a power.
     """
 
     derivatives: Derivatives
     edge: Edge | None = None
+    exponent: float | None = None
 
     def __call__(self, order: int, side: int, x: Jet, *parameters: Array) -> Jet:  # noqa: ARG002
         """Return the atom's jet; both one-sided derivatives agree."""
@@ -153,7 +156,7 @@ def power(p: float) -> Rule:
     even = p >= 2.0 and np.log2(p).is_integer()
     edge = None if even else Edge(0.0, (at_edge[0], at_edge[1], at_edge[2]), convex)
     special = {-1.0: _inverse, 0.5: _root, 2.0: _square}.get(p)
-    return Smooth(special or functools.partial(_high_power if p > 2.0 else _power, p), edge)
+    return Smooth(special or functools.partial(_high_power if p > 2.0 else _power, p), edge, p)
 
 
 def _inverse(x: Array, order: int) -> tuple[Array, ...]:

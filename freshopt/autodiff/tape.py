@@ -2,7 +2,7 @@
 
 Each step is applied to the results of earlier ones.
 `freshopt.autodiff.compiler` writes it; evaluating it is a loop. `take` slices the constants, so that a
-caller can go through the sources in chunks that stay in the cache (`freshopt.modelling.derived_kernel` does).
+caller can go through the sources in chunks that stay in the cache (`freshopt.separable.derived_kernel` does).
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ prices (poor prices only make the bound poor). One pass over the sources, in chu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,27 @@ import numpy.typing as npt
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.relative_gap import NOTHING, relative_gap
+from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
+from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.zero_optimum import has_zero_optimum
 from freshopt.cvx import cp
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.errors import SourceDataError, expect, list_offenders, shortened
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import Array, all_finite, as_vector, chunks, exact_sum, read_only, total
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import (
+    Array,
+    all_finite,
+    as_number,
+    as_vector,
+    chunks,
+    exact_sum,
+    read_only,
+    total,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.program import Program
 
 
 @frozen_arrays
@@ -69,6 +82,10 @@ class Certificate:
         Why nothing, or nothing finer than rounding, could be proved; or empty.
     vanishing : bool
         Whether the gap is absolutely negligible for an optimal cost of 0.
+    rows : RowTable or None
+        Every constraint: what is used of its limit, its price, and its share of the gap.
+    multipliers : ndarray, shape (m,), or None
+        Dual variables of the rows of declared constraints.
     """
 
     value: float
@@ -82,6 +99,8 @@ class Certificate:
     rates: Array
     reason: str
     vanishing: bool
+    rows: RowTable | None = None
+    multipliers: Array | None = None
 
     def confirms(self, tolerance: float) -> bool:
         """Return whether the duality gap proves optimality to a relative tolerance.
@@ -103,6 +122,8 @@ def certify(
     rates: npt.ArrayLike,
     price: float | None = None,
     host_prices: Mapping[Any, float] | None = None,
+    *,
+    prices: Mapping[str, float] | None = None,
 ) -> Certificate:
     """Bound the duality gap of given rates.
 
@@ -117,6 +138,9 @@ def certify(
         from optimal the bound has several valleys, of which the two deepest on a grid are searched).
     host_prices : mapping, optional
         Dual variables μ_h ≥ 0 of limited hosts, on top of `price`; None derives them from the rates.
+    prices : mapping of label to float, optional
+        Dual variables ≥ 0 of the constraints by their labels, in place of the two before; constraints left
+        out have none.
 
     Returns
     -------
@@ -139,13 +163,108 @@ def certify(
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     given = as_vector(rates, len(problem.sources), "rates")
     price = None if price is None else float(as_vector(price, 1, "price")[0])
+    if prices is not None:
+        expect(prices, Mapping, "prices", "Pass a mapping of labels to numbers")
+    if host_prices is not None:
+        expect(host_prices, Mapping, "host_prices", "Pass a mapping of hosts to numbers")
+    if prices is not None and (price is not None or host_prices is not None):
+        raise SourceDataError("prices are given twice. Pass prices=, or price= and host_prices=.")
     if not all_finite(given):
         bad = np.flatnonzero(~np.isfinite(given))
         raise SourceDataError(
             f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
         )
     with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
-        return _certified(problem, given, price, host_prices)
+        if problem.program is None:
+            if prices is not None:
+                price, host_prices = _short_prices(problem, prices)
+            return _certified(problem, given, price, host_prices)
+        if prices is None and (price is not None or host_prices is not None):
+            prices = _labelled_prices(problem, price, host_prices)
+        multipliers = None if prices is None else multipliers_by_label(problem.program, prices)
+        return certify_rows(problem, problem.program, given, multipliers)
+
+
+def certify_rows(
+    problem: Problem,
+    program: Program,
+    rates: Array,
+    multipliers: Array | None = None,
+    path: Sequence[Array] = (),
+) -> Certificate:
+    """Bound the duality gap of rates under declared constraints.
+
+    Parameters
+    ----------
+    problem : Problem
+    program : Program
+        The problem's general form.
+    rates : ndarray, shape (n,)
+    multipliers : ndarray, shape (m,), optional
+        Dual variables y ≥ 0 of its rows; None searches for those with a small bound.
+    path : sequence of ndarray
+        Strictly feasible rates of the program's variables, for repairs.
+    """
+    if problem.couplings:
+        return _coupled(problem, rates)
+    if problem.numerics is None and not isinstance(problem.objective, Worst):
+        return _unproved(problem, rates, 0.0)
+    proof = prove_rows(problem, program, rates, multipliers, path)
+    first = int(math.isfinite(problem.bandwidth))
+    better = -1.0 if problem.objective.sense == "minimise" else 1.0
+    finite = math.isfinite(proof.gap)
+    return Certificate(
+        value=proof.value,
+        bound=proof.value + better * proof.gap if finite else better * math.inf,
+        gap=proof.gap,
+        relative_gap=proof.relative.relative,
+        beyond_rounding=proof.relative.beyond_rounding,
+        infeasibility=proof.infeasibility,
+        price=float(proof.multipliers[0]) if first else math.nan,
+        host_prices=problem.hosts.named(proof.multipliers[first : first + len(problem.hosts)]),
+        rates=proof.rates,
+        reason=proof.relative.reason,
+        vanishing=False,
+        rows=proof.rows,
+        multipliers=proof.multipliers,
+    )
+
+
+def _coupled(problem: Problem, rates: Array) -> Certificate:
+    """Return a certificate without a bound, for constraints that have no rows."""
+    rate = cp.Variable(len(rates), nonneg=True, name="rate")
+    constraints = problem.constraints_on(rate)
+    rate.save_value(np.array(rates))
+    off = max((float(np.max(constraint.violation(), initial=0.0)) for constraint in constraints), default=0.0)
+    bare = _unproved(problem, rates, off)
+    return replace(bare, reason=problem.couplings[0])
+
+
+def _labelled_prices(
+    problem: Problem, price: float | None, host_prices: Mapping[Any, float] | None
+) -> dict[str, float]:
+    """Return prices by label from those of bandwidth and hosts."""
+    name, host = problem.labels
+    found: dict[str, float] = {}
+    if price is not None:
+        if not math.isfinite(problem.bandwidth):
+            raise SourceDataError("price is given, and there is no bandwidth. Pass prices= by label.")
+        found[name] = price
+    return found | {f"{host}[{key}]": value for key, value in (host_prices or {}).items()}
+
+
+def _short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, dict[Any, float]]:
+    """Return the prices of bandwidth and hosts from prices by label."""
+    name, host = problem.labels
+    of_label = {f"{host}[{key}]": key for key in problem.hosts.names}
+    unknown = [repr(label) for label in prices if label != name and label not in of_label]
+    if unknown:
+        known = list_offenders([name, *of_label])
+        raise SourceDataError(f"prices name unknown constraints {list_offenders(unknown)}. Known: {known}.")
+    remedy = "Pass a number >= 0."
+    known_prices = {k: as_number(v, f"the price of {shortened(str(k))}", remedy) for k, v in prices.items()}
+    price = known_prices.pop(name, 0.0)
+    return price, {of_label[label]: own for label, own in known_prices.items()}
 
 
 def _certified(
@@ -248,7 +367,19 @@ def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float)
         rates=gap.rates,
         reason=relative.reason,
         vanishing=proved and has_zero_optimum(gap, short),
+        rows=_short_rows(gap, price, host_prices, short),
     )
+
+
+def _short_rows(gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
+    """Return the rows of bandwidth and host limits."""
+    problem = gap.problem
+    name, host = problem.labels
+    limit = np.append(problem.bandwidth, problem.hosts.limits)
+    slack, prices = np.append(gap.slack, gap.host_slack), np.append(price, host_prices)
+    share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
+    labels = (name, *(f"{host}[{key}]" for key in problem.hosts.names))
+    return RowTable(labels, limit - slack, limit, slack, prices, share)
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

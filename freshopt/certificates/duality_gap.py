@@ -11,23 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.modelling.derived_kernel import DerivedNumerics
-from freshopt.modelling.kernel import Numerics
+from freshopt.certificates.best_response import ALLOTTED, crossing_steps, gap_terms, nearby_steps
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, BoolArray, as_float64, chunks, exact_sum
-
-# Rounding leaves exact rates a gap of about this share of what the sources pay.
-NEGLIGIBLE = 1e-16
-# Up to this share of what the sources pay a gap may be overstated, eightfold.
-ALLOTTED = 1e-12
-# Nearer to the rate than this share of it, steps outwards grow eightfold.
-PUSH = 1e-6
-SEVERAL_ULP = 8 * np.finfo(float).eps
-# The first push beyond a best response adds this share of the step, each further one 64 times as much.
-NUDGE = 4e-15
-# So many steps lead from 8 ulp to 1e12 times the rate; then the bound itself is taken.
-_PUSHES = 80
+from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import Numerics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,25 +134,14 @@ class Gap:
         """Return the gaps of a chunk, best responses moved past rounding.
 
         Each best response ρ̂ is pushed outwards until its marginal has crossed ν, so that complementarity
-        holds for certain.
-
-        Where the marginal is ν but for rounding, ρ̂ may lie far beyond the crossing and the term is still
-        negligible. So a small multiple of NEGLIGIBLE·ν·ρ is allotted to each source first, which says how far
-        it may go; what has not crossed there is inverted. An exact answer thus costs one evaluation of the
-        marginals.
+        holds for certain. What has not crossed nearby is inverted.
         """
         numerics, problem = self.numerics.take(part), self.problem
         rates, slope = self.rates[part], self._slope(part, numerics)
         lower, upper = problem.lower[part], problem.upper[part]
         with np.errstate(all="ignore"):
             excess = slope - paid
-            step, settled = _near(numerics, rates, paid, excess, lower, upper, NEGLIGIBLE)
-            short, allotted = np.flatnonzero(~settled), 8.0 * NEGLIGIBLE
-            while len(short) and allotted <= ALLOTTED:
-                own = (rates[short], paid[short], excess[short], lower[short], upper[short])
-                near, settled = _near(numerics.take(short), *own, allotted)
-                step[short[settled]] = near[settled]
-                short, allotted = short[~settled], 8.0 * allotted
+            step, short = nearby_steps(numerics, rates, paid, paid, excess, lower, upper)
             if len(short):
                 rising = excess[short] > 0.0
                 room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
@@ -173,57 +151,8 @@ class Gap:
                 room = np.where(exact, np.minimum(room, most), room)
                 typical = as_float64(problem.sources.column("change_rate")[part][short])
                 far = (rates[short], paid[short], rising, room, typical)
-                step[short] = _crossing(numerics.take(short), *far)
-            off = np.abs(excess, out=excess)
-            terms = step * off
-            unknown = np.isnan(terms)
-            if bool(np.any(unknown)):  # 0·inf: no marginal gain, or no room is left
-                terms[unknown & ((off == 0.0) | (step == 0.0))] = 0.0
-            return terms
-
-
-def _near(
-    numerics: Numerics, rates: Array, paid: Array, excess: Array, lower: Array, upper: Array, allotted: float
-) -> tuple[Array, BoolArray]:
-    """Return a step outwards within an allotted share of the price paid.
-
-    The second array says where it has crossed ν or met a bound.
-    """
-    near = np.fmax(allotted * paid * rates / np.abs(excess), SEVERAL_ULP * rates)  # 0/0 says nothing
-    reached = np.minimum(np.maximum(rates + np.copysign(near, excess), lower), upper)
-    marginal = numerics.marginal(reached)
-    rising = excess > 0.0
-    settled = ((marginal <= paid) == rising) | (marginal == paid)
-    settled |= (rising & (reached >= upper)) | (~rising & (reached <= lower))
-    settled &= np.isfinite(reached)
-    settled |= excess == 0.0
-    return np.abs(reached - rates), settled
-
-
-def _crossing(
-    numerics: Numerics, rates: Array, paid: Array, rising: BoolArray, room: Array, typical: Array
-) -> Array:
-    """Return the distance from ρ to the best response ρ̂.
-
-    The best response is the inverse marginal, pushed on past rounding until its marginal has crossed ν.
-    """
-    response = numerics.inverse_marginal(paid)
-    # The inverse may have landed on ρ itself (a kink) or on its wrong side by rounding.
-    step = np.where(rising, response - rates, rates - response)
-    least = PUSH * np.maximum(rates, typical)
-    step = np.where(step > 0.0, step, np.maximum(8.0 * np.spacing(rates), 1e-9 * least))
-    step = np.minimum(step, room)
-    for k in range(_PUSHES):
-        marginal = numerics.marginal(np.where(rising, rates + step, rates - step))
-        crossed = np.where(rising, marginal <= paid, marginal >= paid)
-        short = (step < room) & ~crossed
-        if not bool(np.any(short)):
-            return step
-        # An inverse that is short by rounding needs a negligible push, and the bound grows with the step.
-        nudge = step * min(1.0, NUDGE * 64.0**k) + SEVERAL_ULP * rates
-        further = step + np.where(step < least, 7.0 * step, np.minimum(step, nudge))
-        step = np.where(short, np.minimum(further, room), step)
-    return np.where(short, room, step)
+                step[short] = crossing_steps(numerics.take(short), *far)
+            return gap_terms(step, np.abs(excess, out=excess))
 
 
 def _cost_and_slope(numerics: Numerics, rates: Array) -> tuple[Array, Array]:

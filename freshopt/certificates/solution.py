@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.certificates.certificate import Certificate
+from freshopt.certificates.row_table import RowPrices
+from freshopt.certificates.sensitivity import Sensitivity
+from freshopt.errors import CertificateError
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
     import polars
+
+
+# Prices in a line of the repr.
+_SHOWN = 4
 
 
 class Status(enum.Enum):
@@ -74,6 +82,12 @@ class Answer:
         ITERATION_LIMIT.
     note : str
         A sentence on how the answer came about.
+    multipliers : ndarray, shape (m,), or None
+        Dual variables of the rows of declared constraints (``problem.program.rows``).
+    path : tuple of ndarray, each of shape (n,)
+        Strictly feasible rates met on the way, for repairs.
+    conflict : object
+        The rows that cannot hold together, where these are known.
     """
 
     rates: Array | None
@@ -82,6 +96,9 @@ class Answer:
     iterations: int = 0
     status: Status | None = None
     note: str = ""
+    multipliers: Array | None = None
+    path: tuple[Array, ...] = ()
+    conflict: object = None
 
 
 @frozen_arrays
@@ -113,6 +130,10 @@ class Solution:
         The solver's settings.
     note : str
         Why the status is not optimal, or how the answer came about.
+    multipliers : ndarray, shape (m,), or None
+        Dual variables of the rows of declared constraints; None where there are none.
+    conflict : object
+        Of an infeasible problem, the rows that cannot hold together, if they are known.
     """
 
     problem: Problem
@@ -126,6 +147,21 @@ class Solution:
     seconds: float
     solver: object
     note: str = ""
+    multipliers: Array | None = None
+    conflict: object = None
+
+    @property
+    def prices(self) -> Mapping[str, float]:
+        """Dual variable of every constraint by its label.
+
+        The value improves by the price for each unit by which the limit is relaxed.
+        """
+        if self.problem.program is not None:
+            rows = self.problem.program.rows
+            known = np.full(len(rows), np.nan) if self.multipliers is None else self.multipliers
+            return RowPrices(rows.labels, known)
+        name, host = self.problem.labels
+        return {name: self.price, **{f"{host}[{key}]": price for key, price in self.host_prices.items()}}
 
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table of rates and intervals.
@@ -149,6 +185,44 @@ class Solution:
         columns = {"signalled": sources.signalled, "change_rate": sources.change_rate}
         return frame.with_columns(**{key: np.ascontiguousarray(column) for key, column in columns.items()})
 
+    def sensitivity(self) -> Sensitivity:
+        """Return the derivatives with respect to importances, change rates and limits.
+
+        Raises
+        ------
+        CertificateError
+            If the solver ended without rates or prices.
+        ObjectiveError
+            If the problem has no derivatives in this form, as with an atom whose curvature is unknown.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> sources = fo.Sources(change_rate=[1.0, 4.0])
+        >>> solution = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+        >>> solution.sensitivity().jvp(limits={"bandwidth": 1.0}).rates.round(9)
+        array([0.33333333, 0.66666667])
+        """
+        if not bool(np.all(np.isfinite(self.rates))):
+            raise CertificateError(
+                f"the solution has no rates to differentiate. {self.status.sentence} Solve it first.", self
+            )
+        prices = dict(self.prices)
+        if any(math.isnan(price) for price in prices.values()):
+            raise CertificateError(
+                "the solution has no prices to differentiate. Solve with a solver that finds them.", self
+            )
+        return Sensitivity.at(self.problem, self.rates, prices)
+
+    def _price_line(self, unit: str) -> str:
+        """Return the bandwidth's price, or the largest of declared constraints."""
+        if self.problem.program is None:
+            return f"{self.price:.6g} per refresh/{unit}"
+        priced = [(label, price) for label, price in self.prices.items() if price > 0.0]
+        shown = ", ".join(f"{label} {price:.4g}" for label, price in priced[:_SHOWN])
+        rest = len(priced) - _SHOWN
+        return (shown or "0 throughout") + (f" and {rest} more" if rest > 0 else "")
+
     def _lines(self) -> list[tuple[str, str]]:
         """Return the rows of the text and HTML reprs."""
         problem, unit = self.problem, self.problem.sources.time_unit
@@ -160,7 +234,7 @@ class Solution:
             ("solution", f"{self.status.value}, by {self.solver}"),
             ("problem", repr(problem)),
             ("value", f"{self.value:.9g} ({problem.objective.sense}d)"),
-            ("price", f"{self.price:.6g} per refresh/{unit}"),
+            ("price", self._price_line(unit)),
             ("sources", f"{len(self.rates)}: {zero} never refreshed, {low} at min_rate, {high} at max_rate"),
         ]
         if self.certificate is not None:

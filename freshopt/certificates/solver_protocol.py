@@ -15,12 +15,12 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.certificates.certificate import Certificate, certify, repair
+from freshopt.certificates.certificate import Certificate, certify, certify_rows, repair
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import all_finite, as_number, as_whole, chunks, exact_sum
+from freshopt.numerics.arrays import Array, all_finite, as_number, as_whole, chunks, exact_sum, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,15 @@ class SolveOptions:
         A dual variable (price) of the bandwidth to start from.
     bandwidth_used : float or None
         The bandwidth that the same sources use at that price, if that is known.
+    multipliers : ndarray, shape (m,), or None
+        Dual variables of the rows of declared constraints to start from.
     """
 
     tolerance: float = 1e-6
     certify: bool = True
     warm_start: float | None = None
     bandwidth_used: float | None = None
+    multipliers: Array | None = None
 
     def __post_init__(self) -> None:
         """Raise SourceDataError unless the tolerance is a number >= 0."""
@@ -60,6 +63,8 @@ Method: TypeAlias = Callable[[Problem, float | None], Answer]
 class Solver(Protocol):
     """Protocol of solvers: a frozen record of an algorithm's settings.
 
+    A solver of problems with constraints besides bandwidth, bounds and host limits carries
+    ``declared_constraints = True``.
     A solver may also carry ``baseline = True``: it does not aim at the optimum; or ``sampled = True``: it
     learns from a finite number of samples. Then a gap is its result and not its failure.
     """
@@ -131,7 +136,7 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
         Returns an `Answer`; may raise InfeasibleProblemError.
     """
     begun = time.perf_counter()
-    reason = solver.supports(problem)
+    reason = refusal(solver, problem)
     if reason is not None:
         answer = Answer(
             None, status=Status.REFUSED, note=f"{type(solver).__name__} does not apply: {reason}."
@@ -141,7 +146,7 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
             with np.errstate(all="ignore"):
                 answer = method(problem, options.warm_start)
         except InfeasibleProblemError as error:
-            answer = Answer(None, status=Status.INFEASIBLE, note=str(error))
+            answer = Answer(None, status=Status.INFEASIBLE, note=str(error), conflict=error.conflict)
     seconds = time.perf_counter() - begun
     if answer.rates is not None and not all_finite(answer.rates):
         note = f"{type(solver).__name__} returned rates that are not finite."
@@ -150,8 +155,18 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
         return _empty(solver, problem, answer, seconds)
     if not options.certify:
         return _uncertified(solver, problem, answer, seconds)
-    proof = certify(problem, answer.rates, answer.price, answer.host_prices)
-    if proof.reason and math.isfinite(proof.gap) and not proof.confirms(options.tolerance):
+    if problem.program is not None:
+        with np.errstate(all="ignore"):
+            multipliers, path = answer.multipliers, answer.path
+            proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
+    else:
+        proof = certify(problem, answer.rates, answer.price, answer.host_prices)
+    if (
+        problem.program is None
+        and proof.reason
+        and math.isfinite(proof.gap)
+        and not proof.confirms(options.tolerance)
+    ):
         # A price for a limit and rounding is a poor one where rounding is much of what min_rate leaves free.
         searched = certify(problem, answer.rates)
         proof = min(proof, searched, key=lambda one: one.beyond_rounding)
@@ -168,12 +183,27 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
         seconds=seconds,
         solver=solver,
         note=note,
+        multipliers=proof.multipliers,
+    )
+
+
+def refusal(solver: Solver, problem: Problem) -> str | None:
+    """Return why a solver does not apply, or None.
+
+    Whether it carries declared constraints is asked first: without them in mind, it may misread the problem.
+    """
+    if problem.program is None or getattr(solver, "declared_constraints", False):
+        return solver.supports(problem)
+    return (
+        "it carries bandwidth, bounds and host limits, and no other constraints; use InteriorPoint or Conic"
     )
 
 
 def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float) -> tuple[Status, str]:
     """Return the status that the certificate supports, and a sentence."""
-    if answer.status not in (None, Status.OPTIMAL):  # that something is optimal is for the proof to say
+    # That something is optimal is for the proof to say, also where a solver stopped short of its own aim.
+    unsettled = (None, Status.OPTIMAL, Status.ITERATION_LIMIT)
+    if answer.status not in unsettled or (answer.status in unsettled[2:] and not proof.confirms(tolerance)):
         return answer.status, answer.note
     if proof.confirms(tolerance):
         return Status.OPTIMAL, " ".join(part for part in (proof.reason, answer.note) if part)
@@ -197,12 +227,15 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
         seconds=seconds,
         solver=solver,
         note=answer.note,
+        conflict=answer.conflict,
     )
 
 
 def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
     """Return the answer without a certificate; the value costs one pass."""
     given, numerics = answer.rates, problem.numerics
+    if problem.program is not None and given is not None:
+        return _uncertified_rows(solver, problem, answer, given, seconds)
     with np.errstate(over="ignore"):
         rates = None if given is None else repair(problem, given)[0]
     value = math.nan
@@ -221,4 +254,32 @@ def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: floa
         seconds=seconds,
         solver=solver,
         note=answer.note,
+    )
+
+
+def _uncertified_rows(
+    solver: Solver, problem: Problem, answer: Answer, rates: Array, seconds: float
+) -> Solution:
+    """Return an answer under declared constraints without a certificate."""
+    program, value, known = problem.program, math.nan, answer.multipliers
+    if problem.numerics is not None:
+        cost = total(problem.numerics.cost(rates))
+        value = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+    first = int(math.isfinite(problem.bandwidth))
+    hosts = (
+        np.full(len(problem.hosts), math.nan) if known is None else known[first : first + len(problem.hosts)]
+    )
+    return Solution(
+        problem=problem,
+        status=answer.status or (Status.INACCURATE if program is None or known is None else Status.OPTIMAL),
+        rates=rates,
+        value=value,
+        price=float(known[0]) if first and known is not None else math.nan,
+        host_prices=problem.hosts.named(hosts),
+        certificate=None,
+        iterations=answer.iterations,
+        seconds=seconds,
+        solver=solver,
+        note=answer.note,
+        multipliers=known,
     )

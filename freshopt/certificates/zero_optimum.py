@@ -15,10 +15,10 @@ import math
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
-from freshopt.modelling.derived_kernel import DerivedNumerics
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, chunks, total
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import Numerics
 
 # Where the optimal cost is 0, an absolute gap up to this share of Σ importance counts as none.
 VANISHING = 1e-12

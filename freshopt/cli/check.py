@@ -19,6 +19,7 @@ from freshopt.cli.check_page import page
 from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped
 from freshopt.cli.console import count, heartbeat
+from freshopt.cli.constraint_options import refuse_constraints
 from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
@@ -72,6 +73,7 @@ class Task(NamedTuple):
 )
 @options.table_unit_option
 @options.overwrite_option
+@refuse_constraints("is for solve, plan and frontier; check compares solvers under bandwidth and host limits")
 @click.pass_context
 def check(
     context: click.Context,
@@ -201,7 +203,7 @@ def _announced(announce: Callable[[str], None], label: str, solver: str) -> None
 
 def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit: str | None) -> Case:
     """Return a user's sources as a case."""
-    known, parameters = tables.sources_of(path, time_unit)
+    known, parameters, _ = tables.sources_of(path, time_unit)
     unit = known.time_unit
     limit = (
         inputs.rate_of("--bandwidth", bandwidth, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import numpy as np
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.console import number
+from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
 from freshopt.cli.objective_options import OBJECTIVES, objective_of
+from freshopt.cli.source_columns import SourceColumns
 from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
-from freshopt.solving import Frontier
-from freshopt.solving import frontier as trace
+from freshopt.parametric import Frontier
+from freshopt.parametric import frontier as trace
 
 # Range of the default bandwidths, in units of the sum of the change rates.
 SPAN = (0.1, 10.0)
@@ -38,6 +41,7 @@ POINTS = 9
     "change rate).",
 )
 @options.host_limits_option
+@constraint_options(cheapest=False)
 @click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
 @options.table_unit_option
 @options.overwrite_option
@@ -49,6 +53,7 @@ def frontier(
     refresh: str | None,
     bandwidths: str | None,
     host_limits: Path | None,
+    constraints: ConstraintOptions,
     out: Path | None,
     time_unit: str | None,
     overwrite: bool,
@@ -56,14 +61,15 @@ def frontier(
     """Solve for SOURCES at several bandwidths: value and shadow price.
 
     The price is the dual variable of the bandwidth (shadow price): the marginal value of one more refresh per
-    time unit. A bandwidth that lower bounds exceed is listed as infeasible. The exit code is 1 if one of the
-    solutions is not proved optimal.
+    time unit. A bandwidth that does not suffice for lower bounds and targets is listed as infeasible. The
+    exit code is 1 if one of the solutions is not proved optimal.
     """
+    constraints.require_usable("", objective_given=True)
     if out is not None:
         table_ending(out)
         inputs.require_other(sources, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        known, columns = tables.sources_of(sources, time_unit)
+        known, columns, frame = tables.sources_of(sources, time_unit)
         unit = known.time_unit
         if bandwidths is None:
             wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()
@@ -78,6 +84,7 @@ def frontier(
             known,
             max(wanted),
             tables.host_limits_of(host_limits, unit),
+            constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh),
         )
         found = trace(problem, wanted)
         if staging is not None:
@@ -85,7 +92,10 @@ def frontier(
     _print(found, unit, problem.objective.sense)
     if out is not None:
         click.echo(f"\nwrote {out}")
-    bad = any(solution is not None and solution.status.value != "optimal" for solution in found.solutions)
+    bad = any(
+        solution is not None and solution.status.value not in ("optimal", "infeasible")
+        for solution in found.solutions
+    )
     click.get_current_context().exit(1 if bad else 0)
 
 
@@ -95,7 +105,9 @@ def _print(found: Frontier, unit: str, sense: str) -> None:
     lines = [(f"bandwidth per {unit}", f"value ({better})", "price", "status")]
     for row in found.to_frame().iter_rows(named=True):
         cells = (row["bandwidth"], row["value"], row["price"])
-        lines.append((*("" if cell is None else number(cell) for cell in cells), row["status"]))
+        lines.append(
+            (*("" if cell is None or math.isnan(cell) else number(cell) for cell in cells), row["status"])
+        )
     widths = [max(len(line[k]) for line in lines) for k in range(3)]
     for line in lines:
         click.echo(

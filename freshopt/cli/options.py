@@ -90,6 +90,12 @@ hosts_option: Decorator = click.option(
     metavar="FILE",
     help="Table with columns source, host: host of each source.",
 )
+columns_option: Decorator = click.option(
+    "--columns",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with the column source, and the columns that --budget, --nested and --target name.",
+)
 refresh_option: Decorator = click.option(
     "--refresh",
     type=click.Choice(["periodic", "poisson"]),
@@ -99,6 +105,12 @@ refresh_option: Decorator = click.option(
 )
 bandwidth_option: Decorator = click.option(
     "--bandwidth", required=True, metavar="RATE", help="Total refresh rate, such as 200/day or 4/h."
+)
+# Commands that take declared constraints ask for it themselves, where nothing else limits the rates.
+optional_bandwidth_option: Decorator = click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Total refresh rate, such as 200/day or 4/h. Required without --budget or --cheapest.",
 )
 horizon_option: Decorator = click.option(
     "--horizon", required=True, metavar="TIME", help="Length of the schedule, such as 7d or 12h."

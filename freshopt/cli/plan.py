@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from freshopt.cli import inputs, options, tables
 from freshopt.cli.backtest_table import replay_table
 from freshopt.cli.console import progress, show
+from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
 from freshopt.cli.estimator_options import Estimation, estimation_options
 from freshopt.cli.log_inputs import Origin, origin_options
 from freshopt.cli.objective_options import Parameters, objective_of
 from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.report import command_line
+from freshopt.cli.source_columns import SourceColumns
 from freshopt.io.atomic_output import complete_folder
+from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
 from freshopt.planning.backtest import backtest
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
@@ -33,12 +40,14 @@ from freshopt.planning.request import PlanRequest
 @options.exponent_option
 @options.deadline_option
 @options.refresh_option
-@options.bandwidth_option
+@options.optional_bandwidth_option
 @options.horizon_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
 @options.importance_option
 @options.hosts_option
 @options.host_limits_option
+@options.columns_option
+@constraint_options()
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
 @estimation_options
@@ -72,12 +81,14 @@ def plan(
     exponent: float | None,
     deadline: str | None,
     refresh: str | None,
-    bandwidth: str,
+    bandwidth: str | None,
     horizon: str,
     out: Path,
     importance: Path | None,
     hosts: Path | None,
     host_limits: Path | None,
+    columns: Path | None,
+    constraints: ConstraintOptions,
     min_rate: str,
     max_rate: str | None,
     estimation: Estimation,
@@ -97,8 +108,16 @@ def plan(
     each crawl found. DIR gets the tables change_rates, rates and schedule, summary.json, and report.html, a
     page to be looked at in a browser. The log and the schedule are held in memory; for more than that there
     is --engine dask, which goes without --draws and without the page (freshopt report DIR writes it).
+
+    With --budget, --nested or --target the prices of the constraints are printed, a sentence each; DIR gets
+    the table constraints too, and the page a section. Columns that they name are in --columns.
     """
-    if (hosts is None) != (host_limits is None) and not (hosts and estimation.by_host):
+    objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
+    constraints.require_usable(bandwidth, objective_given=objective_given)
+    if columns is not None and not constraints.given():
+        raise click.UsageError("--columns is for --budget, --nested and --target. Give one, or leave it out.")
+    for_groups = estimation.by_host or constraints.given()
+    if (hosts is None) != (host_limits is None) and not (hosts and for_groups):
         raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
     in_memory = engine == "memory"  # else workers read the tables
     host_of = tables.hosts_of(hosts) if in_memory else None
@@ -106,8 +125,8 @@ def plan(
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
     asked: dict[str, Any] = {
-        "bandwidth": inputs.rate_of("--bandwidth", bandwidth, time_unit),
-        "objective": objective_of(objective, refresh, parameters),
+        "bandwidth": None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, time_unit),
+        "objective": Spend() if constraints.cheapest else objective_of(objective, refresh, parameters),
         "importance": tables.importance_of(importance) if in_memory else None,
         "hosts": host_of,
         "host_limits": tables.host_limits_of(host_limits, time_unit),
@@ -117,9 +136,14 @@ def plan(
         "seed": seed,
     }
     length = inputs.duration_of("--horizon", horizon, time_unit)
+    if replay:
+        constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
         if replay:
             raise click.UsageError("--replay is for --engine memory. Leave it out.")
+        constraints.require_none("is for --engine memory; dask plans under bandwidth, bounds and host limits")
+        if bandwidth is None:
+            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
         limit = asked.pop("max_rate")
         plan_in_partitions(
             origin,
@@ -144,6 +168,8 @@ def plan(
         found = origin.read(time_unit)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
+        if constraints.given():
+            asked["constraints"] = partial(_declared, constraints, columns, refresh)
         made = make_plan(
             found.log, horizon=length, confidence=confidence, draws=draws, on_progress=on_progress, **asked
         )
@@ -158,6 +184,13 @@ def plan(
     if held is not None:
         click.echo(f"\n{replay_table(held, made)}")
     click.echo(f"\nwrote {', '.join(names)} to {out}")
+
+
+def _declared(
+    constraints: ConstraintOptions, columns: Path | None, refresh: str | None, sources: Sources
+) -> list[Constraint]:
+    """Return the declared constraints on a plan's sources."""
+    return constraints.made(SourceColumns.by_name(sources, columns, "--columns FILE"), refresh)
 
 
 def _time(made: Plan) -> tuple[str, str]:

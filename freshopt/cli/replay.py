@@ -129,7 +129,7 @@ def _world(
     With them come the end of each source's record, the moment of time 0 if there are dates, and a text.
     """
     if sources is not None:
-        known, _ = tables.sources_of(sources, None)
+        known, *_ = tables.sources_of(sources, None)
         return World.poisson(known, seed), None, None, f"{sources}: {count(len(known), 'Poisson source')}"
     data = read_history(history, time_unit=time_unit) if history else read_log(log or "", time_unit)
     world = known_changes(data)

@@ -45,6 +45,8 @@ def command_line(context: click.Context) -> str:
             words.insert(0, str(value))
         elif isinstance(parameter, click.Option) and parameter.is_flag:
             words.append(parameter.opts[0])
+        elif isinstance(value, tuple):
+            words += [word for each in value for word in (parameter.opts[0], str(each))]
         else:
             words += [parameter.opts[0], str(value)]
     return shlex.join(["freshopt", context.info_name or "", *words, "--out", "DIR"])

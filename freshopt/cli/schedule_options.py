@@ -111,7 +111,7 @@ class Choice:
                 f"--method {self.method} needs change rates and importances. Name the table of sources: "
                 f"--sources."
             )
-        known, _ = tables.sources_of(path, unit)
+        known, *_ = tables.sources_of(path, unit)
         wanted = read_rates(frame, unit)
         own = [] if known.name is None else [str(name) for name in known.name.tolist()]
         names = [] if wanted.names is None else [str(name) for name in wanted.names.tolist()]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import number, show
+from freshopt.cli.console import number, plain, show
+from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
 from freshopt.cli.estimator_options import Estimation, estimation_options
 from freshopt.cli.log_inputs import Origin, origin_options, outcome
 from freshopt.cli.objective_options import objective_of
 from freshopt.cli.solve_dask import solve_in_partitions
+from freshopt.cli.source_columns import SourceColumns
 from freshopt.datasets.change_histories import EXAMPLES, load_example
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.spend import Spend
+from freshopt.planning.declared import price_sentences, row_table, solve_declared
 from freshopt.solving import solve as solve_problem
 
 out_option = click.option(
@@ -81,8 +87,9 @@ def estimate(
 @options.exponent_option
 @options.deadline_option
 @options.refresh_option
-@options.bandwidth_option
+@options.optional_bandwidth_option
 @options.host_limits_option
+@constraint_options()
 @click.option(
     "--solver",
     type=click.Choice(list(options.SOLVERS)),
@@ -102,14 +109,17 @@ def estimate(
 )
 @options.table_unit_option
 @options.overwrite_option
+@click.pass_context
 def solve(
+    context: click.Context,
     sources: Path,
     objective: str,
     exponent: float | None,
     deadline: str | None,
     refresh: str | None,
-    bandwidth: str,
+    bandwidth: str | None,
     host_limits: Path | None,
+    constraints: ConstraintOptions,
     solver: str,
     engine: str,
     scheduler: str | None,
@@ -123,8 +133,18 @@ def solve(
     min_rate, max_rate, refresh_cost (bandwidth of one refresh), host, and signalled (true if the source
     announces its changes). --objective power reads scale, exponent and cap, --objective deadline reads
     deadline.
+
+    With --budget, --nested or --target the prices of the constraints are printed, a sentence each, and the
+    table of all of them is written beside --out: rates.constraints.csv beside rates.csv.
     """
+    objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
+    constraints.require_usable(bandwidth, objective_given=objective_given)
     if engine == "dask":
+        constraints.require_none(
+            "is for --engine memory; dask solves under bandwidth, bounds and host limits"
+        )
+        if bandwidth is None:
+            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
         solve_in_partitions(
             sources,
             objective,
@@ -140,23 +160,37 @@ def solve(
         return
     if scheduler is not None:
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
-    table_ending(out)
-    inputs.require_other(sources, out)
-    with complete_file(out, overwrite) as staging:
-        known, columns = tables.sources_of(sources, time_unit)
+    ending = table_ending(out)
+    declared = constraints.given()
+    beside = out.with_name(f"{out.name.removesuffix(ending)}.constraints{ending}")
+    for written in (out, beside) if declared else (out,):
+        inputs.require_other(sources, written)
+    more = complete_file(beside, overwrite) if declared else nullcontext()
+    with complete_file(out, overwrite) as staging, more as rows:
+        known, columns, frame = tables.sources_of(sources, time_unit)
         unit = known.time_unit
+        given = constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh)
         problem = Problem(
-            objective_of(
+            Spend()
+            if constraints.cheapest
+            else objective_of(
                 objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
             ),
             known,
-            inputs.rate_of("--bandwidth", bandwidth, unit),
+            None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
+            given,
         )
-        solution = solve_problem(problem, options.SOLVERS[solver])
+        chosen = options.SOLVERS[solver]
+        solution = solve_problem(problem, chosen) if solver != "auto" else solve_declared(problem)
         write_table(with_unit(solution.to_frame(), unit), staging)
+        table = row_table(solution)
+        if rows is not None and table is not None:
+            write_table(table.to_frame(), rows)
     click.echo(repr(solution))
-    click.echo(f"   wrote: {out}")
+    click.echo(f"   wrote: {out}{f', {beside}' if declared else ''}")
+    for k, text in enumerate(price_sentences(solution) if declared else []):
+        click.echo(plain(text) if k else f"\n{plain(text)}")
 
 
 @click.command(short_help="List the bundled examples, or write the log of one.")

@@ -33,27 +33,28 @@ _OR = {"source": " or integers", "name": " or integers", "host": " or integers",
 
 
 class SourceTable(NamedTuple):
-    """Sources, and the columns that are parameters of objectives."""
+    """Sources, the columns that are parameters of objectives, and all columns."""
 
     sources: Sources
     parameters: Parameters
+    frame: polars.DataFrame
 
 
 def sources_of(path: Path, time_unit: str | None) -> SourceTable:
     """Return the sources of a table with a column change_rate."""
-    frame = _table(path)
-    unit = _unit(frame, path, time_unit)
+    frame = table_of(path)
+    unit = unit_of(frame, path, time_unit)
     try:
         sources = Sources.from_frame(frame, unit)
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
-    return SourceTable(sources, Parameters(**{name: _parameter(frame, name, path) for name in NAMES}))
+    return SourceTable(sources, Parameters(**{name: _parameter(frame, name, path) for name in NAMES}), frame)
 
 
 def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
     """Return a table of rates (source, rate) and its unit."""
-    frame = _table(path)
-    unit = _unit(frame, path, time_unit)
+    frame = table_of(path)
+    unit = unit_of(frame, path, time_unit)
     try:
         read_rates(frame, unit)
     except SourceDataError as error:
@@ -63,9 +64,9 @@ def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
 
 def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
     """Return a schedule's rows and its times >= 0."""
-    frame = _table(path)
-    _require_columns(frame, ("source", "time"), path)
-    time = _numbers(frame["time"], path).to_numpy()
+    frame = table_of(path)
+    require_columns(frame, ("source", "time"), path)
+    time = numbers_of(frame["time"], path).to_numpy()
     wrong = np.flatnonzero(~((time >= 0.0) & (time < np.inf))).tolist()
     if wrong:
         where = list_offenders(f"row {row + 1}: {time[row]:g}" for row in wrong)
@@ -80,13 +81,13 @@ def importance_of(path: Path | None) -> Callable[[Any], Array] | None:
     """
     if path is None:
         return None
-    weights = _column_by_source(path, "importance")
+    weights = column_by_source(path, "importance")
     wrong = [f"'{key}': {weight:g}" for key, weight in weights.items() if not weight >= 0.0]
     if wrong:
         raise SourceDataError(
             f"importance in {path} is not a number >= 0 for {list_offenders(wrong)}. Correct these rows."
         )
-    return lambda names: np.array(_look_up(weights, names.tolist(), "importance", path), dtype=np.float64)
+    return lambda names: np.array(look_up(weights, names.tolist(), "importance", path), dtype=np.float64)
 
 
 def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
@@ -96,8 +97,8 @@ def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
     """
     if path is None:
         return None
-    hosts = _column_by_source(path, "host")
-    return lambda names: np.array(_look_up(hosts, names.tolist(), "host", path))
+    hosts = column_by_source(path, "host")
+    return lambda names: np.array(look_up(hosts, names.tolist(), "host", path))
 
 
 def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None:
@@ -107,9 +108,9 @@ def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None
     """
     if path is None:
         return None
-    frame = _table(path)
-    _unit(frame, path, time_unit)
-    _require_columns(frame, ("host", "limit"), path)
+    frame = table_of(path)
+    unit_of(frame, path, time_unit)
+    require_columns(frame, ("host", "limit"), path)
     twice = frame["host"].filter(frame["host"].is_duplicated()).unique(maintain_order=True).to_list()
     if twice:
         offenders = list_offenders(f"'{name}'" for name in twice)
@@ -119,10 +120,10 @@ def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None
     return dict(zip(frame["host"].to_list(), frame["limit"].to_list(), strict=True))
 
 
-def _column_by_source(path: Path, column: str) -> dict[str, Any]:
+def column_by_source(path: Path, column: str) -> dict[str, Any]:
     """Return a table's column as a map from source."""
-    frame = _table(path)
-    _require_columns(frame, ("source", column), path)
+    frame = table_of(path)
+    require_columns(frame, ("source", column), path)
     keys = [str(name) for name in frame["source"].to_list()]
     given = dict(zip(keys, frame[column].to_list(), strict=True))
     if len(given) < len(keys):
@@ -132,7 +133,7 @@ def _column_by_source(path: Path, column: str) -> dict[str, Any]:
     return given
 
 
-def _look_up(given: dict[str, Any], names: Iterable[object], what: str, path: Path) -> list[Any]:
+def look_up(given: dict[str, Any], names: Iterable[object], what: str, path: Path) -> list[Any]:
     """Return each name's value."""
     keys = [str(name) for name in names]
     missing = [f"'{key}'" for key in keys if key not in given]
@@ -141,7 +142,7 @@ def _look_up(given: dict[str, Any], names: Iterable[object], what: str, path: Pa
     return [given[key] for key in keys]
 
 
-def _require_columns(frame: polars.DataFrame, columns: Iterable[str], path: Path) -> None:
+def require_columns(frame: polars.DataFrame, columns: Iterable[str], path: Path) -> None:
     """Raise if a column is missing or has empty cells."""
     for column in columns:
         if column not in frame.columns:
@@ -171,7 +172,7 @@ def _parameter(frame: polars.DataFrame, name: str, path: Path) -> Array | None:
     return column.to_numpy()
 
 
-def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
+def unit_of(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
     """Return the time unit of a table.
 
     Its column `UNIT` says it; otherwise it is the one asked for, or day.
@@ -192,7 +193,7 @@ def _unit(frame: polars.DataFrame, path: Path, asked: str | None) -> str:
     return unit
 
 
-def _table(path: Path) -> polars.DataFrame:
+def table_of(path: Path) -> polars.DataFrame:
     """Read a table with its known columns in their types."""
     import polars
 
@@ -204,7 +205,7 @@ def _table(path: Path) -> polars.DataFrame:
         if name in (*_LABELS, *_TEXTS, "signalled"):
             frame = frame.with_columns(column := _plain(column, path))
         if name in _NUMBERS:
-            frame = frame.with_columns(_numbers(column, path))
+            frame = frame.with_columns(numbers_of(column, path))
         elif name in _TEXTS:
             frame = frame.with_columns(column.cast(polars.String))
         elif name in _LABELS and column.dtype == polars.String:
@@ -244,7 +245,7 @@ def _plain(column: polars.Series, path: Path) -> polars.Series:
     return column
 
 
-def _numbers(column: polars.Series, path: Path) -> polars.Series:
+def numbers_of(column: polars.Series, path: Path) -> polars.Series:
     """Return a column as numbers; empty cells stay empty."""
     import polars
 

@@ -74,12 +74,12 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Ca
 
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
-    rate = _rate_of(formula, announced)
+    rate = rate_of(formula, announced)
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
     return (*_passes(rate, options), *_host_passes(rate, options))
 
 
-def _rate_of(formula: Demand, announced: Demand | None) -> Rate:
+def rate_of(formula: Demand, announced: Demand | None) -> Rate:
     """Return the demand function of sources that are signalled or not."""
     if announced is None:
 

@@ -127,8 +127,9 @@ class DistributedSolve:
         bandwidth: float,
         limits: dict[Any, float],
         on_progress: Callable[[str], None],
+        sample: int = SAMPLE,
     ) -> DistributedSolve:
-        """Validate all partitions and add up their bounds.
+        """Validate all partitions, add up their bounds and draw a sample.
 
         Raises
         ------
@@ -140,7 +141,7 @@ class DistributedSolve:
         terms = PartitionedProblem(objective, bandwidth, tuple(limits), partitions.columns, unit)
         parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
         own = _shares(objective, _rows(objective, partitions, passes), len(parts))
-        size = max(1, -(-SAMPLE // len(parts)))
+        size = max(1, -(-sample // len(parts)))
         calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
         host_lower, members = HostSums((len(most),)), np.zeros(len(most), dtype=np.int64)
 
@@ -278,7 +279,7 @@ class DistributedSolve:
 
         def fold(k: int, result: tuple[int, Array, Array | None]) -> None:
             rows, used, host_used = result
-            self._require_same(k, rows)
+            self.require_same(k, rows)
             common.add(used)
             if own_use is not None and host_used is not None:
                 own_use.add(host_used)
@@ -321,7 +322,7 @@ class DistributedSolve:
             )
         return max(found), largest
 
-    def _require_same(self, k: int, rows: int) -> None:
+    def require_same(self, k: int, rows: int) -> None:
         """Raise if a partition has other rows than when it was scanned."""
         if rows != self.scans[k].n:
             raise SourceDataError(
@@ -368,6 +369,13 @@ def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> l
             f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
         )
     return [pack(objective.take(slice(end - number, end))) for number, end in zip(rows, ends, strict=True)]
+
+
+def shares_of(objective: Objective | None, rows: tuple[int, ...]) -> tuple[bytes | None, ...]:
+    """Return each partition's share of an objective, None without arrays."""
+    if objective is None or objective.take(slice(0, 1)) is objective:
+        return (None,) * len(rows)
+    return tuple(_shares(objective, rows, len(rows)))
 
 
 def _with_unit(terms: PartitionedProblem, scans: Sequence[Scan], asked: str | None) -> PartitionedProblem:

@@ -19,12 +19,12 @@ from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partitioned_sources import NUMBERS, Table
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
 from freshopt.numerics.segments import group_sums
+from freshopt.separable.kernel import Numerics
 
 Made = TypeVar("Made")
 
@@ -229,7 +229,7 @@ def piece_of(
 def sources_of(table: Table, label: str, first: int, time_unit: str) -> Sources:
     """Return a table's sources, without names and hosts."""
     present = [name for name in NUMBERS if name in table.column_names]
-    columns = {name: _numbers(table, name, label, first) for name in present}
+    columns = {name: numbers_of(table, name, label, first) for name in present}
     return naming_rows(label, first, lambda: Sources(**columns, time_unit=time_unit))
 
 
@@ -242,32 +242,42 @@ def naming_rows(label: str, first: int, make: Callable[[], Made]) -> Made:
         raise type(error)(f"{label} (its first row is 0): {text}") from None
 
 
-def codes_of(table: Table, label: str, first: int, hosts: Sequence[Any]) -> IntArray:
+def codes_of(
+    table: Table,
+    label: str,
+    first: int,
+    hosts: Sequence[Any],
+    name: str = "host",
+    what: str = "hosts",
+    *,
+    optional: bool = False,
+) -> IntArray:
     """Return each source's position among the limited hosts.
 
-    H where its host has no limit.
+    H where its host has no limit. A column of other groups may be named, and be empty where `optional`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = _plain(table, "host", label, first)
+    column = plain_column(table, name, label, first, optional=optional)
     try:
         known = pa.array(list(hosts)).cast(column.type)
     except pa.ArrowException:
         raise SourceDataError(
-            f"{label}: hosts are {column.type}, and those with a limit are not (first: {hosts[0]!r}). "
-            "Name hosts as the column does."
+            f"{label}: {what} are {column.type}, and those with a limit are not (first: {hosts[0]!r}). "
+            "Name them as the column does."
         ) from None
     found = pc.fill_null(pc.index_in(column, value_set=known), len(hosts))
     codes: IntArray = found.to_numpy().astype(np.int64)
     return codes
 
 
-def _numbers(table: Table, name: str, label: str, first: int) -> Array:
+def numbers_of(table: Table, name: str, label: str, first: int) -> Array:
+    """Return a column of numbers in float64."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = _plain(table, name, label, first)
+    column = plain_column(table, name, label, first)
     kind = column.type
     if pa.types.is_boolean(kind):
         column = pc.cast(column, pa.int8())
@@ -277,13 +287,13 @@ def _numbers(table: Table, name: str, label: str, first: int) -> Array:
     return values
 
 
-def _plain(table: Table, name: str, label: str, first: int) -> Any:  # noqa: ANN401
-    """Return a column without empty cells and without a dictionary."""
+def plain_column(table: Table, name: str, label: str, first: int, *, optional: bool = False) -> Any:  # noqa: ANN401
+    """Return a column without a dictionary, and without empty cells unless `optional`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = table.column(name)
-    if column.null_count:
+    if column.null_count and not optional:
         row = first + pc.index(pc.is_null(column), True).as_py()
         more = f" and {column.null_count - 1} more" if column.null_count > 1 else ""
         raise SourceDataError(

@@ -62,6 +62,8 @@ class PartitionedSources:
         time_unit that there are.
     time_unit : str or None
         The unit of the rates; None stands for what a column ``time_unit`` says, else day.
+    others : tuple of str
+        Further columns, which declared constraints may name.
     """
 
     parts: tuple[Any, ...]
@@ -70,6 +72,7 @@ class PartitionedSources:
     rows: tuple[int, ...] | None
     columns: tuple[str, ...]
     time_unit: str | None
+    others: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return one line: partitions, rows and columns."""
@@ -113,11 +116,14 @@ class PartitionedSources:
         labels: list[str] = []
         counts: list[int] = []
         columns: tuple[str, ...] | None = None
+        others: tuple[str, ...] | None = None
         files = parquet_files(path)
         for file in files:
             metadata = footer(file)
             present = tuple(name for name in KNOWN if name in metadata.schema.names)
             columns = _agreed(columns, present, metadata.schema.names, file, files[0])
+            known = metadata.schema.names if others is None else others
+            others = tuple(name for name in known if name in metadata.schema.names and name not in KNOWN)
             for part, number in _row_groups(str(file), metadata, rows):
                 parts.append(part)
                 counts.append(number)
@@ -126,15 +132,25 @@ class PartitionedSources:
             raise SourceDataError(f"{path} holds no rows. Write at least one source.")
         unit = None if time_unit is None else check_time_unit(time_unit)
         firsts = tuple(part.first for part in parts)
-        return cls(tuple(parts), tuple(labels), firsts, tuple(counts), columns, unit)
+        return cls(tuple(parts), tuple(labels), firsts, tuple(counts), columns, unit, others or ())
 
     @classmethod
-    def from_dask(cls, frame: Frame, time_unit: str | None = None) -> PartitionedSources:
+    def from_dask(
+        cls, frame: Frame, time_unit: str | None = None, others: Sequence[str] = ()
+    ) -> PartitionedSources:
         """Return the sources in a Dask DataFrame.
 
         It has the columns that `fo.Sources.from_frame` knows.
 
         Every pass computes the frame's partitions anew unless the frame is persisted.
+
+        Parameters
+        ----------
+        frame : Dask DataFrame
+        time_unit : str, optional
+            The unit of the rates.
+        others : sequence of str
+            Further columns, which declared constraints name.
 
         Raises
         ------
@@ -155,15 +171,18 @@ class PartitionedSources:
         present = tuple(name for name in KNOWN if name in frame.columns)
         _agreed(None, present, [str(name) for name in frame.columns], "the Dask DataFrame", "")
         unit = None if time_unit is None else check_time_unit(time_unit)
-        parts = tuple(frame[list(present)].to_delayed())
+        further = tuple(name for name in others if name in frame.columns and name not in KNOWN)
+        parts = tuple(frame[[*present, *further]].to_delayed())
         labels = tuple(f"partition {k} of the Dask DataFrame" for k in range(len(parts)))
-        return cls(parts, labels, (0,) * len(parts), None, present, unit)
+        return cls(parts, labels, (0,) * len(parts), None, present, unit, further)
 
     @classmethod
-    def from_sources(cls, sources: object, time_unit: str | None = None) -> PartitionedSources:
+    def from_sources(
+        cls, sources: object, time_unit: str | None = None, others: Sequence[str] = ()
+    ) -> PartitionedSources:
         """Return sources of any kind in partitions.
 
-        They are partitioned sources, paths, or a Dask DataFrame.
+        They are partitioned sources, paths, or a Dask DataFrame, of which `others` names further columns.
         """
         if isinstance(sources, PartitionedSources):
             if time_unit not in (None, sources.time_unit):
@@ -171,7 +190,7 @@ class PartitionedSources:
             return sources
         if isinstance(sources, str | os.PathLike | list | tuple):
             return cls.from_parquet(sources, time_unit)
-        return cls.from_dask(sources, time_unit)
+        return cls.from_dask(sources, time_unit, others)
 
 
 def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:

@@ -129,6 +129,11 @@ def plan(
     >>> sorted(entry.name for entry in (folder / "plan").iterdir())
     ['change_rates', 'rates', 'schedule', 'summary.json']
     """
+    if request.constraints is not None:
+        raise SourceDataError(
+            "partitioned plans have bandwidth, bounds and host limits, and no declared constraints. Leave "
+            "them out, or plan in memory."
+        )
     unit = check_time_unit(time_unit)
     files = [file for file in parquet_files(log) if footer(file).num_rows]
     if not files:
@@ -254,6 +259,7 @@ def summary(
         "solver": "freshopt.distributed",
         "method": repr(method_of(request)),
         "uncertainty": None,
+        "constraints": None,
         "findings": None,
         "settings": settings(request),
         "counts": {

@@ -5,17 +5,27 @@ The rates stay in files, or unevaluated.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
+from freshopt.distributed.row_pieces import PartitionedRows
 from freshopt.distributed.write_rates import Decision, rates_frame
+from freshopt.distributed.write_row_rates import row_rates_frame
 from freshopt.formatting import count
 from freshopt.modelling.objective import Objective
+from freshopt.modelling.short_form import NAMES
+from freshopt.numerics.arrays import Array
+
+# Prices in a line of the repr.
+_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -53,6 +63,8 @@ class DistributedSolution:
         Where the rates are: Parquet, a file per partition (source, rate, interval).
     note : str
         Why the status is not optimal, which limits leave rounding only, or empty.
+    rows : RowTable or None
+        Declared constraints, row by row with their dual variables; None without ``constraints=``.
     """
 
     objective: Objective
@@ -75,9 +87,21 @@ class DistributedSolution:
     seconds: tuple[float, ...]
     folder: Path | None
     note: str
-    terms: PartitionedProblem
-    decision: Decision
+    terms: PartitionedProblem | PartitionedRows
+    decision: Decision | Array
     calls: tuple[tuple[Any, ...], ...]
+    rows: RowTable | None = None
+
+    @property
+    def prices(self) -> Mapping[str, float]:
+        """Dual variable of every constraint by its label.
+
+        The value improves by the price for each unit by which the limit is relaxed.
+        """
+        if self.rows is not None:
+            return RowPrices(self.rows.labels, self.rows.price)
+        name, host = NAMES
+        return {name: self.price, **{f"{host}[{key}]": price for key, price in self.host_prices.items()}}
 
     def rates(self) -> Any:  # noqa: ANN401 - a Dask DataFrame
         """Return the rates as a Dask DataFrame (source, rate, interval).
@@ -95,19 +119,21 @@ class DistributedSolution:
             load = dask.delayed(_load, pure=False)
             return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
         message = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
-        work = dask.delayed(rates_frame, pure=False)
+        work = dask.delayed(rates_frame if self.rows is None else row_rates_frame, pure=False)
         return dd.from_delayed([work(*call, message) for call in self.calls], verify_meta=False)
 
     def __repr__(self) -> str:
         """Return at most nine lines: status, value, price, gap, verdict."""
         unit = self.terms.time_unit
         limited = len(self.host_prices)
-        hosts = f", {count(limited, 'host limit', 'd')}" if limited else ""
+        limits = f", bandwidth={self.bandwidth:g} per {unit}" if self.bandwidth < math.inf else ""
+        limits += f", {count(limited, 'host limit', 'd')}" if limited else ""
+        limits += "" if self.rows is None else f", {count(len(self.rows), 'row', 'd')}"
         rows = [
             ("solution", f"{self.status.value}, in {len(self.calls)} partitions"),
-            ("problem", f"{self.objective!r}, n={self.n}, bandwidth={self.bandwidth:g} per {unit}{hosts}"),
+            ("problem", f"{self.objective!r}, n={self.n}{limits}"),
             ("value", f"{self.value:.9g} ({self.objective.sense}d)"),
-            ("price", f"{self.price:.6g} per refresh/{unit}"),
+            ("price", self._price_line(unit)),
             (
                 "sources",
                 f"{self.n}: {self.never} never refreshed, {self.at_lower} at min_rate, "
@@ -118,6 +144,15 @@ class DistributedSolution:
             ("effort", f"{self.passes} passes, {sum(self.seconds):.3g} s"),
         ]
         return "\n".join(f"{key:>8}: {value}" for key, value in rows)
+
+    def _price_line(self, unit: str) -> str:
+        """Return the bandwidth's price, or those of declared constraints."""
+        if self.rows is None:
+            return f"{self.price:.6g} per refresh/{unit}"
+        priced = [(label, price) for label, price in self.prices.items() if price > 0.0]
+        shown = ", ".join(f"{label} {price:.4g}" for label, price in priced[:_SHOWN])
+        rest = len(priced) - _SHOWN
+        return (shown or "0 throughout") + (f" and {rest} more" if rest > 0 else "")
 
 
 def _load(file: Path) -> Any:  # noqa: ANN401 - a pandas frame

@@ -15,18 +15,30 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Status
+from freshopt.distributed.column_rows import ColumnRows, column_rows
 from freshopt.distributed.driver import DistributedSolve, file_name
 from freshopt.distributed.partitioned_sources import PartitionedSources
+from freshopt.distributed.row_driver import RowSolve
 from freshopt.distributed.solution import DistributedSolution
-from freshopt.errors import CertificateError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import (
+    CertificateError,
+    ObjectiveError,
+    SolverRefusedError,
+    SourceDataError,
+    list_offenders,
+)
 from freshopt.io.atomic_output import complete_folder
+from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective
+from freshopt.modelling.spend import Spend
+from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import LARGEST, SMALLEST
 from freshopt.units import check_time_unit
 
@@ -36,9 +48,10 @@ MARKER = "summary.json"
 def solve(
     objective: Objective,
     sources: object,
-    bandwidth: float,
+    bandwidth: float | None = None,
     host_limits: Mapping[Any, float] | None = None,
     *,
+    constraints: object = (),
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     tolerance: float = 1e-6,
@@ -58,10 +71,14 @@ def solve(
     sources : PartitionedSources, path, list of paths, or Dask DataFrame
         With the column change_rate, and where they are wanted source (a name), importance, host, signalled,
         min_rate, max_rate, refresh_cost, in float64 or float32, and time_unit.
-    bandwidth : float
-        Total refresh cost per time unit, > 0.
+    bandwidth : float, optional
+        Total refresh cost per time unit, > 0; without it there must be constraints.
     host_limits : mapping of host to float, optional
         Bandwidth each host may take, wherever its sources are.
+    constraints : sequence of Budget and Target, optional
+        Declared constraints as in memory, but that ``cost`` and ``by`` are names of columns: ``Budget(2e9,
+        cost="bytes")``, ``Target(objective, at_most={"news": 0.2}, by="tier")``. A budget's cost may be one
+        number, a group may be empty (null). Up to a few thousand rows; others are refused.
     out : path, optional
         Folder for the rates, which every worker must be able to write: ``part-00000.parquet`` and so on
         (source, rate, interval; and signalled, change_rate if there are signals), one per partition and in
@@ -89,8 +106,10 @@ def solve(
         `out` cannot be written.
     ObjectiveError
         If the objective is refused.
+    SolverRefusedError
+        If a constraint is of a kind that is not solved for over partitions, or holds an array.
     InfeasibleProblemError
-        If the bounds need more than the bandwidth or a host's limit.
+        If the bounds need more than the bandwidth or a host's limit, or constraints are proved to conflict.
     CertificateError
         If the answer is not proved optimal to the tolerance; carries ``.solution``.
 
@@ -111,22 +130,53 @@ def solve(
     ('optimal', True, True)
     >>> solution.rates().compute()["rate"].round(3).tolist()
     [0.282, 0.652, 1.066]
+
+    A second unit, by the name of its column:
+
+    >>> for k, size in enumerate(([9.0, 1.0], [4.0])):
+    ...     frame = pl.DataFrame({"change_rate": [1.0] * len(size), "kB": size})
+    ...     frame.write_parquet(folder / f"{k}.parquet")
+    >>> kilobytes = fo.Budget(10.0, cost="kB", name="kilobytes")
+    >>> solution = solve(fo.problems.AccumulatedDelay(), folder, 3.0, constraints=[kilobytes])
+    >>> solution.rates().compute()["rate"].round(3).tolist()
+    [0.562, 1.603, 0.836]
+    >>> {label: round(price, 3) for label, price in solution.prices.items()}
+    {'bandwidth': 0.042, 'kilobytes': 0.348}
     """
     if not isinstance(objective, Objective):
         raise ObjectiveError(
             f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
         )
+    declared = as_constraints(constraints)
+    if bandwidth is None and not declared:
+        raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
+    most = None if bandwidth is None else _bandwidth(bandwidth)
+    rows = column_rows(declared, most, host_limits or {}) if declared or isinstance(objective, Spend) else ()
+    if isinstance(objective, Worst):
+        raise SolverRefusedError(
+            f"{objective!r} is not solved for over partitions. Pass its objective with a Target by group, or "
+            "solve in memory with fo.solve."
+        )
     partitions = PartitionedSources.from_sources(
-        sources, None if time_unit is None else check_time_unit(time_unit)
+        sources,
+        None if time_unit is None else check_time_unit(time_unit),
+        [name for one in rows for name in one.columns],
     )
-    limits = _limits(host_limits, partitions)
-    work = DistributedSolve.scan(
-        objective, partitions, _bandwidth(bandwidth), limits, on_progress or (lambda _: None)
-    )
-    decide = work.solve_dual()
+    limits, report = _limits(host_limits, partitions), on_progress or (lambda _: None)
+    finish: Callable[[Path | None, Path | None, float], DistributedSolution]
+    if rows:
+        _require_columns(rows, partitions)
+        # Bounds are checked against the bandwidth here; rows say what else there is.
+        work = DistributedSolve.scan(objective, partitions, most or LARGEST, {}, report, sample=0)
+        row_solve = RowSolve.of(work, rows)
+        finish = partial(row_solve.solve, bandwidth=most)
+    else:
+        assert most is not None
+        work = DistributedSolve.scan(objective, partitions, most, limits, report)
+        finish = partial(work.finish, work.solve_dual())
     place = nullcontext(None) if out is None else _folder(out, overwrite, len(work.calls))
     with place as staging:
-        solution = work.finish(decide, staging, None if out is None else Path(out), tolerance)
+        solution = finish(staging, None if out is None else Path(out), tolerance)
         if throw and solution.status is not Status.OPTIMAL:
             raise CertificateError(
                 f"{solution.note} Pass throw=False to have the solution as it is.", solution
@@ -157,6 +207,7 @@ def summary(solution: DistributedSolution) -> dict[str, Any]:
         "sense": solution.objective.sense,
         "time_unit": solution.terms.time_unit,
         **{key: _finite(getattr(solution, key)) for key in numbers},
+        **({} if solution.rows is None else {"prices": dict(solution.prices)}),
         "never_refreshed": solution.never,
         "partitions": len(solution.calls),
         "seconds": list(solution.seconds),
@@ -212,6 +263,18 @@ def require_parts(staging: Path, partitions: int) -> None:
             f"the workers wrote {list_offenders(missing)} where this process does not see them. "
             "Name a folder that all of them share."
         )
+
+
+def _require_columns(rows: tuple[ColumnRows, ...], partitions: PartitionedSources) -> None:
+    """Raise SourceDataError if constraints name columns that there are not."""
+    present = {*partitions.columns, *partitions.others}
+    for one in rows:
+        missing = [repr(name) for name in one.columns if name not in present]
+        if missing:
+            raise SourceDataError(
+                f"constraint {one.name!r} names the column {list_offenders(missing)}, which not all "
+                "partitions have. Correct the name, or pass it in others= of from_dask."
+            )
 
 
 def _bandwidth(value: float) -> float:

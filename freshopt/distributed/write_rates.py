@@ -21,6 +21,7 @@ from freshopt.certificates.zero_optimum import free_rates, typical_cost
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
@@ -146,7 +147,9 @@ def finish(
     if piece.codes is not None:
         each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
     if folder is not None:
-        _write(rates_table(table, piece, rates, place, terms.time_unit), Path(folder), file)
+        write_part(
+            rates_table(table, piece.problem.sources, rates, place, terms.time_unit), Path(folder), file
+        )
     lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(gap)
     return Finished(
         n,
@@ -174,10 +177,11 @@ def rates_frame(
     terms, decision = unpack(message)
     table = read(part, [*terms.priced(), *(name for name in ("source",) if name in terms.columns)], label)
     piece = piece_of(table, label, first, terms.own(share), terms)
-    return rates_table(table, piece, decision.rates(piece), place, terms.time_unit).to_pandas()
+    sources = piece.problem.sources
+    return rates_table(table, sources, decision.rates(piece), place, terms.time_unit).to_pandas()
 
 
-def rates_table(table: Table, piece: Partition, rates: Array, place: int, time_unit: str) -> Table:
+def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
     """Return (source, rate, interval), as `Solution.to_frame` does.
 
     The interval is null at rate 0.
@@ -192,14 +196,14 @@ def rates_table(table: Table, piece: Partition, rates: Array, place: int, time_u
         interval = pa.array(1.0 / rates, mask=rates == 0.0)
     columns = {"source": source, "rate": pa.array(rates), "interval": interval}
     if "signalled" in table.column_names:
-        columns["signalled"] = pa.array(piece.problem.sources.signalled)
-        columns["change_rate"] = pa.array(piece.problem.sources.change_rate)
+        columns["signalled"] = pa.array(sources.signalled)
+        columns["change_rate"] = pa.array(sources.change_rate)
     if time_unit != "day":
         columns["time_unit"] = pa.array([time_unit]).take(pa.array(np.zeros(n, dtype=np.int8)))
     return pa.table(columns)
 
 
-def _write(table: Table, folder: Path, name: str) -> None:
+def write_part(table: Table, folder: Path, name: str) -> None:
     """Write a file atomically; repeated runs are harmless."""
     import pyarrow.parquet as pq
 

@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from freshopt.modelling.derived_kernel import DerivedNumerics
-from freshopt.modelling.kernel import MixedNumerics, Numerics
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, chunks, exact_sum, is_scalar
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics, Numerics
 
 # Sources of a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB.
 SIZE = 8192

@@ -25,9 +25,9 @@ from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_lo
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
 from freshopt.dual_search.price_newton import PriceBracket, newton_prices
 from freshopt.errors import InfeasibleProblemError, list_offenders
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
+from freshopt.separable.kernel import Numerics
 
 # Relative width of the last brackets of prices, between whose ends rates are mixed.
 WIDTH = 4e-15

@@ -80,7 +80,7 @@ def search_prices(demand: Demand, targets: Array, guesses: Array, width: float =
         c, fc = np.where(same, a, b), np.where(same, fa, fb)
         b, fb = np.where(same, b, a), np.where(same, fb, fa)
         a, fa = x, fx
-        t = _next_fraction(a, b, c, fa, fb, fc, tolerance)
+        t = next_fraction(a, b, c, fa, fb, fc, tolerance)
     rising = fa > 0.0
     low = np.where(np.isnan(hit), np.where(rising, a, b), hit)
     high = np.where(np.isnan(hit), np.where(rising, b, a), hit)
@@ -139,7 +139,7 @@ def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array,
         step *= 4.0
 
 
-def _next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array, tolerance: Array) -> Array:
+def next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array, tolerance: Array) -> Array:
     """Return the next point as a fraction of a to b.
 
     Inverse quadratic interpolation if that is safe, else half.

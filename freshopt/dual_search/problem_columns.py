@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from freshopt.compiled.columns import Columns, column, enabled
-from freshopt.modelling.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 
 def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
@@ -13,7 +13,12 @@ def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
 
     Its kernels must have demand functions, and loops must be compiled.
     """
-    n, signalled = len(problem.sources), isinstance(numerics, MixedNumerics)
+    found = numerics_columns(numerics, problem.sources.refresh_cost, problem.lower, problem.upper)
+    return found if found is not None and enabled(found.n, found.formula, found.announced) else None
+
+
+def numerics_columns(numerics: Numerics, cost: Array, lower: Array, upper: Array) -> Columns | None:
+    """Return the columns of kernels that have demand functions, or None."""
     silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
     announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else None
     if not isinstance(silent, Kernel) or silent.unit_demand is None:
@@ -25,18 +30,16 @@ def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
         if not all(a is b for a, b in zip(_parameters(announced), parameters, strict=True)):
             return None
         other = announced.unit_demand
-    if not enabled(n, silent.unit_demand, other):
-        return None
     return Columns(
-        n,
+        len(cost),
         silent.unit_demand,
         other,
-        problem.sources.signalled if signalled else False,
+        numerics.signalled if isinstance(numerics, MixedNumerics) else False,
         column(silent.importance) if silent.demand_parameters is None else 1.0,
         tuple(column(parameter) for parameter in parameters),
-        column(problem.sources.refresh_cost),
-        column(problem.lower),
-        column(problem.upper),
+        column(cost),
+        column(lower),
+        column(upper),
     )
 
 

@@ -29,9 +29,9 @@ from freshopt.certificates.solution import Answer, Status
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.first_order.bregman_step import Geometry, Step, bregman_step
 from freshopt.first_order.budget_groups import HostBudgets
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, chunks, exact_sum, total
+from freshopt.separable.kernel import Numerics
 
 # Share of the linear prediction that a step must gain.
 ARMIJO = 1e-4

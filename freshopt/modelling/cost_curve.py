@@ -15,13 +15,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +31,8 @@ class Cell:
 
     For unit importance. Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 <
     price < inf. The gain is 1 − cost, of a cost that is a share. The demand is the inverse for one source,
-    ``(1/price, *parameters)``, if `freshopt.compiled.demand_functions` has it.
+    ``(1/price, *parameters)``, if `freshopt.compiled.demand_functions` has it, and the value is the cost of
+    one source, if `freshopt.compiled.cost_functions` has it.
     """
 
     cost: Formula
@@ -38,6 +40,7 @@ class Cell:
     inverse: Formula
     demand: Demand | None = None
     gain: Formula | None = None
+    value: Value | None = None
 
 
 @frozen_arrays
@@ -63,6 +66,8 @@ class Curve:
         1/V^{-1} for one source, if `freshopt.compiled.demand_functions` has it.
     mean_gain : callable or None
         1 − C(s)/s, where c is a share and an objective maximises what is left of it.
+    periodic_value : callable or None
+        C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
     """
 
     parameters: tuple[Array, ...]
@@ -74,6 +79,7 @@ class Curve:
     on_signal: Cell | None = None
     periodic_demand: Demand | None = None
     mean_gain: Formula | None = None
+    periodic_value: Value | None = None
 
     def cell(self, refresh: Refresh) -> Cell:
         """Return the cell of a refresh discipline.
@@ -90,6 +96,7 @@ class Curve:
                 self._periodic_inverse,
                 self.periodic_demand,
                 None if self.mean_gain is None else self._periodic_gain,
+                self.periodic_value,
             )
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
@@ -110,6 +117,7 @@ class Curve:
             cell.inverse,
             cell.demand,
             unit_gain=cell.gain,
+            unit_value=cell.value,
         )
 
     def gap_cost(self, gap: Array) -> Array:

@@ -93,6 +93,29 @@ def declare_total(
     return sum(terms[1:], terms[0]), constraints
 
 
+def declared_entries(
+    objective: Objective, rate: Expression, sources: Sources
+) -> tuple[Expression, list[Expression]]:
+    """Return the objective of each source at an affine `rate`, with constraints.
+
+    The expression has shape (n,); the constraints are those of its cone form.
+    """
+    signalled = sources.signalled
+    parts: list[Expression] = []
+    constraints: list[Expression] = []
+    places = []
+    for method, mask in ((objective.per_source, ~signalled), (objective.signalled_per_source, signalled)):
+        chosen = np.flatnonzero(mask)
+        if len(chosen):
+            declaration = declare(objective, method, rate, sources)
+            constraints.extend(declaration.constraints)
+            if len(chosen) == len(sources):
+                return declaration.expression, constraints
+            parts.append(declaration.expression[chosen])
+            places.append(chosen)
+    return cp.hstack(parts)[np.argsort(np.concatenate(places))], constraints
+
+
 def declare_part(
     objective: Objective, rate: Expression, sources: Sources, index: IntArray
 ) -> Expression | None:

@@ -12,9 +12,9 @@ import numpy as np
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import Declaration, show
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.separable.derived_kernel import DerivedNumerics
 
 
 def require_defined(

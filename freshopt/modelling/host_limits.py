@@ -87,10 +87,15 @@ class HostLimits:
         for code, host in enumerate(given):
             code_of[position[host]] = code
         values = np.array([float(limit) for limit in given.values()])
-        codes = code_of[inverse]
-        first = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(given))[: len(given)])))
+        return cls.from_codes(tuple(given), values, code_of[inverse])
+
+    @classmethod
+    def from_codes(cls, names: tuple[Any, ...], limits: Array, codes: IntArray) -> HostLimits:
+        """Return limits on groups given by codes, H for none."""
+        count = len(names)
+        first = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=count)[:count])))
         order = np.argsort(codes, kind="stable")[: first[-1]]
-        return cls(tuple(given), values, codes, order, first, {host: k for k, host in enumerate(given)})
+        return cls(names, limits, codes, order, first, {host: k for k, host in enumerate(names)})
 
     def __len__(self) -> int:
         """Return the number of limited hosts."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError, shortened
-from freshopt.modelling.kernel import Kernel, Numerics
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index, chunks, exact_sum
+from freshopt.separable.kernel import Kernel, Numerics
 
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
@@ -151,7 +151,7 @@ class Objective:
     inverse marginal for unit importance.
 
     >>> import numpy as np
-    >>> from freshopt.modelling.kernel import Kernel, Numerics
+    >>> from freshopt.separable.kernel import Kernel, Numerics
     >>> class Delay(fo.Objective):
     ...     def per_source(self, rate, sources):
     ...         t = cp.Variable(len(sources))

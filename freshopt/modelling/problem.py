@@ -9,6 +9,7 @@ are the prices of a `Solution`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,21 +17,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
 from freshopt.cvx import Expression, cp
-from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import (
+    InfeasibleProblemError,
+    ObjectiveError,
+    SourceDataError,
+    expect,
+    list_offenders,
+    shortened,
+)
 from freshopt.formatting import count
+from freshopt.modelling.charged_once import charged_once
+from freshopt.modelling.constraint import Constraint
 from freshopt.modelling.declaration import declare, declare_total, name_of
-from freshopt.modelling.derived_kernel import DerivedNumerics
+from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
 from freshopt.modelling.domain_check import require_defined
+from freshopt.modelling.general_program import general_program
 from freshopt.modelling.host_limits import HostLimits
-from freshopt.modelling.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.modelling.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, is_scalar, read_only, total
+from freshopt.modelling.spend import Spend
+from freshopt.modelling.tied import Tied
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number, is_scalar, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.bundles import Bundles
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics, Numerics
+from freshopt.separable.program import Program
 
+_MINIMAX = "the worst of several groups is no sum over sources."
 # Sums of any length here are correct to a few ulp; so are constraints.
 FEW_ULP = 8 * np.finfo(np.float64).eps
 
@@ -46,10 +66,15 @@ class Problem:
     ----------
     objective : Objective
     sources : Sources
-    bandwidth : float
+    bandwidth : float, optional
         Total refreshes (more exactly, refresh cost) per time unit, > 0.
+        Optional where constraints are declared; the short way to say ``fo.Budget(bandwidth)``.
     host_limits : mapping of host to float, optional
-        Bandwidth each host may take; hosts left out have no limit.
+        Bandwidth each host may take; hosts left out have no limit. The short way to say
+        ``fo.Budget(host_limits, by="host", name="host")``.
+    constraints : list of constraints, or callable, optional
+        `Budget`, `Nested`, `Target`, `Tied` and `Ratio`; or functions of the rate, a CVXPY variable of shape
+        (n,), that return CVXPY inequalities.
 
     Attributes
     ----------
@@ -59,6 +84,18 @@ class Problem:
         Cost, marginal and inverse marginal per source; None if an atom of the declared objective is unknown.
     unknown_atom : str
         Why `numerics` is None, else empty.
+    constraints : tuple
+        As they were declared.
+    labels : tuple of str
+        Of the bandwidth and of the host limits, in prices and messages.
+    short : tuple of bool
+        Whether the bandwidth, and host limits, were given the short way and not among the constraints.
+    bundles : Bundles or None
+        Tied sources.
+    couplings : tuple of str
+        Why constraints have no rows, one sentence each; such a problem is solved by `Conic` and not proved.
+    program : Program or None
+        The general form; None where bandwidth, bounds and host limits are all.
 
     Raises
     ------
@@ -91,13 +128,20 @@ class Problem:
     upper: Array
     numerics: Numerics | None
     unknown_atom: str
+    constraints: tuple[Constraint | Written, ...]
+    labels: tuple[str, str]
+    short: tuple[bool, bool]
+    bundles: Bundles | None
+    couplings: tuple[str, ...]
+    program: Program | None
 
     def __init__(
         self,
         objective: Objective,
         sources: Sources,
-        bandwidth: float,
+        bandwidth: float | None = None,
         host_limits: Mapping[Any, float] | None = None,
+        constraints: object = (),
     ) -> None:
         if not isinstance(objective, Objective):
             raise ObjectiveError(
@@ -108,33 +152,62 @@ class Problem:
                 f"{type(sources).__name__} is not Sources. Build fo.Sources(change_rate=...)."
             )
         require_discipline(objective)
-        numerics, unknown_atom = _numerics(objective, sources)
-        upper = sources.max_rate
+        given = as_constraints(constraints)
+        if bandwidth is None and not given:
+            raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
+        found = declared(given, sources) if given else None
+        hosts = HostLimits.of(sources, host_limits)
+        short = ShortForm(None if bandwidth is None else _bandwidth(bandwidth), hosts, (), NAMES)
+        if found is not None:
+            short = short_form(found, sources, short.bandwidth, hosts)
+        worst = objective if isinstance(objective, Worst) else None
+        numerics, unknown_atom = (None, _MINIMAX) if worst else numerics_of(objective, sources)
+        lower, upper = sources.min_rate, sources.max_rate
         if bool(np.any(sources.signalled)):
             capped = np.where(sources.signalled, np.minimum(upper, sources.change_rate), upper)
             upper = read_only(capped)
+        if found is not None and found.bounded:
+            lower, upper = np.maximum(lower, found.lower), np.minimum(upper, found.upper)
+            # Bounds that touch may cross by rounding of a row's limit over its coefficient.
+            upper = np.where((upper < lower) & (upper >= lower * (1.0 - FEW_ULP)), lower, upper)
         fields = {
             "objective": objective,
             "sources": sources,
-            "bandwidth": _bandwidth(bandwidth),
-            "hosts": HostLimits.of(sources, host_limits),
-            "lower": sources.min_rate,
+            "bandwidth": math.inf if short.bandwidth is None else short.bandwidth,
+            "hosts": short.hosts,
+            "lower": lower,
             "upper": upper,
             "numerics": numerics,
             "unknown_atom": unknown_atom,
+            "constraints": given,
+            "labels": short.labels,
+            "short": (bandwidth is not None, bool(host_limits)),
+            "bundles": None if found is None else found.bundles,
+            "couplings": () if found is None else found.couplings,
+            "program": None,
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
         self._require_room()
-        self._require_domain()
+        general = found is not None and (short.rest or found.bundles or found.couplings)
+        linear = isinstance(objective, Spend)
+        if worst is not None or linear or general or short.bandwidth is None:
+            program = general_program(self, short.rest, worst, once=found is not None and found.once)
+            object.__setattr__(self, "program", program)
+        if worst is None and not linear:
+            self._require_domain()
 
     def __repr__(self) -> str:
         """Return one line: objective, size and bandwidth."""
         limited = len(self.hosts)
-        hosts = f", {count(limited, 'host limit', 'd')}" if limited else ""
-        unit = self.sources.time_unit
-        bandwidth = f"bandwidth={self.bandwidth:g} per {unit}"
-        return f"Problem({self.objective!r}, n={len(self.sources)}, {bandwidth}{hosts})"
+        parts = [repr(self.objective), f"n={len(self.sources)}"]
+        if math.isfinite(self.bandwidth):
+            parts.append(f"bandwidth={self.bandwidth:g} per {self.sources.time_unit}")
+        if limited:
+            parts.append(count(limited, "host limit", "d"))
+        if self.constraints and self.program is not None:
+            parts.append(count(len(self.constraints), "constraint", "d"))
+        return f"Problem({', '.join(parts)})"
 
     @property
     def host_limits(self) -> dict[Any, float]:
@@ -151,6 +224,11 @@ class Problem:
         InfeasibleProblemError
             If the lower bounds need more.
         """
+        if self.constraints:
+            number = _bandwidth(bandwidth)
+            if self.short[0] or math.isinf(self.bandwidth):
+                return self._declared_anew(self.sources, number)
+            return self.with_limit(self.labels[0], number)
         other = object.__new__(Problem)
         for key in Problem.__slots__:
             object.__setattr__(other, key, getattr(self, key))
@@ -191,7 +269,80 @@ class Problem:
         They are per time unit, and everything is checked anew.
         """
         sources = self.sources.with_change_rate(change_rate)
+        if self.constraints:
+            return self._declared_anew(sources)
         return Problem(self.objective, sources, self.bandwidth, self.host_limits or None)
+
+    def with_limit(self, label: str, value: float) -> Problem:
+        """Return the same problem with another limit of one constraint.
+
+        Parameters
+        ----------
+        label : str
+            As in ``solution.prices``: "name", or "name[group]" of a constraint by group. A number that holds
+            for each group on its own is changed for all of them by "name".
+        value : float
+            In the unit in which it was declared.
+
+        Raises
+        ------
+        SourceDataError
+            If no constraint is so labelled, or it has no limit that is declared: a function of the rate holds
+            its own numbers, and a ratio or a tie is no limit.
+        InfeasibleProblemError
+            If bounds alone exclude the new limit.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> fresh = fo.Target(fo.problems.BinaryFreshness(), at_least=0.5, name="fresh")
+        >>> problem = fo.Problem(fo.Spend(), fo.Sources([1.0, 4.0]), constraints=[fresh])
+        >>> round(fo.solve(problem.with_limit("fresh", 0.75)).value, 6)
+        13.0
+        """
+        expect(label, str, "label", "Pass the label of a constraint, as in solution.prices")
+        number = as_number(value, f"the limit of {shortened(label)}", "Pass a number.")
+        name, hosts = self.labels
+        if label == name and self.short[0]:
+            return self.with_bandwidth(number)
+        own = next((host for host in self.hosts.names if f"{hosts}[{host}]" == label), None)
+        if own is not None and self.short[1]:
+            limits = {**self.host_limits, own: number}
+            short = self.bandwidth if self.short[0] else None
+            return Problem(self.objective, self.sources, short, limits, self.constraints)
+        for place, one in enumerate(self.constraints):
+            if isinstance(one, Constraint):
+                changed = constraint_with_limit(one, label, number, self.sources)
+                if changed is not None:
+                    others = (*self.constraints[:place], changed, *self.constraints[place + 1 :])
+                    return self._declared_anew(self.sources, constraints=others)
+        known = self.row_labels
+        if label in known:
+            raise SourceDataError(
+                f"the limit of {shortened(label)} is a number of the function that declares it. Change it "
+                "there, and declare the problem anew."
+            )
+        raise unknown_limit(label, known)
+
+    @property
+    def row_labels(self) -> tuple[str, ...]:
+        """Label of every limit, in the order of ``solution.prices``."""
+        if self.program is not None:
+            return self.program.rows.labels
+        name, hosts = self.labels
+        return (name, *(f"{hosts}[{host}]" for host in self.hosts.names))
+
+    def _declared_anew(
+        self,
+        sources: Sources,
+        bandwidth: float | None = None,
+        constraints: tuple[Constraint | Written, ...] | None = None,
+    ) -> Problem:
+        """Return the same declaration with other sources, bandwidth or constraints."""
+        short = self.bandwidth if bandwidth is None and self.short[0] else bandwidth
+        limits = self.host_limits if self.short[1] else None
+        given = self.constraints if constraints is None else constraints
+        return Problem(self.objective, sources, short, limits, given)
 
     def to_cvxpy(self) -> Expression:
         """Return the declared problem as a `cvxpy.Problem`.
@@ -211,25 +362,40 @@ class Problem:
         (['rate'], 3.0)
         """
         rate = cp.Variable(len(self.sources), nonneg=True, name="rate")
-        total_value, cones = declare_total(self.objective, rate, self.sources)
+        constraints = self.constraints_on(rate)
+        if isinstance(self.objective, Worst):
+            total_value, cones = self.objective.declared_level(rate, self.sources)
+        else:
+            total_value, cones = declare_total(self.objective, rate, self.sources)
         goal = cp.Minimize(total_value) if self.objective.sense == "minimise" else cp.Maximize(total_value)
-        return cp.Problem(goal, [*cones, *self.constraints_on(rate)])
+        return cp.Problem(goal, [*cones, *constraints])
 
     def constraints_on(self, rate: Expression) -> list[Expression]:
         """Return the constraints on an affine `rate` as CVXPY constraints.
 
-        Bandwidth, bounds and host limits, labelled.
+        Bandwidth, bounds, host limits and declared constraints, labelled.
         """
         cost = self.sources.refresh_cost
-        constraints: list[Expression] = [(cost @ rate <= self.bandwidth).set_label("bandwidth")]
+        constraints: list[Expression] = []
+        if self.short[0]:
+            constraints.append((cost @ rate <= self.bandwidth).set_label(self.labels[0]))
         if bool(np.any(self.lower > 0.0)):
             constraints.append((rate >= np.array(self.lower)).set_label("min_rate"))
         capped = np.flatnonzero(np.isfinite(self.upper))
         if len(capped):
             constraints.append((rate[capped] <= self.upper[capped]).set_label("max_rate"))
-        for code, (name, limit) in enumerate(self.host_limits.items()):
-            members = np.flatnonzero(self.hosts.codes == code)
-            constraints.append((cost[members] @ rate[members] <= limit).set_label(f"host {name}"))
+        if self.short[1]:
+            for code, (name, limit) in enumerate(self.host_limits.items()):
+                members = np.flatnonzero(self.hosts.codes == code)
+                label = f"{self.labels[1]}[{name}]"
+                constraints.append((cost[members] @ rate[members] <= limit).set_label(label))
+        for one in self.constraints:
+            constraints += (
+                one.constraints_on(rate, self.sources) if isinstance(one, Constraint) else labelled(one, rate)
+            )
+        once = any(isinstance(one, Tied) and one.cost == "once" for one in self.constraints)
+        if once and self.program is not None and self.bundles is not None:
+            return charged_once(constraints, rate, self.program.rows, self.bundles)
         return constraints
 
     def _require_domain(self) -> None:
@@ -249,6 +415,7 @@ class Problem:
                 declaration = declare(self.objective, method, rate, self.sources)
                 where = name_of(self.objective, method)
                 highest = np.minimum(self.upper, self.bandwidth / self.sources.refresh_cost)
+                highest = np.minimum(highest, LARGEST)
                 typical = np.clip(self.bandwidth / total(self.sources.refresh_cost), self.lower, highest)
                 points = {"min_rate": self.lower, "max_rate": highest, "bounds": typical}
                 require_defined(declaration, rate, own, chosen, points, self.sources, where)
@@ -264,6 +431,11 @@ class Problem:
             where = list_offenders(
                 f"{self.sources.label(k)}: {lower[k]:g} > {self.upper[k]:g}" for k in crossed
             )
+            if not bool(np.all(self.sources.signalled[crossed])):
+                raise InfeasibleProblemError(
+                    f"constraints of single sources leave no rates to {where}. Lower the lower bound, or "
+                    "raise the upper one."
+                )
             raise InfeasibleProblemError(
                 f"min_rate exceeds the change rate of signalled sources {where}. Lower min_rate: a "
                 f"signalled source is refreshed at most once per change."
@@ -310,57 +482,3 @@ def _bandwidth(value: float) -> float:
     if not SMALLEST <= bandwidth <= LARGEST:
         raise SourceDataError(f"bandwidth is {bandwidth:g}. It must be > 0 (at most {LARGEST:g}).")
     return bandwidth
-
-
-def _numerics(objective: Objective, sources: Sources) -> tuple[Numerics | None, str]:
-    """Return the numerics of the problem's sources.
-
-    They come from kernels where there are any, else they are derived.
-    """
-    signalled = sources.signalled
-    any_signalled = bool(signalled[0]) if is_scalar(signalled) else bool(np.any(signalled))
-    refusal = objective.refuses_signals() if any_signalled else None
-    if refusal is not None:
-        first = sources.label(int(np.flatnonzero(signalled)[0]))
-        raise ObjectiveError(f"{first} is signalled, but {refusal}. Pass signalled=False for these sources.")
-    try:
-        silent = None if bool(np.all(signalled)) else _kind(objective, sources, signalled=False)
-        announced = _kind(objective, sources, signalled=True) if any_signalled else None
-    except UnknownAtomError as error:
-        return None, str(error)
-    if silent is None or announced is None:
-        return silent or announced, ""
-    return MixedNumerics(signalled, silent, announced), ""
-
-
-def _trusted(objective: Objective, *, signalled: bool) -> bool:
-    """Return whether a declaration beside a kernel needs no check.
-
-    Tests checked it, or there is none.
-    """
-    name = "signalled_per_source" if signalled else "per_source"
-    named = type(objective).__module__.startswith("freshopt.problems.")
-    return named or getattr(Objective, name) is getattr(type(objective), name)
-
-
-def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | DerivedNumerics:
-    """Return the numerics of one kind of source.
-
-    They are of full length n: the kernel, or derived from the declaration.
-    """
-    kernel = (objective.signalled_kernel if signalled else objective.kernel)(sources)
-    method = objective.signalled_per_source if signalled else objective.per_source
-    if kernel is not None and _trusted(objective, signalled=signalled):
-        return kernel
-    rate = cp.Variable(len(sources), nonneg=True, name="rate")
-    declaration = declare(objective, method, rate, sources)
-    if kernel is not None:
-        return kernel
-    if declaration.constraints:
-        raise ObjectiveError(
-            f"{name_of(objective, method)} returns auxiliary constraints but there is no kernel. Write "
-            f"{'signalled_' if signalled else ''}kernel(sources): value, marginal and inverse marginal."
-        )
-    sign = 1.0 if objective.sense == "minimise" else -1.0
-    node = compile_expression(declaration.expression, rate)
-    return DerivedNumerics(node, sign, sources.change_rate)

@@ -216,6 +216,21 @@ class Sources:
         other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         return other
 
+    def with_importance(self, importance: npt.ArrayLike) -> Sources:
+        """Return the same sources with other importances.
+
+        Raises
+        ------
+        SourceDataError
+            If an importance is out of range; names the source.
+        """
+        other = self.take(slice(None))
+        object.__setattr__(other, "_importance", as_column(importance, len(self), "importance", narrow=True))
+        other._require(
+            "importance", lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more"
+        )
+        return other
+
     @classmethod
     def from_frame(cls, frame: Any, time_unit: str = "day") -> Sources:  # noqa: ANN401 - any dataframe library's frame
         """Build from a dataframe with one row per source.

@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.kernel import Kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals.renewal_cycle import bonus, rate_at_index, stale_and_index, threshold_of_length
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.kernel import Kernel
 
 
 @frozen_arrays

@@ -120,6 +120,9 @@ def _unpack(value: Any) -> Any:  # noqa: ANN401 - any attribute
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any attribute
     """Return a tuple or a mapping to arrays with its entries changed."""
     if isinstance(value, tuple):
+        # A million labels of rows are not searched, at every slice of the rows.
+        if value and isinstance(value[0], str):
+            return value
         changed = [change(entry) for entry in value]
         same = all(new is old for new, old in zip(changed, value, strict=True))
         return value if same else getattr(type(value), "_make", tuple)(changed)

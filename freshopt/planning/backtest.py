@@ -231,6 +231,11 @@ def hold_out(
 
     Where the changes of the sources are known, `history` has all of them.
     """
+    if request.constraints is not None:
+        raise SourceDataError(
+            "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "
+            "them out."
+        )
     share = as_number(share, "share", "Pass a number between 0 and 1.")
     if not 0.0 < share < 1.0:
         raise SourceDataError(f"the share that is held out is {share}. Pass a number between 0 and 1.")

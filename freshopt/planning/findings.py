@@ -19,17 +19,19 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.errors import InfeasibleProblemError
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
+from freshopt.planning.declared import discipline_of
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.separable.kernel import Numerics
 from freshopt.solving import solve
 
 # Bandwidths around the plan's own: near enough for a smooth curve through values and slopes, far enough to
 # see what half or thrice as much would do.
 MULTIPLES = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
-FEW = (0.5, 0.75, 1.0, 1.5, 2.0)  # of more than `MANY` sources, where a solve may take seconds
+# Of more than `MANY` sources, and under declared constraints, where a solve may take seconds.
+FEW = (0.5, 0.75, 1.0, 1.5, 2.0)
 MANY = 300_000
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
 # A marginal value at rate 0 that exceeds the price by less is equal to it, but for rounding.
@@ -75,11 +77,17 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     }
     if numerics is None:
         return told
-    cost, prices = numerics.cost(solution.rates), _prices(solution)
-    return told | {
+    cost = numerics.cost(solution.rates)
+    told |= {
         "more_bandwidth": _more(solution, cost),
         "cost": _finite(total(cost)),
         "most_costly": _most_costly(solution, cost),
+    }
+    if problem.program is not None:
+        # A source's price then depends on the rows that it is in; the constraints' own prices are told.
+        return told
+    prices = _prices(solution)
+    return told | {
         "interior": _interior(solution, numerics, prices),
         "never_refreshed": _never(solution, numerics, prices),
         "held_back": _held_back(solution, numerics, prices),
@@ -91,7 +99,7 @@ def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, flo
 
     It is the share of time that copies are fresh.
     """
-    sources, refresh = problem.sources, problem.objective.refresh
+    sources, refresh = problem.sources, discipline_of(problem)
     weight = total(sources.column("importance"))
     if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
@@ -107,27 +115,37 @@ def _frontier(solution: Solution) -> list[dict[str, Any]]:
     As `freshopt.frontier`, but no solution is kept: a dozen of ten million sources would take a gigabyte.
     """
     problem = solution.problem
-    multiples = MULTIPLES if len(solution.rates) <= MANY else FEW
+    plain = problem.program is None and len(solution.rates) <= MANY
+    multiples = MULTIPLES if plain else FEW
     wanted = [problem.bandwidth * multiple for multiple in multiples]
-    points, start = [], None
+    points: list[dict[str, Any]] = []
+    # Less than what does not suffice does not suffice either.
+    short = False
+    start: float | Solution | None = None
     # From the largest down: a price is then known before lower bounds make a bandwidth infeasible.
     for bandwidth in sorted(wanted, reverse=True):
         if not SMALLEST <= bandwidth <= LARGEST:
             continue
         point: dict[str, Any] = {"bandwidth": bandwidth, "status": Status.INFEASIBLE.value}
+        if short:
+            points.append(point | {"value": None, "price": None})
+            continue
         try:
             own = bandwidth == problem.bandwidth
             found = (
                 solution if own else solve(problem.with_bandwidth(bandwidth), throw=False, warm_start=start)
             )
         except InfeasibleProblemError:
+            short = True
             points.append(point | {"value": None, "price": None})
             continue
+        short = found.status is Status.INFEASIBLE
         status = found.status.value
         points.append(
             point | {"status": status, "value": _finite(found.value), "price": _finite(found.price)}
         )
-        start = found.price if found.price > 0.0 else start
+        if found.price > 0.0:
+            start = found.price if problem.program is None else found
     return points[::-1]
 
 
@@ -222,7 +240,7 @@ def _hosts(solution: Solution) -> dict[str, Any] | None:
     """Return the limited hosts of the highest prices, with what they use."""
     problem = solution.problem
     hosts = problem.hosts
-    if not len(hosts):
+    if not len(hosts) or problem.program is not None:
         return None
     price = np.array([solution.host_prices[host] for host in hosts.names])
     used = hosts.totals(problem.sources.refresh_cost * solution.rates)

@@ -9,6 +9,7 @@ inspected before it is written to a folder or shown as a page. ``freshopt plan``
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -27,13 +28,22 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array
+from freshopt.modelling.spend import Spend
+from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.planning.declared import (
+    Constraints,
+    constraints_for,
+    depends_on_change_rates,
+    discipline_of,
+    solve_declared,
+)
 from freshopt.planning.findings import findings
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, default_estimate, request_of
 from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
+from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.expected_cost import expected_value
@@ -42,12 +52,13 @@ from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.uniform import Uniform
-from freshopt.solving import solve
 
 # Relative duality gap that a plan must reach; the dual search reaches 1e-14.
 TOLERANCE = 1e-9
 # Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
+# The same under declared constraints, whose solves take some ten times as long.
+MOST_DECLARED = 3_000
 Progress = Callable[[str], None]
 
 
@@ -151,7 +162,7 @@ class Plan:
 
 def plan(
     log: Log,
-    bandwidth: float | str,
+    bandwidth: float | str | None,
     horizon: float | str,
     *,
     objective: Objective | None = None,
@@ -164,6 +175,7 @@ def plan(
     confidence: float = 0.95,
     seed: int = 0,
     draws: int = 20,
+    constraints: Constraints | None = None,
     time_unit: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Plan:
@@ -177,7 +189,7 @@ def plan(
     log : CrawlLog, ChangeHistory, path or dataframe
         What crawls found; a path or a dataframe of any library has columns as in `read_log`.
     bandwidth : float or str
-        Total refreshes per time unit, or with its unit, such as "200/day".
+        Total refreshes per time unit, or with its unit, such as "200/day"; None where constraints limit them.
     horizon : float or str
         Length of the schedule in time units, or with its unit, such as "7d".
     objective : Objective, optional
@@ -201,6 +213,10 @@ def plan(
         Random seed of Poisson arrivals and posterior samples.
     draws : int
         Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.
+    constraints : list of constraints, or callable, optional
+        `Budget`, `Nested`, `Target`, `Tied` and `Ratio` on the log's sources, with arrays in the order of
+        ``log.sources_``; or a function from the plan's `Sources` to such a list. With targets, or with
+        `Spend` as objective, there are no posterior samples.
     time_unit : str, optional
         The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
         memory brings its own.
@@ -245,6 +261,7 @@ def plan(
         confidence=confidence,
         seed=seed,
         draws=draws,
+        constraints=constraints,
     )
     return make_plan(crawls, request, on_progress)
 
@@ -264,19 +281,28 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     step("change rates")
     estimate, lower, upper, sources = learn(log, request)
     step("refresh rates")
-    problem = Problem(request.objective, sources, request.bandwidth, request.host_limits)
-    solution = solve(problem, tolerance=TOLERANCE)
+    constraints = constraints_for(request.constraints, sources)
+    problem = Problem(
+        request.objective,
+        sources,
+        None if constraints and math.isinf(request.bandwidth) else request.bandwidth,
+        request.host_limits,
+        constraints,
+    )
+    solution = solve_declared(problem, TOLERANCE, PROVED)
     step("baselines")
+    # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
     simple = {
         type(solver).__name__.lower(): solver.solve(problem, SolveOptions(certify=False))
         for solver in (Uniform(), Proportional())
+        if problem.program is None
     }
     baselines = {name: answer.value for name, answer in simple.items()}
     step("schedule")
-    times = schedule(solution, request.horizon, method_of(request), start=moment(log, log.end))
-    value = expected_value(times, request.objective, sources, log.age)
+    times = schedule(solution, request.horizon, method_of(request, problem), start=moment(log, log.end))
+    value = _schedule_value(times, problem, log)
     uncertainty = None
-    if request.draws and len(sources) <= MOST_SOURCES and len(log) <= MOST_CRAWLS:
+    if request.draws and len(log) <= MOST_CRAWLS and _uncertain(problem):
         step("uncertainty")
         uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
     step("findings")
@@ -305,9 +331,30 @@ def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array,
     return estimate, lower, upper, sources
 
 
-def method_of(request: PlanRequest) -> Periodic | PoissonArrivals:
-    """Return the method of schedules that realises the objective's discipline."""
-    return Periodic() if request.objective.refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:
+    """Return the method of schedules that realises the objective's discipline.
+
+    Bandwidth itself has none: that of the problem's targets is meant.
+    """
+    refresh = request.objective.refresh if problem is None else discipline_of(problem)
+    return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+
+
+def _schedule_value(times: Schedule, problem: Problem, log: CrawlLog) -> float:
+    """Return the objective's expected value over the schedule's horizon."""
+    if isinstance(problem.objective, Spend):
+        return total(problem.sources.refresh_cost[times.source]) / times.horizon
+    return expected_value(times, problem.objective, problem.sources, log.age)
+
+
+def _uncertain(problem: Problem) -> bool:
+    """Return whether estimation's cost can be estimated in a few seconds.
+
+    Under other change rates than estimated targets may be missed, and a value does not tell what that costs.
+    """
+    if isinstance(problem.objective, Spend) or depends_on_change_rates(problem):
+        return False
+    return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
 
 
 def _require_known(estimate: Estimator) -> None:

@@ -20,6 +20,7 @@ from freshopt.io.tables import with_unit, write_table
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
+from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.uncertainty import PlanUncertainty
 from freshopt.report.page import PAGE, write_report
@@ -31,15 +32,23 @@ if TYPE_CHECKING:
     from freshopt.planning.plan import Plan
 
 TABLES = ("change_rates", "rates", "schedule")
-FILES = ("summary.json", PAGE, *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")))
+# A table that only plans with declared constraints have.
+CONSTRAINTS = "constraints"
+FILES = (
+    "summary.json",
+    PAGE,
+    *(f"{table}{ending}" for table in (*TABLES, CONSTRAINTS) for ending in (".csv", ".parquet")),
+)
 
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
-    """Return the plan's tables: change_rates, rates, schedule."""
+    """Return the plan's tables: change_rates, rates, schedule, and constraints if any."""
+    rows = row_table(plan.solution)
     return {
         "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.solution.problem.sources),
         "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
         "schedule": plan.schedule.to_frame(),
+        **({} if rows is None else {CONSTRAINTS: rows.to_frame()}),
     }
 
 
@@ -81,10 +90,10 @@ def summary(plan: Plan) -> dict[str, Any]:
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
-        "discipline": objective.refresh.value,
+        "discipline": discipline_of(problem).value,
         "time_unit": log.time_unit,
         "log": {"begin": _when(log, float(np.min(log.time))), "end": _when(log, log.end)},
-        "bandwidth": problem.bandwidth,
+        "bandwidth": problem.bandwidth if math.isfinite(problem.bandwidth) else None,
         "bandwidth_used": total(sources.refresh_cost * solution.rates),
         "horizon": plan.schedule.horizon,
         "status": solution.status.value,
@@ -92,14 +101,15 @@ def summary(plan: Plan) -> dict[str, Any]:
         "bound": proof.bound if proof else None,
         "gap": proof.gap if proof else None,
         "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
-        "price": solution.price,
+        "price": solution.price if math.isfinite(solution.price) else None,
         "schedule_value": plan.schedule_value,
         "baselines": plan.baselines,
         "solver": str(solution.solver),
         "method": plan.schedule.method,
         "uncertainty": None if plan.uncertainty is None else _uncertainty(plan.uncertainty),
         "findings": plan.findings,
-        "settings": settings(plan.request),
+        "constraints": constraint_facts(solution),
+        "settings": settings(plan.request) | _no_draws(plan),
         "counts": {
             "sources": len(sources),
             "crawls": len(log),
@@ -130,6 +140,11 @@ def settings(request: PlanRequest) -> dict[str, Any]:
         "seed": request.seed,
         "draws": request.draws,
     }
+
+
+def _no_draws(plan: Plan) -> dict[str, int]:
+    """Return that nothing was drawn, where declared constraints are why."""
+    return {"draws": 0} if plan.uncertainty is None and plan.problem.program is not None else {}
 
 
 def _when(log: CrawlLog, time: float) -> str | float:
@@ -187,9 +202,10 @@ def write_files(
     The page is made of the other files alone, so that `freshopt.report.write_report` can make it again.
     """
     ending = ".csv" if csv else ".parquet"
-    for name, frame in tables(plan).items():
+    made = tables(plan)
+    for name, frame in made.items():
         write_table(frame, folder / f"{name}{ending}")
     text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
     write_report(folder)
-    return [*(f"{name}{ending}" for name in TABLES), "summary.json", PAGE]
+    return [*(f"{name}{ending}" for name in made), "summary.json", PAGE]

@@ -13,6 +13,7 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate
 from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
+from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
 from freshopt.units import SECONDS
 
@@ -45,6 +46,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         *((label, rows[label]) for label in ("change rates", "objective", "bandwidth")),
         ("intervals", f"{_spread(made.solution.rates, unit)}; {never} never refreshed"),
         ("value", rows["value"]),
+        *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
         ("certificate", f"{proved_words(facts['status'])}: {_gap(proof)}" if proof else "none"),
@@ -59,13 +61,15 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     kind = facts["objective"]
     goal = f"{kind}, {objective}" if objective and kind == "SynchronizationCost" else kind
     sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
+    goal = "Spend, the least bandwidth that meets the constraints" if kind == "Spend" else f"{goal} ({sense})"
     others = "".join(f"; {rule} rates {number(value)}" for rule, value in facts["baselines"].items())
-    used = f"{number(facts['bandwidth_used'])} of {number(facts['bandwidth'])} per {unit} used"
+    limit = "" if facts["bandwidth"] is None else f" of {number(facts['bandwidth'])}"
+    used = f"{number(facts['bandwidth_used'])}{limit} per {unit} used"
     planned = f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}"
     return {
         "change rates": f"total {number(learnt['sum'])} per {unit}{median}{flags}",
-        "objective": f"{goal} ({sense}), {facts['discipline']} refreshes",
-        "bandwidth": f"{used}; {_shadow_price(facts)}",
+        "objective": f"{goal}, {facts['discipline']} refreshes",
+        "bandwidth": f"{used}{_shadow_price(facts)}",
         "value": f"{number(facts['value'])} in the long run{others}",
         "schedule": f"{planned}, value over that time {number(facts['schedule_value'])}",
     }
@@ -87,11 +91,22 @@ def _shadow_price(facts: dict[str, Any]) -> str:
 
     Where it is 0, with the reason.
     """
+    if facts["price"] is None:
+        return ""
     if facts["price"] > 0.0:
-        return f"shadow price {number(facts['price'])} per refresh/{facts['time_unit']}"
+        return f"; shadow price {number(facts['price'])} per refresh/{facts['time_unit']}"
     if facts["bandwidth_used"] >= (1.0 - _ROUNDING) * facts["bandwidth"]:
-        return "shadow price 0: more bandwidth gains nothing"
-    return "shadow price 0: maximum rates or host limits are reached, or nothing is left to gain"
+        return "; shadow price 0: more bandwidth gains nothing"
+    limits = (
+        "other constraints or maximum rates" if facts.get("constraints") else "maximum rates or host limits"
+    )
+    return f"; shadow price 0: {limits} are reached, or nothing is left to gain"
+
+
+def _constraints(made: Plan) -> list[tuple[str, str]]:
+    """Return the prices of declared constraints, a row each."""
+    sentences = price_sentences(made.solution)
+    return [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
 
 
 def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:

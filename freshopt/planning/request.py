@@ -29,8 +29,10 @@ from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.dataframes import frame_columns
+from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_number, as_whole, shape_of
+from freshopt.planning.declared import Constraints
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.units import check_time_unit, convert_time, parse_duration, parse_rate
 
@@ -54,7 +56,7 @@ class PlanRequest:
     objective : Objective
         Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
     bandwidth : float
-        Refreshes per time unit.
+        Refreshes per time unit; inf where constraints alone limit them.
     horizon : float
         Length of the schedule in time units.
     importance : callable or None
@@ -74,6 +76,8 @@ class PlanRequest:
     draws : int
         Posterior samples of the change rates, see `plan_uncertainty`; 0 disables. A log with more than
         30 000 sources or a million crawls goes without.
+    constraints : sequence or callable, optional
+        Declared constraints on the log's sources, or a function from `Sources` to them.
     """
 
     objective: Objective
@@ -88,6 +92,7 @@ class PlanRequest:
     confidence: float = 0.95
     seed: int = 0
     draws: int = 0
+    constraints: Constraints | None = None
 
 
 def default_prior(log: CrawlLog) -> GammaPrior | None:
@@ -145,7 +150,7 @@ def as_crawl_log(log: Log, time_unit: str | None) -> tuple[CrawlLog, ChangeHisto
 
 def request_of(
     log: CrawlLog,
-    bandwidth: float | str,
+    bandwidth: float | str | None,
     horizon: float | str,
     *,
     objective: Objective | None,
@@ -158,6 +163,7 @@ def request_of(
     confidence: float,
     seed: int,
     draws: int,
+    constraints: Constraints | None = None,
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
 
@@ -167,6 +173,11 @@ def request_of(
     expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
     unit = log.time_unit
     limits = None
+    if bandwidth is None and constraints is None:
+        raise SourceDataError(
+            'bandwidth is None, not a number. Pass a rate such as "200/day", or constraints=[...] that limit '
+            "it."
+        )
     if host_limits is not None and hosts is None:
         raise SourceDataError("host_limits do not tell which source is on which host. Pass hosts=... too.")
     if host_limits is not None:
@@ -176,7 +187,7 @@ def request_of(
         }
     return PlanRequest(
         objective=goal,
-        bandwidth=rate_of("bandwidth", bandwidth, unit),
+        bandwidth=np.inf if bandwidth is None else rate_of("bandwidth", bandwidth, unit),
         horizon=_duration_of("horizon", horizon, unit),
         importance=per_source(importance, "importance", log),
         hosts=per_source(hosts, "host", log),
@@ -187,6 +198,9 @@ def request_of(
         confidence=confidence,
         seed=seed,
         draws=as_whole(draws, "draws", 0, MOST_DRAWS),
+        constraints=constraints
+        if constraints is None or callable(constraints)
+        else as_constraints(constraints),
     )
 
 

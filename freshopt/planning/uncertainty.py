@@ -28,6 +28,7 @@ from freshopt.modelling.matched_rates import match
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.planning.declared import depends_on_change_rates
 from freshopt.solving import solve
 from freshopt.units import convert_time
 
@@ -194,6 +195,11 @@ def plan_uncertainty(
             f"{list_offenders(map(problem.sources.label, signalled))} is signalled: its refreshes follow its "
             "changes, whatever their rate. Pass signalled=False, or leave these sources out."
         )
+    if depends_on_change_rates(problem):
+        raise SourceDataError(
+            "the problem has targets, which the same rates may miss under other change rates: a value does "
+            "not tell what that costs. Leave the targets out."
+        )
     planned = problem.with_estimates(estimator)
     plan = solve(planned, solver)
     change_rates = _draws(planned, estimator, draws, seed)
@@ -202,7 +208,10 @@ def plan_uncertainty(
         truth = planned.with_change_rate(drawn)
         best = solve(truth, solver, warm_start=plan if plan.price > 0.0 else None)
         rates[k], optimal[k] = best.rates, best.value
-        values[k] = certify(truth, plan.rates, best.price, best.host_prices).value
+        if truth.program is None:
+            values[k] = certify(truth, plan.rates, best.price, best.host_prices).value
+        else:
+            values[k] = certify(truth, plan.rates, prices=best.prices).value
     return PlanUncertainty(plan, *map(read_only, (change_rates, rates, optimal, values)))
 
 

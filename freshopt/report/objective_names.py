@@ -33,6 +33,10 @@ _GOALS = {
     "Age": Goal("age", f"A copy costs the time since the first change that it missed. {_SUM}"),
     "SynchronizationCost": Goal("cost of age", f"A copy costs more the longer ago it was refreshed. {_SUM}"),
     "ExpectedPenalty": Goal("penalty", f"A copy costs a penalty on the number of changes it missed. {_SUM}"),
+    "LaterThan": Goal("share of late requests", f"A copy costs while it is older than an age. {_SUM}"),
+    "Spend": Goal(
+        "bandwidth", "The value is the bandwidth that is used, which the constraints need at least."
+    ),
     "PollingKnapsack": Goal("updates found", "The value is the number of updates found per poll slot."),
 }
 

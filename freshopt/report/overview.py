@@ -22,7 +22,10 @@ def lead(told: Context) -> str:
     refreshes = f"{count(_tidy(bandwidth), 'refresh')} per {told.unit}"
     begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
     fresh = told.fresh("plan")
-    if told.maximised and fresh is not None and noun == "freshness":
+    if told.facts.text("objective") == "Spend":
+        middle = "meets its constraints with the least bandwidth"
+        middle += "" if fresh is None else f"; copies are expected up to date {percent(fresh)} of the time"
+    elif told.maximised and fresh is not None and noun == "freshness":
         middle = f"is expected to keep copies up to date {percent(fresh)} of the time"
         other = told.fresh("uniform")
         middle += "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
@@ -79,19 +82,23 @@ def _out_of_sample(told: Context) -> str:
 def tiles(told: Context) -> Markup:
     """Return the key numbers with their descriptions."""
     facts, unit = told.facts, told.unit
-    used, bandwidth, price = (facts.number(key) for key in ("bandwidth_used", "bandwidth", "price"))
+    used, bandwidth, price = facts.number("bandwidth_used"), facts.maybe("bandwidth"), facts.maybe("price")
     fresh, equal = told.fresh("plan"), told.fresh("uniform")
     cells: list[tuple[Child, Child]] = []
     if fresh is not None:
         beside = [] if equal is None else [f"; {percent(equal)} at equal rates"]
         cells.append((amount(fresh, percent(fresh)), ["of the time copies are expected up to date", beside]))
-    cells.append(
-        (amount(told.value), f"{told.goal.noun} ({'higher' if told.maximised else 'lower'} is better)")
-    )
-    whole = abs(used - bandwidth) <= 1e-9 * bandwidth
-    of = ["all of the bandwidth"] if whole else ["of ", amount(bandwidth)]
-    cells.append((amount(used), [f"refreshes per {unit}, ", of]))
-    cells.append((amount(price), f"shadow price: {told.goal.noun} per one more refresh per {unit}"))
+    if told.facts.text("objective") != "Spend":
+        cells.append(
+            (amount(told.value), f"{told.goal.noun} ({'higher' if told.maximised else 'lower'} is better)")
+        )
+    of: list[Child] = []
+    if bandwidth is not None:
+        whole = abs(used - bandwidth) <= 1e-9 * bandwidth
+        of = [", all of the bandwidth"] if whole else [", of ", amount(bandwidth)]
+    cells.append((amount(used), [f"refreshes per {unit}", of]))
+    if price is not None:
+        cells.append((amount(price), f"shadow price: {told.goal.noun} per one more refresh per {unit}"))
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))
     planned = told.counts.whole("refreshes")

@@ -17,7 +17,7 @@ from pathlib import Path
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.io.atomic_output import complete_file
-from freshopt.report import overview, plan_sections, source_sections, uncertainty_section
+from freshopt.report import constraint_section, overview, plan_sections, source_sections, uncertainty_section
 from freshopt.report import plan_tables as tables
 from freshopt.report.components import Section
 from freshopt.report.context import Context
@@ -84,14 +84,16 @@ def page(folder: Path) -> Markup:
         )
     edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
     load = Load(edges, tables.load(folder, edges))
+    more = () if told.facts.within("constraints") is None else ("constraints",)
     names = [
         each.name
-        for table in ("change_rates", "rates", "schedule")
+        for table in ("change_rates", "rates", "schedule", *more)
         for each in tables.files(folder, table)[:1]
     ]
     sections = [
         overview.comparison(told),
         plan_sections.proof(told),
+        constraint_section.constraints(told),
         source_sections.rates(told, seen),
         source_sections.never(told),
         plan_sections.load(told, load, told.moment("end")),

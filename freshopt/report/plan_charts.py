@@ -64,17 +64,20 @@ def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
     return edges
 
 
-def load_chart(load: Load, bandwidth: float, unit: str, since: str) -> Markup:
+def load_chart(load: Load, bandwidth: float | None, unit: str, since: str) -> Markup:
     """Return the load chart for desk and phone."""
+    known = "" if bandwidth is None else f"; the bandwidth is {number(bandwidth)}"
     label = (
         f"Refreshes per {unit} over the schedule: on average {number(_mean(load))}, at most "
-        f"{number(float(np.max(load.rates)))}; the bandwidth is {number(bandwidth)}."
+        f"{number(float(np.max(load.rates)))}{known}."
     )
     title = f"Refreshes per {unit}, in steps of {step(load, unit)}"
-    near = bandwidth <= FAR * float(np.max(load.rates))
+    near = bandwidth is not None and bandwidth <= FAR * float(np.max(load.rates))
     guide = bandwidth if near else None
     pictures = [_load_chart(load, guide, unit, since, label, kind) for kind in ("wide", "narrow")]
-    beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
+    beyond = ""
+    if bandwidth is not None:
+        beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
     return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
 
 

@@ -29,8 +29,7 @@ def proof(told: Context) -> Section:
     near = f" (relative: {gap_text(relative)})" if relative is not None else ""
     outcome: list[Child] = [
         element("b", "Proved optimal for the estimated change rates." if optimal else "Not proved optimal."),
-        " At these change rates, no refresh rates within the bandwidth, the bounds and the host limits "
-        f"have a {noun} {side} ",
+        f" At these change rates, no refresh rates within {_limits(told)} have a {noun} {side} ",
         amount(bound),
         "; this plan's is ",
         amount(told.value),
@@ -53,6 +52,13 @@ def proof(told: Context) -> Section:
             "), and that sources change at random.",
         ),
     )
+
+
+def _limits(told: Context) -> str:
+    """Return what rates are compared within."""
+    if told.facts.within("constraints") is not None:
+        return "the bounds and the constraints"
+    return "the bandwidth, the bounds and the host limits"
 
 
 def load(told: Context, seen: Load, since: str) -> Section:
@@ -81,7 +87,9 @@ def load(told: Context, seen: Load, since: str) -> Section:
         "load",
         "Load over time",
         paragraph(*text),
-        plan_charts.load_chart(seen, facts.positive("bandwidth"), unit, since),
+        plan_charts.load_chart(
+            seen, None if facts.maybe("bandwidth") is None else facts.positive("bandwidth"), unit, since
+        ),
         paragraph(*value, kind="small faint") if value else None,
     )
 
@@ -125,7 +133,8 @@ def bandwidth(told: Context) -> Section | None:
     ]
     small = [b for b, value, _ in rows if value is None]
     if small:
-        body.append(paragraph(f"{number(max(small))} per {unit} or less does not suffice for the bounds."))
+        what = "bounds" if told.facts.within("constraints") is None else "bounds and constraints"
+        body.append(paragraph(f"{number(max(small))} per {unit} or less does not suffice for the {what}."))
     more = told.findings.within("more_bandwidth")
     if more is not None and more.rows("sources"):
         body += _gain(told, more)

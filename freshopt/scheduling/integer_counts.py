@@ -27,10 +27,10 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import CurveObjective
-from freshopt.modelling.kernel import Numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole
+from freshopt.separable.kernel import Numerics
 
 # Relative rounding; N = ⌊B·T⌋ where B·T is a whole number but for rounding.
 ULP = 1e-12

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Status
-from freshopt.certificates.solver_protocol import SolveOptions, Solver
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, refusal
 from freshopt.errors import SolverRefusedError, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
@@ -197,7 +197,7 @@ def _judged(
 
 def _solve(solver: Solver, problem: Problem) -> object:
     """Run a freshopt solver; a refusal is raised."""
-    reason = solver.supports(problem)
+    reason = refusal(solver, problem)
     if reason is not None:
         raise SolverRefusedError(reason)
     solution = solver.solve(problem, SolveOptions())

@@ -14,7 +14,9 @@ from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.duality_gap import Gap
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, as_number, as_vector, total
+from freshopt.testing.row_shortfalls import row_losses, violated_rows
 
 # Sources named in a message, those with the largest terms of the gap.
 LISTED = 3
@@ -101,7 +103,9 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     tolerance = as_number(tolerance, "tolerance", "Pass a relative gap >= 0, such as 1e-6.")
     rates = as_vector(rates, len(problem.sources), "rates")
-    if problem.numerics is None:
+    if problem.couplings:
+        raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.couplings[0]}")
+    if problem.numerics is None and not isinstance(problem.objective, Worst):
         raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.unknown_atom}")
     if not tolerance >= 0.0:
         raise SourceDataError(f"tolerance is {tolerance}. Pass a relative gap >= 0, such as 1e-6.")
@@ -143,17 +147,22 @@ def violations(problem: Problem, rates: Array, tolerance: float) -> str:
         for k in np.flatnonzero(off > 0.0):
             size = float(off[k] / max(abs(bound[k]), abs(rates[k]), tiny))
             found.append((size, f"{label(k)} has rate {rates[k]:.6g}, {word} {bound[k]:.6g}"))
-    sums = zip(hosts.names, hosts.limits, hosts.totals(used), strict=True)
-    totals = [(f"host {name!r} uses", limit, amount) for name, limit, amount in sums]
-    totals.append(("the rates use", problem.bandwidth, total(used)))
-    for who, limit, amount in totals:
-        found.append((float(amount / limit - 1.0), f"{who} {amount:.6g} of {limit:.6g}"))
+    if problem.program is not None:
+        found += violated_rows(problem, problem.program, rates)
+    else:
+        sums = zip(hosts.names, hosts.limits, hosts.totals(used), strict=True)
+        totals = [(f"host {name!r} uses", limit, amount) for name, limit, amount in sums]
+        totals.append(("the rates use", problem.bandwidth, total(used)))
+        for who, limit, amount in totals:
+            found.append((float(amount / limit - 1.0), f"{who} {amount:.6g} of {limit:.6g}"))
     worst = sorted((item for item in found if item[0] > max(tolerance, FEW_ULP)), key=lambda item: -item[0])
     return list_offenders(text for _, text in worst)
 
 
 def losses(problem: Problem, certificate: Certificate) -> str:
     """Name the largest terms of the certified gap."""
+    if problem.program is not None:
+        return row_losses(problem, problem.program, certificate)
     if problem.numerics is None or not certificate.gap < np.inf:
         return "The cost, or the bound on it, is infinite at these rates: " + _infinite(problem, certificate)
     gap = Gap.of(problem, certificate.rates, problem.numerics)

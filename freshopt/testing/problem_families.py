@@ -32,6 +32,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from freshopt.testing.constrained_families import CONSTRAINED
 from freshopt.testing.recipe import Recipe
 
 Scale = Literal["benign", "ill"]
@@ -52,7 +53,12 @@ class Instance(NamedTuple):
 
 
 def instances(
-    objective: Objective, n: int = 10, seed: int = 0, scale: Scale = "benign"
+    objective: Objective,
+    n: int = 10,
+    seed: int = 0,
+    scale: Scale = "benign",
+    *,
+    constraints: bool = False,
 ) -> Iterator[Instance]:
     """Yield named problems: each constraint kind at each budget.
 
@@ -66,6 +72,9 @@ def instances(
         The same seed yields the same problems.
     scale : {"benign", "ill"}
         Change rates Δ and importances w lognormal(0, 1), or w = 10^U(−6, 6) and Δ = 10^U(−6, 4) per day.
+    constraints : bool
+        Whether to yield the families with declared constraints in place of the others: several budgets,
+        nested limits, targets, the cheapest rates under a target, the fairest, ties and ratios.
 
     Yields
     ------
@@ -91,7 +100,9 @@ def instances(
     n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
     if not isinstance(scale, str) or scale not in SCALES:
         raise SourceDataError(f"scale is {scale!r}: there is no such family. Pass 'benign' or 'ill'.")
-    for position, (kind, change) in enumerate(KINDS.items()):
+    expect(constraints, (bool, np.bool_), "constraints", "Pass True or False")
+    kinds = CONSTRAINED if constraints else KINDS
+    for position, (kind, change) in enumerate(kinds.items(), start=len(KINDS) if constraints else 0):
         if "signal" in kind and objective.refuses_signals() is not None:
             continue
         for budget in BUDGETS:
@@ -148,9 +159,9 @@ def _lower(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     Bounds are 0.1 to 3 times an even share and take at most nine tenths of the bandwidth.
     """
     n = len(recipe)
-    floor = recipe.bandwidth / n / recipe.refresh_cost * 10.0 ** rng.uniform(-1.0, 0.5, n) * _some(rng, n)
+    floor = recipe.available / n / recipe.refresh_cost * 10.0 ** rng.uniform(-1.0, 0.5, n) * _some(rng, n)
     floor *= min(
-        1.0, 0.9 * recipe.bandwidth / max(total(recipe.refresh_cost * floor), recipe.bandwidth * ROUNDING)
+        1.0, 0.9 * recipe.available / max(total(recipe.refresh_cost * floor), recipe.available * ROUNDING)
     )
     floor = np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
     return replace(recipe, min_rate=floor)
@@ -162,7 +173,7 @@ def _upper(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     Bounds are 0.01 to 2 times an even share, at least the lower bounds.
     """
     n = len(recipe)
-    cap = recipe.bandwidth / n / recipe.refresh_cost * 10.0 ** rng.uniform(-2.0, 0.3, n)
+    cap = recipe.available / n / recipe.refresh_cost * 10.0 ** rng.uniform(-2.0, 0.3, n)
     return replace(recipe, max_rate=np.where(_some(rng, n), np.maximum(cap, recipe.min_rate), np.inf))
 
 
@@ -171,7 +182,7 @@ def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     bounded = _upper(_lower(recipe, rng), rng)
     floor, cap = bounded.min_rate.copy(), bounded.max_rate.copy()
     floor[-1] = min(
-        0.1 * recipe.bandwidth / len(recipe) / recipe.refresh_cost[-1], recipe.change_rate[-1] / 2.0
+        0.1 * recipe.available / len(recipe) / recipe.refresh_cost[-1], recipe.change_rate[-1] / 2.0
     )
     cap[-1] = floor[-1]
     return replace(bounded, min_rate=floor, max_rate=cap)
@@ -180,13 +191,13 @@ def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
 def _no_room(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     """Make the lower bounds use all of the bandwidth."""
     shares = rng.dirichlet(np.ones(len(recipe)))
-    return replace(recipe, min_rate=recipe.bandwidth * (1.0 - ROUNDING) * shares / recipe.refresh_cost)
+    return replace(recipe, min_rate=recipe.available * (1.0 - ROUNDING) * shares / recipe.refresh_cost)
 
 
 def _idle(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     """Make the upper bounds leave bandwidth unused."""
     n = len(recipe)
-    return replace(recipe, max_rate=recipe.bandwidth / n / recipe.refresh_cost * rng.uniform(0.2, 0.9, n))
+    return replace(recipe, max_rate=recipe.available / n / recipe.refresh_cost * rng.uniform(0.2, 0.9, n))
 
 
 def _hosts(recipe: Recipe, rng: np.random.Generator) -> Recipe:
@@ -209,7 +220,7 @@ def _limited(recipe: Recipe, host: npt.NDArray[np.str_], names: tuple[str, ...],
         members = host == name
         if bool(np.any(members)):
             least = float(np.sum((recipe.refresh_cost * recipe.min_rate)[members]))
-            even = recipe.bandwidth * float(np.mean(members))
+            even = recipe.available * float(np.mean(members))
             limits[name] = max(float(factor) * even, 1.01 * least)
     return replace(recipe, host=host, host_limits=limits)
 

@@ -8,6 +8,7 @@ spoils nothing and shows. The shrinker edits recipes, and the smallest failing o
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.testing.constraint_cuts import cut as cut_of
 from freshopt.testing.python_source import Imports, import_lines, spell
 
 DEFAULTS: dict[str, float] = {
@@ -40,16 +42,18 @@ class Recipe:
     Parameters
     ----------
     objective : Objective
-    bandwidth : float
+    bandwidth : float or None
+        None where constraints say what it is.
     change_rate, importance, min_rate, max_rate, refresh_cost : ndarray of float, shape (n,)
     signalled : ndarray of bool, shape (n,)
     host, name : ndarray, shape (n,), or None
     host_limits : dict of host to float
     time_unit : str
+    constraints : tuple of Constraint
     """
 
     objective: Objective
-    bandwidth: float
+    bandwidth: float | None
     change_rate: Array
     importance: Array
     signalled: BoolArray
@@ -60,6 +64,7 @@ class Recipe:
     name: npt.NDArray[Any] | None = None
     host_limits: dict[Any, float] = field(default_factory=dict)
     time_unit: str = "day"
+    constraints: tuple[Any, ...] = ()
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Recipe:
@@ -79,11 +84,12 @@ class Recipe:
         }
         return cls(
             problem.objective,
-            problem.bandwidth,
+            problem.bandwidth if problem.short[0] else None,
             **columns,
             **labels,
-            host_limits=problem.host_limits,
+            host_limits=problem.host_limits if problem.short[1] else {},
             time_unit=sources.time_unit,
+            constraints=copy.deepcopy(problem.constraints),
         )
 
     def problem(self) -> Problem:
@@ -99,22 +105,37 @@ class Recipe:
             key: None if (x := getattr(self, key)) is None else np.array(x) for key in ("host", "name")
         }
         sources = Sources(**columns, **labels, time_unit=self.time_unit)
-        return Problem(self.objective, sources, self.bandwidth, dict(self.host_limits))
+        given = copy.deepcopy(self.constraints)
+        return Problem(self.objective, sources, self.bandwidth, dict(self.host_limits), given)
 
     def __len__(self) -> int:
         """Return the number of sources."""
         return len(self.change_rate)
 
+    @property
+    def available(self) -> float:
+        """Bandwidth, infinite where there is none."""
+        return np.inf if self.bandwidth is None else self.bandwidth
+
     def take(self, index: Index) -> Recipe:
         """Return the recipe of some of the sources.
 
-        Limits of hosts without sources are dropped.
+        Limits of hosts and groups without sources are dropped.
+
+        Raises
+        ------
+        ObjectiveError
+            If a constraint cannot be cut, as a function of the rate.
         """
         cut = {key: getattr(self, key)[index] for key in COLUMNS}
         cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in ("host", "name")}
         present = set() if cut["host"] is None else set(cut["host"].tolist())
         limits = {host: limit for host, limit in self.host_limits.items() if host in present}
-        return replace(self, objective=self.objective.take(index), host_limits=limits, **cut)
+        parts = (cut_of(one, index, self.host) for one in self.constraints)
+        kept = tuple(part for part in parts if part is not None)
+        return replace(
+            self, objective=self.objective.take(index), host_limits=limits, constraints=kept, **cut
+        )
 
     def changes_in(self, problem: Problem) -> list[str]:
         """Return the fields that differ between a recipe and a problem.
@@ -126,6 +147,12 @@ class Recipe:
         pairs += [(key, getattr(intended, key), getattr(problem, key)) for key in ("lower", "upper")]
         found = [key for key, old, new in pairs if not _equal(old, new)]
         plain = ("bandwidth", "host_limits", "time_unit")
+        if intended.program is not None and problem.program is not None:
+            ours, theirs = intended.program.rows, problem.program.rows
+            same = all(
+                _equal(getattr(ours, key), getattr(theirs, key)) for key in ("limits", "coefficient", "row")
+            )
+            found += [] if same else ["constraints"]
         return found + [key for key in plain if getattr(self, key) != getattr(now, key)]
 
     def code(self) -> str:
@@ -166,7 +193,12 @@ class Recipe:
                 arguments[key] = spell(getattr(self, key), imports)
         if self.time_unit != "day":
             arguments["time_unit"] = spell(self.time_unit, imports)
-        limits = f", host_limits={spell(self.host_limits, imports)}" if self.host_limits else ""
+        limits = "" if self.bandwidth is None else f", bandwidth={spell(self.bandwidth, imports)}"
+        limits += f", host_limits={spell(self.host_limits, imports)}" if self.host_limits else ""
+        try:
+            given = f", constraints={spell(list(self.constraints), imports)}" if self.constraints else ""
+        except ObjectiveError as error:
+            given = f", constraints=...)  # {error}"
         return "\n".join(
             [
                 *import_lines(imports),
@@ -175,7 +207,7 @@ class Recipe:
                 "sources = Sources(",
                 *(f"    {key}={text}," for key, text in arguments.items()),
                 ")",
-                f"problem = Problem(objective, sources, bandwidth={spell(self.bandwidth, imports)}{limits})",
+                f"problem = Problem(objective, sources{limits}{given})",
             ]
         )
 

@@ -84,10 +84,14 @@ def _fewer_sources(recipe: Recipe, keeps: Callable[[Recipe], bool]) -> Recipe:
 
 def _cut(recipe: Recipe, kept: IntArray) -> Iterator[Recipe]:
     """Yield recipes of some sources, bandwidth and limits scaled first."""
-    part = recipe.take(kept)
+    try:
+        part = recipe.take(kept)
+    except (FreshoptError, ValueError):  # a constraint that needs all sources
+        return
     share = len(part) / len(recipe)
     limits = {host: limit * share for host, limit in part.host_limits.items()}
-    yield replace(part, bandwidth=recipe.bandwidth * share, host_limits=limits)
+    if recipe.bandwidth is not None:
+        yield replace(part, bandwidth=recipe.bandwidth * share, host_limits=limits)
     yield part
 
 
@@ -100,6 +104,8 @@ def _edits(recipe: Recipe) -> Iterator[Edit]:
     scopes = [np.arange(n), *([np.array([k]) for k in range(n)] if n > 1 else [])]
     yield _without_names
     yield _without_hosts
+    for one in recipe.constraints:
+        yield partial(_without_constraint, constraint=one)
     for host in recipe.host_limits:
         yield partial(_without_limit, host=host)
     for key, default in (*DEFAULTS.items(), ("change_rate", 1.0)):
@@ -121,8 +127,14 @@ def _without_hosts(recipe: Recipe) -> Recipe:
     return recipe if recipe.host is None else replace(recipe, host=None, host_limits={})
 
 
+def _without_constraint(recipe: Recipe, constraint: object) -> Recipe:
+    """Remove a constraint; return the same recipe if it is gone."""
+    kept = tuple(one for one in recipe.constraints if one is not constraint)
+    return recipe if len(kept) == len(recipe.constraints) else replace(recipe, constraints=kept)
+
+
 def _with_unit_bandwidth(recipe: Recipe) -> Recipe:
-    return recipe if recipe.bandwidth == 1.0 else replace(recipe, bandwidth=1.0)
+    return recipe if recipe.bandwidth in (1.0, None) else replace(recipe, bandwidth=1.0)
 
 
 def _without_limit(recipe: Recipe, host: object) -> Recipe:
@@ -145,7 +157,7 @@ def _set(recipe: Recipe, key: str, scope: IntArray, value: Callable[[Array], Arr
 
 def _round_totals(recipe: Recipe, digits: int) -> Recipe:
     """Round the bandwidth and the limits."""
-    bandwidth = _round([recipe.bandwidth], digits).item()
+    bandwidth = None if recipe.bandwidth is None else _round([recipe.bandwidth], digits).item()
     limits = {host: _round([limit], digits).item() for host, limit in recipe.host_limits.items()}
     if bandwidth == recipe.bandwidth and limits == recipe.host_limits:
         return recipe

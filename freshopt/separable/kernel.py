@@ -16,12 +16,15 @@ from typing import Protocol
 
 import numpy as np
 
+from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Stands for the price 0, for formulas that divide by it.
 SMALLEST_PRICE = 1e-300
+# Relative step of a central difference: off by its square, and by rounding over it.
+DIFFERENCE = 1e-5
 
 
 class Numerics(Protocol):
@@ -44,6 +47,9 @@ class Numerics(Protocol):
 
         It is the rate ≥ 0 (or inf) at which the marginal falls to the price.
         """
+
+    def curvature(self, rate: Array) -> Array:
+        """Return each source's curvature d²J/dρ² ≥ 0, shape (n,)."""
 
     def gain(self, rate: Array) -> Array | None:
         """Return each source's weighted gain at its rate, or None.
@@ -79,6 +85,8 @@ class Kernel:
     unit_gain : callable, optional
         ``f(rate, *parameters)``: what a maximised objective gains, such as the fresh share 1 − J(ρ), in a
         form that does not cancel.
+    unit_value : callable, optional
+        ``f(rate, *parameters)`` of `freshopt.compiled.cost_functions`: `unit_cost` of one source.
     """
 
     importance: Array
@@ -89,6 +97,7 @@ class Kernel:
     unit_demand: Demand | None = None
     demand_parameters: tuple[Array, ...] | None = None
     unit_gain: Formula | None = None
+    unit_value: Value | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0.
@@ -104,6 +113,15 @@ class Kernel:
         with np.errstate(all="ignore"):
             unit = self.unit_marginal(rate, *map(as_float64, self.parameters))
             return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+
+    def curvature(self, rate: Array) -> Array:
+        """Return the curvature by a central difference of the marginal.
+
+        It is right to 1e-9: enough for Newton's method, whose steps it scales.
+        """
+        with np.errstate(all="ignore"):
+            fall = self.marginal(rate * (1.0 - DIFFERENCE)) - self.marginal(rate * (1.0 + DIFFERENCE))
+            return np.maximum(0.0, fall / (2.0 * DIFFERENCE * rate))
 
     def gain(self, rate: Array) -> Array | None:
         """Return the weighted gain, or None where there is no formula."""
@@ -158,6 +176,10 @@ class MixedNumerics:
     def inverse_marginal(self, price: Array) -> Array:
         """Return each source's inverse marginal from its own kind's numerics."""
         return self._select(lambda numerics: numerics.inverse_marginal(price))
+
+    def curvature(self, rate: Array) -> Array:
+        """Return each source's curvature from its own kind's numerics."""
+        return self._select(lambda numerics: numerics.curvature(rate))
 
     def gain(self, rate: Array) -> Array | None:
         """Return each source's gain from its own kind's numerics."""

@@ -1,0 +1,233 @@
+"""`ParameterDerivatives`: what a parameter of each source changes in the KKT conditions.
+
+At fixed rates and multipliers, a change of source k's parameter p_k changes its own slope φ_k', what rows
+use, and the objective. Of a row that is a mean over a group, Σ w J/W, an importance also changes W, and with
+it the slopes of all others in the group. Everything else is source by source.
+
+Costs are taken as the objective states them, so that these derivatives are evaluations of the same numerics:
+at unit importance, which is the exact derivative where a cost is proportional to importance, and at change
+rates on either side, a central difference of fourth order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.certificates.active_set import CENTRAL, STEP
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.target import Target
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.program import Program
+
+# Relative: a cost that differs by more from importance times that at importance 1 is not proportional to it.
+_PROPORTIONAL = 1e-12
+# Weights of f(x + i·step) in step·f'(x), i = 0..4: where nothing may lie below x.
+_FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
+_CENTRAL_PLACES, _FORWARD_PLACES = np.arange(-2.0, 3.0), np.arange(5.0)
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Mean:
+    """Rows of means, or sums, over groups of sources.
+
+    Attributes
+    ----------
+    objective : Objective
+    source, row : ndarray of int, shape (entries,)
+        Sources in a group and the program's row of their group; a mean has each source once.
+    share : ndarray, shape (entries,)
+        1/W of the group, W = Σ w; of a sum of refresh costs 1, or −1 where it is a reserve.
+    """
+
+    objective: Objective
+    source: IntArray
+    row: IntArray
+    share: Array
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class ParameterDerivatives:
+    """Derivatives with respect to one parameter of every source.
+
+    Attributes
+    ----------
+    slope : ndarray, shape (n,)
+        ∂φ_k'/∂p_k.
+    value : ndarray, shape (n,)
+        ∂f_k/∂p_k, f a loss where the objective is maximised.
+    means : tuple of Mean
+    used : tuple of ndarray, each of shape (entries,)
+        ∂(G_j − b_j)/∂p_k of every mean.
+    pooled : tuple of ndarray, each of shape (entries,)
+        ∂φ_k'/∂W of every mean; 0 where a parameter is no importance.
+    """
+
+    slope: Array
+    value: Array
+    means: tuple[Mean, ...]
+    used: tuple[Array, ...]
+    pooled: tuple[Array, ...]
+
+    def forward(self, change: Array, rows: int) -> tuple[Array, Array, float]:
+        """Return changes of φ', G − b and the objective."""
+        moving = change != 0.0
+        # A source that does not change adds nothing, be its derivative infinite.
+        slope = np.multiply(self.slope, change, out=np.zeros(len(change)), where=moving)
+        total = np.zeros(rows)
+        for mean, used, pooled in zip(self.means, self.used, self.pooled, strict=True):
+            own = change[mean.source]
+            total += np.bincount(mean.row, weights=times(own, used), minlength=rows)
+            weight = np.bincount(mean.row, weights=own, minlength=rows)
+            slope += np.bincount(mean.source, weights=pooled * weight[mean.row], minlength=len(slope))
+        return slope, total, float(np.sum(times(change, self.value)))
+
+    def backward(self, slope: Array, used: Array, value: float) -> Array:
+        """Return the weights on p: `forward` transposed."""
+        found = times(slope, self.slope)
+        if value != 0.0:
+            found = found + value * self.value
+        for mean, own, pooled in zip(self.means, self.used, self.pooled, strict=True):
+            weight = np.bincount(mean.row, weights=times(slope[mean.source], pooled), minlength=len(used))
+            felt = times(used[mean.row], own) + weight[mean.row]
+            found = found + np.bincount(mean.source, weights=felt, minlength=len(found))
+        return found
+
+
+def means_of(problem: Problem, program: Program) -> tuple[Mean, ...]:
+    """Return the program's rows that are means of objectives."""
+    place = {label: j for j, label in enumerate(program.rows.labels)}
+    targets = [one for one in problem.constraints if isinstance(one, Target)]
+    if isinstance(problem.objective, Worst):
+        targets.append(problem.objective.target())
+    means = []
+    for target in targets:
+        for block in target.blocks(problem.sources):
+            row = np.array([place[label] for label in block.labels], dtype=np.int64)
+            means.append(Mean(target.objective, block.source, row[block.row], block.coefficient))
+    return tuple(means)
+
+
+def in_importance(
+    problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array
+) -> ParameterDerivatives:
+    """Return derivatives with respect to importances."""
+    n = len(rates)
+
+    def of(objective: Objective) -> tuple[Array, Array]:
+        return _weight_derivative(objective, problem.sources, rates)
+
+    slope, value = np.zeros(n), np.zeros(n)
+    if problem.numerics is not None:
+        value, marginal = of(problem.objective)
+        slope = -marginal
+    used, pooled = [], []
+    for mean in means:
+        source, row, share = mean.source, mean.row, mean.share
+        loss, marginal = (found[source] for found in of(mean.objective))
+        paid = multipliers[row] * share
+        slope[source] -= times(paid, marginal)
+        whole, fall = (found[source] for found in _evaluated(mean.objective, problem.sources, rates))
+        level = np.bincount(row, weights=share * whole, minlength=len(multipliers))
+        used.append(np.where(paid > 0.0, share * (loss - level[row]), 0.0))
+        pooled.append(times(paid, share * fall))
+    return ParameterDerivatives(slope, value, means, tuple(used), tuple(pooled))
+
+
+def in_change_rate(
+    problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array, held: BoolArray
+) -> ParameterDerivatives:
+    """Return derivatives with respect to change rates.
+
+    Parameters
+    ----------
+    problem : Problem
+    means : tuple of Mean
+    rates, multipliers : ndarray, shapes (n,) and (m,)
+    held : ndarray of bool, shape (n,)
+        Signalled sources that are refreshed at every signal: their costs end at a lower change rate.
+    """
+    n = len(rates)
+
+    def of(objective: Objective) -> tuple[Array, Array]:
+        return _rate_derivative(objective, problem.sources, rates, held)
+
+    slope, value = np.zeros(n), np.zeros(n)
+    if problem.numerics is not None:
+        value, marginal = of(problem.objective)
+        slope = -marginal
+    used = []
+    for mean in means:
+        loss, marginal = (found[mean.source] for found in of(mean.objective))
+        slope[mean.source] -= times(multipliers[mean.row] * mean.share, marginal)
+        used.append(np.where(multipliers[mean.row] > 0.0, mean.share * loss, 0.0))
+    pooled = tuple(np.zeros(len(mean.source)) for mean in means)
+    return ParameterDerivatives(slope, value, means, tuple(used), pooled)
+
+
+def _evaluated(objective: Objective, sources: Sources, rates: Array) -> tuple[Array, Array]:
+    """Return losses, of gains their negatives, and marginal values."""
+    numerics, unknown = numerics_of(objective, sources)
+    assert numerics is not None, unknown
+    with np.errstate(all="ignore"):
+        gain = numerics.gain(rates)
+        return (numerics.cost(rates) if gain is None else -gain), numerics.marginal(rates)
+
+
+def _weight_derivative(objective: Objective, sources: Sources, rates: Array) -> tuple[Array, Array]:
+    """Return derivatives of loss and marginal with respect to importance."""
+    weight = sources.importance
+    loss, marginal = _evaluated(objective, sources, rates)
+    unit_loss, unit = _evaluated(objective, sources.with_importance(np.ones(len(weight))), rates)
+    with np.errstate(all="ignore"):
+        off = np.abs(marginal - weight * unit) > _PROPORTIONAL * np.abs(marginal)
+        off |= np.abs(loss - weight * unit_loss) > _PROPORTIONAL * np.abs(loss)
+    if not bool(np.any(off & (weight > 0.0))):
+        return unit_loss, unit
+    return _stencil(
+        lambda moved: _evaluated(objective, sources.with_importance(moved), rates),
+        weight,
+        np.zeros(len(weight), dtype=np.bool_),
+    )
+
+
+def _rate_derivative(
+    objective: Objective, sources: Sources, rates: Array, held: BoolArray
+) -> tuple[Array, Array]:
+    """Return derivatives of loss and marginal with respect to the change rate."""
+    return _stencil(
+        lambda moved: _evaluated(objective, sources.with_change_rate(moved), rates), sources.change_rate, held
+    )
+
+
+def _stencil(
+    evaluate: Callable[[Array], tuple[Array, Array]], at: Array, forward: BoolArray
+) -> tuple[Array, Array]:
+    """Return derivatives of two functions of each source's parameter, by differences."""
+    first, second = np.zeros(len(at)), np.zeros(len(at))
+    with np.errstate(all="ignore"):
+        for k in range(5):
+            weight = np.where(forward, _FORWARD[k], CENTRAL[k])
+            if bool(np.any(weight)):
+                place = np.where(forward, _FORWARD_PLACES[k], _CENTRAL_PLACES[k])
+                one, other = evaluate(at * (1.0 + place * STEP))
+                first += times(weight, one)
+                second += times(weight, other)
+        step = np.where(at > 0.0, STEP * at, np.inf)
+        first, second = first / step, second / step
+    # A cost that is infinite on both sides, as that of a source of no group at rate 0, is no one's.
+    return np.where(np.isfinite(first), first, 0.0), np.where(np.isfinite(second), second, 0.0)
+
+
+def times(factor: Array, of: Array) -> Array:
+    """Return a product, 0 where the factor is, be the other infinite."""
+    return np.multiply(factor, of, out=np.zeros(np.shape(of)), where=factor != 0.0)

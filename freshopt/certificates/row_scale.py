@@ -1,0 +1,138 @@
+"""Relative gap of a program: compared with what is at stake.
+
+With h the rates half-way to the lower bounds, h = (ρ + lo)/2, and d the doubled ones, d = min(2ρ, hi), at
+stake are
+
+    P = Σ_j y_j p_j,   p_j = min(|b_j|, max(2(b_j − G_j(h)), b_j − G_j(d), 0)),   and
+    H = min(|F|, max(|F(h) − F|, |F(d) − F|)).
+
+A gap g is relative to P + H. No constant that a row or a cost carries on both sides changes 2(b − G(h)), b −
+G(d) or F(h) − F, so none can hide a loss; and no choice of multipliers can. For d(y) ≤ F(x) − Σ y (b − G(x))
+at every x within the bounds, and g ≥ F(ρ) − d(y), whence
+
+    Σ_j y_j (b_j − G_j(x))  ≤  F(x) − F(ρ) + g.
+
+Where all rows rise (budgets), x = h gives P ≤ 2(H' + g) with H' = F(h) − F, what halving all rates loses:
+rates that lose δ·H' have a relative gap of at least δ/(3 + 2δ), as in `freshopt.certificates.relative_gap`.
+Where all fall (targets and reserves), x = d gives P ≤ H'' + g with H'' = F(d) − F, what doubling all rates
+costs. A spend c·ρ has no constant and H'' ≤ F: rates that spend δ·F too much have a relative gap of at least
+δ/(2 + δ).
+
+Rows of both kinds that nearly conflict have prices of any size: none of h and d meets all of them. There x
+has to be inside all rows, a central point of the feasible set; it gives Σ y (b − G(x)) + min(|F|, |F(x) −
+F|), and the smaller of the two scales is taken.
+
+Limits are met to a few ulp, which have a price too; where that is no small part of the scale, a gap up to it
+is rounding, and nothing finer can be proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from freshopt.certificates.relative_gap import MENTIONED, NOTHING, RelativeGap
+from freshopt.certificates.row_gap import RowGap
+from freshopt.errors import list_offenders
+from freshopt.modelling.problem import FEW_ULP
+from freshopt.numerics.arrays import Array
+
+
+def relative_row_gap(
+    gap: RowGap, multipliers: Array, short: float | None = None, inside: Array | None = None
+) -> RelativeGap:
+    """Return a gap relative to what is at stake.
+
+    Parameters
+    ----------
+    gap : RowGap
+    multipliers : ndarray, shape (m,)
+        y ≥ 0.
+    short : float, optional
+        The gap at these multipliers, where it is known.
+    inside : ndarray, shape (n,), optional
+        Central rates, for rows of both kinds; not rates near the optimum, beside which nothing is at stake.
+    """
+    with np.errstate(all="ignore"):
+        short = gap.at(multipliers) if short is None else short
+        y = gap.admissible(multipliers)
+
+        def staked() -> float:
+            scale = _stakes(gap, y)
+            return scale if inside is None else min(scale, _central(gap, y, inside))
+
+        return relative_to_stakes(gap.program.rows.labels, gap.cost, gap.limits, y, short, staked)
+
+
+def relative_to_stakes(
+    labels: Sequence[str], cost: float, limits: Array, y: Array, short: float, staked: Callable[[], float]
+) -> RelativeGap:
+    """Return a gap relative to |F| + Σ y|b|, or to less.
+
+    What is at stake counts if it is less.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Of the rows.
+    cost : float
+        F.
+    limits, y : ndarray, shape (m,)
+    short : float
+        The gap.
+    staked : callable
+        Returns what is at stake; called only where it matters.
+    """
+    with np.errstate(all="ignore"):
+        if not (math.isfinite(short) and math.isfinite(cost)):
+            return NOTHING
+        paid = np.where(y > 0.0, y * np.abs(limits), 0.0)
+        amount = float(np.sum(paid))
+        scale = abs(cost) + amount
+        if short > FEW_ULP * scale:
+            scale = min(scale, staked())
+        rounding = FEW_ULP * amount
+        if rounding <= MENTIONED * scale:
+            return RelativeGap(_ratio(short, scale), _ratio(short, scale), "")
+        names = [labels[j] for j in np.argsort(-paid, kind="stable")[: len(paid)] if paid[j]]
+        reason = (
+            f"limits are so tight that rounding has a price, of {list_offenders(names)}: there a gap is"
+            " rounding of the limit, nothing finer can be proved."
+        )
+        beyond = max(0.0, short - rounding)
+        return RelativeGap(_ratio(max(short, rounding), scale), _ratio(beyond, scale), reason)
+
+
+def _stakes(gap: RowGap, y: Array) -> float:
+    """Return P + H."""
+    program, rates = gap.program, gap.rates
+    fewer = RowGap.of(program, 0.5 * (rates + program.lower))
+    more = RowGap.of(program, np.minimum(2.0 * rates, program.upper))
+    return stakes_of(gap.cost, gap.limits, y, (fewer.cost, fewer.used), (more.cost, more.used))
+
+
+def stakes_of(
+    cost: float, limits: Array, y: Array, fewer: tuple[float, Array], more: tuple[float, Array]
+) -> float:
+    """Return P + H from sums at halved and doubled rates."""
+    free = np.fmax(np.fmax(2.0 * (limits - fewer[1]), limits - more[1]), 0.0)
+    staked = float(np.sum(np.where(y > 0.0, y * np.minimum(np.abs(limits), free), 0.0)))
+    changes = [abs(other - cost) for other in (fewer[0], more[0])]
+    known = [change for change in changes if not math.isnan(change)]
+    return staked + min([abs(cost), max(known)] if known else [abs(cost)])
+
+
+def _central(gap: RowGap, y: Array, inside: Array) -> float:
+    """Return what is at stake between the rates and central ones."""
+    other = RowGap.of(gap.program, inside)
+    free = np.where(y > 0.0, y * np.maximum(0.0, gap.limits - other.used), 0.0)
+    scale = float(np.sum(free)) + min(abs(gap.cost), abs(other.cost - gap.cost))
+    return scale if math.isfinite(scale) and bool(np.all(other.used <= gap.limits)) else math.inf
+
+
+def _ratio(short: float, scale: float) -> float:
+    if short == 0.0:
+        return 0.0
+    return short / scale if 0.0 < scale < math.inf else math.inf

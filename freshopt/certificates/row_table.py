@@ -1,0 +1,178 @@
+"""`RowTable` and `RowPrices`: declared rows with their dual variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freshopt.certificates.row_gap import RowGap
+from freshopt.errors import LONGEST
+from freshopt.numerics.arrays import Array, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
+
+if TYPE_CHECKING:
+    import polars
+
+# Rows that a printed table shows; a terminal has room for them.
+_SHOWN = 12
+# Characters of a label in a printed table.
+_LABEL = 32
+
+
+@frozen_arrays
+class RowPrices(Mapping[str, float]):
+    """Dual variables (shadow prices) of declared rows, by their labels.
+
+    The marginal value of a looser limit of each row: a mapping that costs no more than an array.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    values_ : ndarray, shape (m,)
+        In the order of `labels`.
+
+    Examples
+    --------
+    >>> RowPrices(("bytes", "eu"), np.array([0.5, 0.0]))
+    {'bytes': 0.5, 'eu': 0.0}
+    """
+
+    __slots__ = ("labels", "position_", "values_")
+
+    def __init__(self, labels: tuple[str, ...], prices: Array) -> None:
+        self.labels, self.values_ = labels, read_only(prices)
+        # The labels' positions, once they are asked for.
+        self.position_: dict[str, int] | None = None
+
+    def __getitem__(self, label: str) -> float:
+        """Return the price of one row."""
+        if self.position_ is None:
+            self.position_ = {each: k for k, each in enumerate(self.labels)}
+        return float(self.values_[self.position_[label]])
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the labels, in the order of the rows."""
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        """Return what a dict shows, of at most five rows."""
+        some = zip(self.labels[:5], self.values_[:5].tolist(), strict=True)
+        shown = ", ".join(f"{label!r}: {price!r}" for label, price in some)
+        return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowStatus:
+    """One declared row at given rates and prices, as it was declared.
+
+    Attributes
+    ----------
+    label : str
+    used, limit : float
+    slack : float
+        ≥ 0, what is left; below 0 would be a violation within rounding, which counts as none.
+    price : float
+        Dual variable ≥ 0: by how much the optimal cost falls per unit that the limit is loosened.
+    gap_share : float
+        Part of the duality gap that is due to the row's slack, 0 to 1.
+    """
+
+    label: str
+    used: float
+    limit: float
+    slack: float
+    price: float
+    gap_share: float
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RowTable:
+    """Declared rows of a certificate, by label or position.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    used, limit, slack, price, gap_share : ndarray, shape (m,)
+        See `RowStatus`.
+
+    Examples
+    --------
+    >>> one = np.ones(2)
+    >>> table = RowTable(("bytes", "eu"), one, 2.0 * one, one, np.array([0.0, 0.5]), 0.5 * one)
+    >>> table
+    row    used  limit  slack  price  of gap
+    eu        1      2      1    0.5  50.0 %
+    bytes     1      2      1      0  50.0 %
+    >>> table["eu"].price, table[0].label
+    (0.5, 'bytes')
+    """
+
+    labels: tuple[str, ...]
+    used: Array
+    limit: Array
+    slack: Array
+    price: Array
+    gap_share: Array
+    # The labels' positions, once they are asked for.
+    position_: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, gap: RowGap, multipliers: Array, short: float | None = None) -> RowTable:
+        """Return the rows of a gap at multipliers y ≥ 0.
+
+        The whole gap is `short` where it is known.
+        """
+        rows, y = gap.program.rows, gap.admissible(multipliers)
+        whole = gap.at(multipliers) if short is None else short
+        terms = gap.row_terms(y)
+        share = terms / whole if np.isfinite(whole) and whole > 0.0 else np.zeros(len(terms))
+        return cls(rows.labels, rows.declared(gap.used), rows.declared(gap.limits), gap.slack, y, share)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+    def __getitem__(self, row: str | int) -> RowStatus:
+        """Return one row, by its label or its position."""
+        if isinstance(row, str):
+            if not self.position_:
+                self.position_.update((label, k) for k, label in enumerate(self.labels))
+            row = self.position_[row]
+        columns = (self.used, self.limit, self.slack, self.price, self.gap_share)
+        return RowStatus(self.labels[row], *(float(column[row]) for column in columns))
+
+    def __iter__(self) -> Iterator[RowStatus]:
+        """Return the rows in their order."""
+        return (self[k] for k in range(len(self)))
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return the table as a polars data frame, one line per row."""
+        import polars
+
+        names = ("used", "limit", "slack", "price", "gap_share")
+        return polars.DataFrame({"row": list(self.labels), **{name: getattr(self, name) for name in names}})
+
+    def __repr__(self) -> str:
+        """Return aligned text: at most 12 rows, the most priced first."""
+        order = np.argsort(-self.price * np.abs(self.limit), kind="stable")[:_SHOWN]
+        lines = [["row", "used", "limit", "slack", "price", "of gap"]]
+        for row in (self[int(k)] for k in order):
+            label = " ".join(row.label.split())[:LONGEST]
+            label = label if len(label) <= _LABEL else f"{label[: _LABEL - 3]}..."
+            numbers = [f"{x:.6g}" for x in (row.used, row.limit, row.slack, row.price)]
+            lines.append([label, *numbers, f"{100.0 * row.gap_share:.1f} %"])
+        wide = [max(len(line[k]) for line in lines) for k in range(6)]
+        text = [
+            "  ".join([line[0].ljust(wide[0]), *(line[k].rjust(wide[k]) for k in range(1, 6))])
+            for line in lines
+        ]
+        rest = len(self) - len(order)
+        return "\n".join([*text, *([f"and {rest} more"] if rest else [])])

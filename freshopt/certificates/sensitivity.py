@@ -1,0 +1,311 @@
+"""`Sensitivity`: derivatives of an optimum with respect to its parameters.
+
+Optimal rates ρ, multipliers λ and optimal value F* are functions of importances, change rates and limits.
+Where no source just touches a bound and no row binds without being paid for, they are differentiable, and the
+implicit function theorem gives their derivatives from the KKT conditions: one matrix in as many unknowns as
+rows bind, and O(n) work for the rest, in both directions. `Sensitivity.jvp` pushes changes of parameters
+forward, `Sensitivity.vjp` pulls weights on the answer back, as automatic differentiation does.
+
+The value needs no matrix: by the envelope theorem dF*/db_j is minus the price of row j, and dF*/dw_k the cost
+J_k(ρ_k) at the optimal rate.
+
+References
+----------
+A. Agrawal, B. Amos, S. Barratt, S. Boyd, S. Diamond, J. Z. Kolter, "Differentiable convex optimization
+layers", NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.certificates.active_set import ActiveSet
+from freshopt.certificates.kkt_system import KktSystem
+from freshopt.certificates.parameter_derivatives import (
+    ParameterDerivatives,
+    in_change_rate,
+    in_importance,
+    means_of,
+)
+from freshopt.certificates.refresh_cost_derivatives import in_refresh_cost
+from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.modelling.general_program import general_program
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.program import Program
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """Change of an optimum, to first order.
+
+    Attributes
+    ----------
+    rates : ndarray, shape (n,)
+    prices : dict
+        Of every row, by its label.
+    value : float
+        Of F*, in the declared sense.
+    """
+
+    rates: Array
+    prices: dict[str, float]
+    value: float
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradient:
+    """Gradient of a scalar function of an optimum.
+
+    Attributes
+    ----------
+    importance, change_rate, refresh_cost : ndarray, shape (n,)
+    limits : dict
+        Of every row, by its label: with respect to its limit as declared.
+    """
+
+    importance: Array
+    change_rate: Array
+    refresh_cost: Array
+    limits: dict[str, float]
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sensitivity:
+    """Derivatives of rates, prices and value at an optimum.
+
+    `Solution.sensitivity` returns it.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Of the rows.
+    free : ndarray of bool, shape (n,)
+        Sources whose rates move; the others stay at a bound or a kink.
+    binding : tuple of str
+        Labels of the rows that bind.
+    degenerate : int
+        Sources that just touch a bound, rows that bind without a price or repeat others: where there are any,
+        derivatives are one-sided, for changes that leave these where they are.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 4.0])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+    >>> at = fo.solve(problem).sensitivity()
+    >>> at.jvp(limits={"bandwidth": 1.0}).rates.round(9)
+    array([0.33333333, 0.66666667])
+    >>> at.vjp(rates=[1.0, 0.0]).importance.round(9)
+    array([ 0.33333333, -0.33333333])
+    """
+
+    labels: tuple[str, ...]
+    free: BoolArray
+    binding: tuple[str, ...]
+    degenerate: int
+    _system: KktSystem
+    _importance: ParameterDerivatives
+    _change_rate: ParameterDerivatives
+    _refresh_cost: ParameterDerivatives
+    _prices: Array
+    _direction: Array
+    _codes: IntArray | None
+    _capped: BoolArray
+    _sign: float
+
+    @classmethod
+    def at(cls, problem: Problem, rates: npt.ArrayLike, prices: Mapping[str, float]) -> Sensitivity:
+        """Return the derivatives at optimal rates and prices.
+
+        Parameters
+        ----------
+        problem : Problem
+        rates : array_like, shape (n,)
+            Optimal: nothing is checked here, a certificate does that.
+        prices : mapping of label to float
+            Dual variables ≥ 0 of the rows; those left out are 0.
+
+        Raises
+        ------
+        ObjectiveError
+            If the problem has no derivatives in this form, as with an unknown atom.
+        SourceDataError
+            If a price is of no row.
+        """
+        program = _program(problem)
+        labels, bundles = program.rows.labels, problem.bundles
+        own = as_vector(rates, len(problem.sources), "rates")
+        multipliers = _by_label(prices, labels, "prices")
+        common = own if bundles is None else bundles.common(own)
+        lower, upper = problem.lower, problem.upper
+        if bundles is not None:
+            lower, upper = bundles.largest(lower), -bundles.largest(-upper)
+        roles = ActiveSet.of(program, common, multipliers, (lower, upper))
+        system = KktSystem.of(program, common, roles)
+        codes = None if bundles is None else bundles.codes
+        held = roles.at_upper if codes is None else roles.at_upper[codes]
+        capped = _capped(problem, held, codes)
+        means = means_of(problem, program)
+        inside = (roles.response > 0.0) | np.isin(np.arange(len(common)), system.linear)
+        beyond = len(roles.linear) - len(system.linear)
+        return cls(
+            labels,
+            inside if codes is None else inside[codes],
+            tuple(labels[j] for j in roles.rows.tolist()),
+            roles.touching_sources + roles.touching_rows + system.singular + beyond,
+            system,
+            in_importance(problem, means, own, multipliers),
+            in_change_rate(problem, means, own, multipliers, capped),
+            in_refresh_cost(problem, program, own, multipliers),
+            multipliers,
+            program.rows.direction,
+            codes,
+            capped,
+            1.0 if problem.objective.sense == "minimise" else -1.0,
+        )
+
+    def __repr__(self) -> str:
+        """Return one line: how many sources move, which rows bind."""
+        moving = f"{int(np.sum(self.free))} of {len(self.free)} rates move"
+        return (
+            f"Sensitivity({moving}, {len(self.binding)} of {len(self.labels)} rows bind, "
+            f"{self.degenerate} degenerate)"
+        )
+
+    def jvp(
+        self,
+        *,
+        importance: npt.ArrayLike = 0.0,
+        change_rate: npt.ArrayLike = 0.0,
+        refresh_cost: npt.ArrayLike = 0.0,
+        limits: Mapping[str, float] | None = None,
+    ) -> Change:
+        """Return how the optimum changes with its parameters (Jacobian-vector product).
+
+        Parameters
+        ----------
+        importance, change_rate, refresh_cost : array_like, scalar or shape (n,)
+            Changes of the sources' parameters. Costs that a `Budget` was given as an array of its own are not
+            the sources'.
+        limits : mapping of label to float, optional
+            Changes of the rows' limits, as they are declared.
+        """
+        n, rows = len(self.free), len(self.labels)
+        weight = as_vector(importance, n, "importance")
+        speed = as_vector(change_rate, n, "change_rate")
+        dear = as_vector(refresh_cost, n, "refresh_cost")
+        slope, used, value = self._importance.forward(weight, rows)
+        for more in (self._change_rate.forward(speed, rows), self._refresh_cost.forward(dear, rows)):
+            slope, used, value = slope + more[0], used + more[1], value + more[2]
+        used = used - self._direction * _by_label(limits or {}, self.labels, "limits")
+        moved = np.where(self._capped, speed, 0.0)
+        slope, moved = self._together(slope), self._together(moved)
+        rates, multipliers = self._system.forward(slope, used, moved)
+        value += float(self._prices @ used + self._bound_prices() @ moved)
+        return Change(self._apart(rates), self._labelled(multipliers), self._sign * value)
+
+    def vjp(
+        self,
+        *,
+        rates: npt.ArrayLike = 0.0,
+        prices: Mapping[str, float] | None = None,
+        value: float = 0.0,
+    ) -> Gradient:
+        """Return the gradient of a function of the optimum (vector-Jacobian product).
+
+        Parameters
+        ----------
+        rates : array_like, scalar or shape (n,)
+            The function's derivatives with respect to the rates.
+        prices : mapping of label to float, optional
+            Those with respect to the prices.
+        value : float
+            That with respect to the value, in the declared sense.
+        """
+        weights = as_vector(rates, len(self.free), "rates")
+        multipliers = _by_label(prices or {}, self.labels, "prices")
+        slope, used, moved = self._system.backward(self._together(weights), multipliers)
+        level = self._sign * float(value)
+        used = used + level * self._prices
+        moved = self._apart(moved + level * self._bound_prices())
+        slope = self._apart(slope)
+        change_rate = self._change_rate.backward(slope, used, level)
+        return Gradient(
+            self._importance.backward(slope, used, level),
+            change_rate + np.where(self._capped, moved, 0.0),
+            self._refresh_cost.backward(slope, used, level),
+            self._labelled(-self._direction * used),
+        )
+
+    def _bound_prices(self) -> Array:
+        """Return φ' of sources that are held by a bound."""
+        slope = self._system.roles.slope
+        return np.where(self._system.roles.at_upper, slope, 0.0)
+
+    def _together(self, values: Array) -> Array:
+        """Return sums over tied sources, or the values themselves."""
+        if self._codes is None:
+            return values
+        count = len(self._system.roles.slope)
+        return np.bincount(self._codes, weights=values, minlength=count).astype(np.float64)
+
+    def _apart(self, values: Array) -> Array:
+        """Return each source's value of its bundle, or the values themselves."""
+        return values if self._codes is None else values[self._codes]
+
+    def _labelled(self, values: Array) -> dict[str, float]:
+        return dict(zip(self.labels, values.tolist(), strict=True))
+
+
+def _program(problem: Problem) -> Program:
+    """Return the general form of a problem, or raise ObjectiveError."""
+    if problem.couplings:
+        raise ObjectiveError(f"{problem.couplings[0]} Derivatives need constraints that are rows.")
+    objective = problem.objective
+    if isinstance(objective, Worst) and objective.then == "next":
+        raise ObjectiveError(
+            "derivatives of a leximin solution are not available: it solves several problems. Use "
+            "Worst(..., then='stop')."
+        )
+    if problem.numerics is None and not isinstance(objective, Worst):
+        raise ObjectiveError(f"derivatives need a cost that is known. {problem.unknown_atom}")
+    return problem.program or general_program(problem, (), None, once=False)
+
+
+def _by_label(given: Mapping[str, float], labels: tuple[str, ...], what: str) -> Array:
+    """Return numbers by label as a vector; raise SourceDataError for unknown labels."""
+    unknown = sorted(set(given) - set(labels))
+    if unknown:
+        known = list_offenders(map(repr, labels))
+        raise SourceDataError(
+            f"{what} name {list_offenders(map(repr, unknown))}, but the rows are {known}. Correct the labels."
+        )
+    return np.array([float(given.get(label, 0.0)) for label in labels], dtype=np.float64)
+
+
+def _capped(problem: Problem, held: BoolArray, codes: IntArray | None) -> BoolArray:
+    """Return the signalled sources that their change rates hold."""
+    sources = problem.sources
+    capped: BoolArray = held & sources.signalled & (problem.upper == sources.change_rate)
+    if codes is None or not bool(np.any(capped)):
+        return capped
+    # Of tied sources the one with the least bound holds all.
+    first = np.flatnonzero(capped)
+    first = first[np.argsort(problem.upper[first], kind="stable")]
+    _, place = np.unique(codes[first], return_index=True)
+    least = np.full(int(codes.max()) + 1, np.inf)
+    np.minimum.at(least, codes, problem.upper)
+    chosen = np.zeros(len(held), dtype=np.bool_)
+    chosen[first[place]] = True
+    capped = chosen & (problem.upper == least[codes])
+    return capped

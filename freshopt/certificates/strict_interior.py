@@ -1,0 +1,269 @@
+"""Strictly feasible rates, or multipliers that prove there are none.
+
+    minimise t   subject to   G_j(ρ) ≤ b_j + level_j·t,   lo ≤ ρ ≤ hi
+
+by a primal-dual interior-point method with the bounds inside: rates stay strictly between them, so that
+sources whose rows are linear, which have no best response of their own, need no case of their own. With
+slacks s > 0 that meet c = b + level·t − G(ρ) in the limit alone, a step solves one linear system of the size
+of the rows,
+
+    (S/Y + J E⁻¹ Jᵀ) Δy + level·Δt = μ/y − c − J E⁻¹ r,   levelᵀΔy = 1 − levelᵀy,
+
+with J the rows' slopes, E the curvature and what bounds add to it, r the stationarity residual. Slacks kept
+equal to c would stop at once where curves bend: Newton steps to their tangents' feasible sets leave theirs.
+Negative t are rates inside every row; a positive optimum is a conflict, whose proof are the multipliers
+(`freshopt.certificates.row_gap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.separable.program import Program
+from freshopt.separable.rows import RATE
+
+# Fraction of the way to the boundary, the usual one.
+_FRACTION = 0.995
+# So many iterations at most: 240 planted programs of up to 20 rows, half of them ill-scaled, took 25 at most.
+_ITERATIONS = 100
+# Complementarity products at least this small a share of their mean are not pulled up.
+_CENTRAL = 1e-4
+# Products are aimed at no less than this share of the stationarity residual, and at no more than twofold.
+_OUTRUN, _PATIENCE = 0.1, 2.0
+# Added to the scaled diagonal, for rows that are one another's copies.
+_RIDGE = 1e-14
+
+
+@dataclass(frozen=True, slots=True)
+class InteriorPoint:
+    """Iterate of the search.
+
+    Attributes
+    ----------
+    rates : ndarray, shape (n,)
+        Strictly inside bounds that leave room.
+    used : ndarray, shape (m,)
+        G_j at the rates.
+    t : float
+        Level near which all rows hold.
+    multipliers : ndarray, shape (m,)
+        > 0, with Σ level·y = 1 but for the residual.
+    gap : float
+        Sum of the complementarity products: about how far t is from its optimum.
+    """
+
+    rates: Array
+    used: Array
+    t: float
+    multipliers: Array
+    gap: float
+
+
+def row_sizes(program: Program, rates: Array) -> Array:
+    """Return the scale of each row, shape (m,).
+
+    It is |b_j|, or what the row's parts add up to where b_j = 0.
+    """
+    rows = program.rows
+    with np.errstate(all="ignore"):
+        parts = np.abs(rows.coefficient * rows.values(rates)[rows.kind, rows.source])
+    size = np.bincount(rows.row, weights=np.where(np.isfinite(parts), parts, 0.0), minlength=len(rows))
+    scale = np.where(rows.limits != 0.0, np.abs(rows.limits), size)
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def inside_bounds(program: Program, near: Array) -> Array:
+    """Return rates strictly inside bounds that leave room, near given ones."""
+    lower, upper = program.lower, program.upper
+    width = upper - lower
+    least = lower + np.minimum(0.1 * width, 0.1 * np.maximum(program.typical, lower))
+    most = upper - np.where(np.isfinite(upper), 0.1 * width, 0.0)
+    return np.minimum(np.maximum(near, least), np.maximum(most, lower))
+
+
+def interior_path(program: Program, level: Array, start: Array | None = None) -> Iterator[InteriorPoint]:
+    """Yield iterates of the search; the caller decides when one will do.
+
+    Parameters
+    ----------
+    program : Program
+        Its objective plays no part.
+    level : ndarray, shape (m,)
+        ≥ 0, of one row at least positive.
+    start : ndarray, shape (n,), optional
+        Rates strictly inside the bounds; else near the typical ones.
+    """
+    search = _Search(program, level, inside_bounds(program, program.typical) if start is None else start)
+    with np.errstate(all="ignore"):
+        for _ in range(_ITERATIONS):
+            yield search.point()
+            if not search.step():
+                return
+
+
+class _Search:
+    """State of the interior-point method."""
+
+    def __init__(self, program: Program, level: Array, start: Array) -> None:
+        self.program, self.level, self.rates = program, level, start
+        rows, self.source = program.rows, program.rows.source
+        self.free: BoolArray = program.upper > program.lower
+        self.bounded = self.free & np.isfinite(program.upper)
+        self.used = rows.used(start)
+        excess = self.used - rows.limits
+        relaxed = level > 0.0
+        self.t = float(np.max(excess[relaxed] / level[relaxed]))
+        self.t += 0.5 * max(abs(self.t), 1e-3 * float(np.max(np.abs(rows.limits[relaxed]) / level[relaxed])))
+        self.c = level * self.t - excess
+        # Rows that t does not relax may be violated at the start; their slacks are not.
+        self.s = np.maximum(self.c, 1e-3 * row_sizes(program, start))
+        # One μ for every product, and Σ level·y = 1.
+        mean = 1.0 / float(np.sum(level[relaxed] / self.s[relaxed]))
+        self.y = mean / self.s
+        self.low = np.where(self.free, mean / np.where(self.free, start - program.lower, 1.0), 0.0)
+        self.high = np.where(self.bounded, mean / np.where(self.bounded, program.upper - start, 1.0), 0.0)
+
+    def point(self) -> InteriorPoint:
+        return InteriorPoint(self.rates, self.used, self.t, self.y, self._mean() * self._count())
+
+    def _mean(self) -> float:
+        below, above = self._room()
+        products = np.dot(self.y, self.s) + np.dot(self.low, below) + np.dot(self.high, above)
+        return float(products) / self._count()
+
+    def _count(self) -> int:
+        return len(self.y) + int(np.sum(self.free)) + int(np.sum(self.bounded))
+
+    def _room(self) -> tuple[Array, Array]:
+        """Return the distances to the bounds; 1 without bound or room."""
+        below = np.where(self.free, self.rates - self.program.lower, 1.0)
+        return below, np.where(self.bounded, self.program.upper - self.rates, 1.0)
+
+    def step(self) -> bool:
+        """Take one predictor-corrector step; return whether there was one."""
+        from scipy.sparse import csr_array
+
+        rows, n, m = self.program.rows, len(self.rates), len(self.y)
+        slope, bend = self._derivatives()
+        jacobian = csr_array((slope, (rows.row, self.source)), shape=(m, n))
+        curvature = np.bincount(self.source, weights=self.y[rows.row] * bend, minlength=n)
+        below, above = self._room()
+        stiff = curvature + self.low / below + self.high / above
+        inverse = np.where(self.free & (stiff > 0.0), 1.0 / np.where(stiff > 0.0, stiff, 1.0), 0.0)
+        pull = jacobian.T @ self.y
+        matrix = ((jacobian * inverse[None, :]) @ jacobian.T).toarray()
+        solve = _bordered(matrix + np.diag(self.s / self.y), self.level)
+
+        def direction(
+            mu_rows: Array, mu_low: Array, mu_high: Array
+        ) -> tuple[Array, float, Array, Array, Array]:
+            rest = np.where(
+                self.free, pull - mu_low / below + np.where(self.bounded, mu_high / above, 0.0), 0.0
+            )
+            right = mu_rows / self.y - self.c - jacobian @ (inverse * rest)
+            dy, dt = solve(right, 1.0 - float(np.dot(self.level, self.y)))
+            move = -inverse * (rest + jacobian.T @ dy)
+            low = np.where(self.free, (mu_low - self.low * move) / below - self.low, 0.0)
+            high = np.where(self.bounded, (mu_high + self.high * move) / above - self.high, 0.0)
+            return move, dt, dy, low, high
+
+        mean = self._mean()
+        zero = np.zeros(n)
+        move, dt, dy, low, high = direction(np.zeros(m), zero, zero)
+        slack = self.c - self.s + self.level * dt - jacobian @ move
+        reach = min(1.0, self._primal_reach(move), _reach(self.s, slack))
+        dual = min(1.0, _reach(self.y, dy), _reach(self.low, low), _reach(self.high, high))
+        left = np.dot(self.y + dual * dy, self.s + reach * slack)
+        left += np.dot(self.low + dual * low, np.where(self.free, below + reach * move, 0.0))
+        left += np.dot(self.high + dual * high, np.where(self.bounded, above - reach * move, 0.0))
+        sigma = min(1.0, max(1e-3, float(left) / self._count() / mean)) ** 3
+        # Complementarity must not outrun stationarity, or the iterates end at the wrong bounds.
+        residual = float(np.dot(np.abs(pull - self.low + self.high), np.where(self.free, self.rates, 0.0)))
+        residual += float(np.dot(self.y, np.abs(self.c - self.s)))
+        target = min(mean * _PATIENCE, max(max(sigma, 1e-4) * mean, _OUTRUN * residual / self._count()))
+        second = np.clip(dy * slack, -mean, mean)
+        move, dt, dy, low, high = direction(target - second, zero + target, zero + target)
+        slack = self.c - self.s + self.level * dt - jacobian @ move
+        return self._advance(move, dt, slack, dy, low, high)
+
+    def _advance(self, move: Array, dt: float, slack: Array, dy: Array, low: Array, high: Array) -> bool:
+        rows = self.program.rows
+        if not (np.all(np.isfinite(move)) and np.isfinite(dt) and bool(np.all(np.isfinite(dy)))):
+            return False
+        size = min(1.0, _FRACTION * min(self._primal_reach(move), _reach(self.s, slack)))
+        self.rates, self.t, self.s = self.rates + size * move, self.t + size * dt, self.s + size * slack
+        self.used = rows.used(self.rates)
+        self.c = rows.limits + self.level * self.t - self.used
+        dual = min(1.0, _FRACTION * min(_reach(self.y, dy), _reach(self.low, low), _reach(self.high, high)))
+        self.y, self.low, self.high = self.y + dual * dy, self.low + dual * low, self.high + dual * high
+        mean = self._mean()
+        self.y = np.maximum(self.y, _CENTRAL * mean / self.s)
+        below, above = self._room()
+        self.low = np.where(self.free, np.maximum(self.low, _CENTRAL * mean / below), 0.0)
+        self.high = np.where(self.bounded, np.maximum(self.high, _CENTRAL * mean / above), 0.0)
+        return True
+
+    def _primal_reach(self, move: Array) -> float:
+        below, above = self._room()
+        return min(
+            _reach(below, np.where(self.free, move, 0.0)), _reach(above, np.where(self.bounded, -move, 0.0))
+        )
+
+    def _derivatives(self) -> tuple[Array, Array]:
+        """Return slope and curvature of every entry."""
+        rows, kinds = self.program.rows, len(self.program.rows.curves) + 1
+        slope, bend = np.ones((kinds, len(self.rates))), np.zeros((kinds, len(self.rates)))
+        for t, curve in enumerate(rows.curves, start=RATE + 1):
+            slope[t], bend[t] = -curve.marginal(self.rates), curve.curvature(self.rates)
+        return (
+            rows.coefficient * slope[rows.kind, self.source],
+            rows.coefficient * bend[rows.kind, self.source],
+        )
+
+
+def _reach(value: Array, change: Array) -> float:
+    """Return how far positive values can move before one is 0."""
+    falling = change < 0.0
+    return float(np.min(-value[falling] / change[falling], initial=np.inf)) if np.any(falling) else np.inf
+
+
+def _bordered(matrix: Array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:
+    """Return a solver of the bordered system, M of unit diagonal.
+
+    M·Δy + level·Δt = right, levelᵀΔy = rest.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    scale = 1.0 / np.sqrt(np.diag(matrix))
+    scaled = matrix * scale[:, None] * scale[None, :]
+    scaled[np.diag_indices_from(scaled)] += _RIDGE
+    factor = cho_factor(scaled, lower=True, check_finite=False)
+    border = scale * cho_solve(factor, scale * level, check_finite=False)
+
+    def solve(right: Array, rest: float) -> tuple[Array, float]:
+        own = scale * cho_solve(factor, scale * right, check_finite=False)
+        dt = (float(np.dot(level, own)) - rest) / float(np.dot(level, border))
+        return own - dt * border, dt
+
+    return solve
+
+
+def interior_points(program: Program, most: int = 4) -> list[Array]:
+    """Return rates strictly inside all rows, ever deeper, if any.
+
+    The last is about where the smallest relative slack is largest, or reaches half of the row.
+    """
+    sizes = row_sizes(program, np.maximum(program.typical, program.lower))
+    found: list[Array] = []
+    for point in interior_path(program, sizes):
+        share = float(np.min((program.rows.limits - point.used) / sizes))
+        if share > 0.0:
+            found.append(point.rates)
+        # Known to a tenth, or as deep as anyone needs.
+        if share > 0.5 or point.gap < 0.1 * abs(point.t) or (point.t > 0.0 and point.gap < 1e-12):
+            break
+    return found[-most:]

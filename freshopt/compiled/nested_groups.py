@@ -1,0 +1,71 @@
+"""Prices of nested groups by compiled loops, height by height.
+
+Groups of one height are disjoint and share the threads; the groups inside them are done before. Blocks of
+groups of a fixed size begin their searches anew, so that all is the same on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from freshopt.compiled.columns import Columns, run_chunks_in_threads
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.nested_records import BLOCK, NestedGroups
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import Array, IntArray
+
+
+def settle_groups(
+    columns: Columns, groups: NestedGroups, heights: list[IntArray], typical: float
+) -> tuple[Array, float]:
+    """Return the groups' own prices, shape (2, G), and the sources evaluated.
+
+    A price is −inf where a bound is never exceeded, inf where lower bounds use it up, and NaN where none was
+    found. The lower and upper bounds in `columns` are narrowed in place to the rates at these prices.
+
+    Parameters
+    ----------
+    columns : Columns
+        In the order of the tree, with writable `lower` and `upper`.
+    groups : NestedGroups
+    heights : list of ndarray of int
+        The groups to settle, those inside others first.
+    typical : float
+        Logarithm of a likely price.
+    """
+    loop = _loop(columns.formula, columns.announced)
+    count = len(groups.begin)
+    prices, evaluated = np.empty((2, count)), np.zeros(count)
+    prices[0], prices[1] = -np.inf, np.inf
+    record = SourceColumns(
+        columns.signalled,
+        columns.importance,
+        columns.parameters,
+        columns.cost,
+        columns.lower,
+        columns.upper,
+    )
+    for which in heights:
+        largest = int(np.max(groups.end[which] - groups.begin[which], initial=0))
+
+        def part(begin: int, end: int, which: IntArray = which, largest: int = largest) -> None:
+            loop(begin, end, which, largest, groups, record, typical, prices, evaluated)
+
+        run_chunks_in_threads(part, -(-len(which) // BLOCK), 1)
+    return prices, float(np.sum(evaluated))
+
+
+_BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
+
+
+def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
+    """Return the compiled loop of a demand function."""
+    from freshopt.compiled.backend import built  # noqa: PLC0415 - beside the loops
+    from freshopt.compiled.nested_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+    key = (formula, announced)
+    if key not in _BUILT:
+        _BUILT[key] = built(lambda cache: build(formula, announced, cache=cache))
+    return _BUILT[key]

@@ -1,0 +1,214 @@
+"""Compiled passes of declared constraints at given multipliers.
+
+A pass returns the best responses, what they use of every row, and the Gram matrix H = Σ_k g_k' g_k'ᵀ/φ_k'' of
+the sources strictly inside their bounds: minus the Jacobian of what is used. Sources are divided into a fixed
+number of blocks with sums of their own, so that the bits do not depend on the number of threads. What is used
+of a row is summed with its rounding errors. Where host rows are disjoint the matrix is an arrow, and only its
+parts are formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.compiled import backend
+from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
+from freshopt.compiled.cost_functions import Value
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.row_records import LANES, RowEntries, RowPrices, RowSums
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+
+# Blocks of sources: as many as threads may share, fewer where each has a large matrix to be added up.
+BLOCKS, FEW_BLOCKS = 16, 4
+# Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
+SMALL = 2**15
+
+
+class ArrowGram(NamedTuple):
+    """Gram matrix of disjoint host rows and the other rows.
+
+    Attributes
+    ----------
+    diagonal : ndarray, shape (H,)
+        Of the host rows.
+    cross : ndarray, shape (H, q)
+        Of host rows with the other rows.
+    corner : ndarray, shape (q, q)
+        Of the other rows.
+    """
+
+    diagonal: Array
+    cross: Array
+    corner: Array
+
+
+class RowEvaluation(NamedTuple):
+    """Best responses at the rows' multipliers.
+
+    Attributes
+    ----------
+    rates : ndarray, shape (n,)
+    used : ndarray, shape (m,)
+        Σ_k g_jk(ρ_k) of every row.
+    gram : ndarray, shape (m, m), or ArrowGram or None
+    """
+
+    rates: Array
+    used: Array
+    gram: Array | ArrowGram | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowColumns:
+    """Columns of sources and the entries of their rows, for compiled passes.
+
+    Attributes
+    ----------
+    n : int
+    formula, announced : callable
+        Demand functions, as in `freshopt.compiled.columns.Columns`.
+    value : callable or None
+        Cost of one source that belongs to the demand; needed by curved rows.
+    columns : SourceColumns
+        `cost` is the price per unit of rate besides those of rows.
+    entries : RowEntries
+    dense, sparse, hosts : ndarray of int
+        The declared index of each dense, sparse and host row.
+    """
+
+    n: int
+    formula: Demand
+    announced: Demand | None
+    value: Value | None
+    columns: SourceColumns
+    entries: RowEntries
+    dense: IntArray
+    sparse: IntArray
+    hosts: IntArray
+
+    def __len__(self) -> int:
+        """Return the number m of rows."""
+        return len(self.dense) + len(self.sparse) + len(self.hosts)
+
+    def evaluate(self, multipliers: Array, *, gram: bool = True) -> RowEvaluation:
+        """Return best responses, used amounts and the Gram matrix.
+
+        Parameters
+        ----------
+        multipliers : ndarray, shape (m,)
+        gram : bool
+            Whether the matrix is asked for: None without.
+        """
+        loops, rates = _loops(self.formula, self.announced, self.value), np.empty(self.n)
+        prices = RowPrices(
+            _by_kind(multipliers[self.dense], self.entries.dense_curved),
+            _by_kind(multipliers[self.sparse], self.entries.sparse_curved),
+            _by_kind(multipliers[self.hosts], self.entries.host_curved),
+        )
+        sums, blocks = self._room(gram)
+        size = -(-self.n // blocks)
+
+        def part(begin: int, end: int) -> None:
+            loops.scan(begin, end, self.n, size, self.columns, self.entries, prices, gram, sums, rates)
+
+        run_chunks_in_threads(part, blocks, 1)
+        used = np.empty(len(self))
+        used[self.dense] = _added(sums.dense[:, :, 0, 0], sums.dense[:, :, 1, 0])
+        used[self.sparse] = _added(sums.sparse[:, :, 0], sums.sparse[:, :, 1])
+        used[self.hosts] = _added(sums.host[:, :, 0], sums.host[:, :, 1])
+        return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
+
+    def _room(self, gram: bool) -> tuple[RowSums, int]:
+        """Return zeros for the blocks' sums, and the number of blocks."""
+        d, s, h = len(self.dense), len(self.sparse), len(self.hosts)
+        pairs = s * (s + 1) // 2
+        size = d * (2 * LANES + d) + s * (2 + d) + h * (3 + d + s) + pairs
+        blocks = BLOCKS if size <= SMALL else FEW_BLOCKS
+        return RowSums(
+            np.zeros((blocks, d, 2, LANES)),
+            np.zeros((blocks, s, 2)),
+            np.zeros((blocks, h, 3 + d if gram else 2)),
+            np.zeros((blocks, d, d)),
+            np.zeros((blocks, s, d)),
+            np.zeros((blocks, pairs if gram else 0)),
+            np.zeros((blocks, h if gram else 0, s)),
+        ), blocks
+
+    def _gram(self, loops: _Loops, sums: RowSums) -> Array | ArrowGram:
+        """Return the sum of the blocks' matrices in the declared order."""
+        d, s = len(self.dense), len(self.sparse)
+        others = np.concatenate((self.dense, self.sparse))
+        corner = np.empty((d + s, d + s))
+        low = np.sum(sums.dense_gram, axis=0)
+        corner[:d, :d] = low + np.tril(low, -1).T
+        corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
+        corner[:d, d:] = corner[d:, :d].T
+        loops.unpack(sums.sparse_gram, corner[d:, d:])
+        order = np.argsort(others)
+        if np.any(order != np.arange(d + s)):
+            corner = corner[np.ix_(order, order)]
+        if not len(self.hosts):
+            return corner
+        diagonal: Array = np.sum(sums.host[:, :, 2], axis=0)
+        cross = np.concatenate((np.sum(sums.host[:, :, 3:], axis=0), np.sum(sums.host_gram, axis=0)), axis=1)
+        return ArrowGram(diagonal, cross[:, order], corner)
+
+
+def rows_enabled(n: int, formula: Demand, announced: Demand | None, value: Value | None) -> bool:
+    """Return whether passes over n sources are to be compiled.
+
+    They are for many sources, or once the loops are at hand; those that are needed are at hand from now on.
+    """
+    least = AT_HAND if (formula, announced, value) in _BUILT else WORTHWHILE
+    if n < least or not backend.compiled():
+        return False
+    _loops(formula, announced, value)
+    return True
+
+
+def _by_kind(multipliers: Array, curved: BoolArray) -> Array:
+    """Return multipliers in one line of two.
+
+    Those of rows of the rate stand in the first and those of curved rows in the second, 0 in the other.
+    """
+    return np.stack((np.where(curved, 0.0, multipliers), np.where(curved, multipliers, 0.0)))
+
+
+def _added(totals: Array, lost: Array) -> Array:
+    """Return the sums of blocks with their rounding errors.
+
+    Both have the shape (blocks, rows).
+    """
+    total, error = np.zeros(totals.shape[1]), np.sum(lost, axis=0)
+    with np.errstate(all="ignore"):
+        for part in totals:
+            following = total + part
+            taken = following - total
+            error += (total - (following - taken)) + (part - taken)
+            total = following
+        exact = total + error
+    # What is infinite has no rounding error.
+    return np.where(np.isfinite(exact), exact, total)
+
+
+class _Loops(NamedTuple):
+    scan: Callable[..., None]
+    unpack: Callable[..., None]
+
+
+_BUILT: dict[tuple[Demand, Demand | None, Value | None], _Loops] = {}
+
+
+def _loops(formula: Demand, announced: Demand | None, value: Value | None) -> _Loops:
+    """Return the compiled loops of a demand function and its cost."""
+    key = (formula, announced, value)
+    if key not in _BUILT:
+        from freshopt.compiled.row_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        _BUILT[key] = _Loops(*backend.built(lambda cache: build(formula, announced, value, cache=cache)))
+    return _BUILT[key]

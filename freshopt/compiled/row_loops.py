@@ -1,0 +1,157 @@
+"""Compiled passes of declared constraints over sources.
+
+This module imports numba and is imported when first needed. Its functions stand in
+`freshopt.compiled.row_sums`; the machine code is cached as that of `freshopt.compiled.loops`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.compiled import cost_functions, loops, row_records, row_sums
+from freshopt.compiled.column_passes import sources_of
+from freshopt.compiled.cost_functions import Value
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.loops import FAITHFUL, FAST
+from freshopt.compiled.row_records import RowEntries, RowPrices, RowSums
+from freshopt.compiled.row_sums import (
+    STEP,
+    add_dense_gram,
+    add_host_gram,
+    add_sparse_gram,
+    add_used,
+    bound_rates,
+    fill_curvature,
+    fill_demand,
+    fill_prices,
+    fill_slopes,
+    fill_values,
+    fold_lanes,
+)
+from freshopt.compiled.source_columns import Data, SourceColumns
+from freshopt.numerics.arrays import Array
+
+# Sources of a chunk: eight vectors of scratch and as many dense rows are 128 KiB, in the second-level cache.
+CHUNK = 1024
+# Gram matrices need no order; what sources use of a row is added with its rounding errors, and formulas are
+# evaluated as written.
+UNORDERED = ("add_multiple", "product", "add_dense_gram", "add_sparse_gram", "add_host_gram")
+
+for _module in (cost_functions, row_sums):
+    for _name, _function in inspect.getmembers(_module, inspect.isfunction):
+        if _function.__module__ == _module.__name__:
+            register_jitable(fastmath=FAST if _name in UNORDERED else FAITHFUL)(_function)
+
+EDITION = hashlib.sha256(
+    "".join([loops.EDITION, *map(inspect.getsource, (cost_functions, row_records, row_sums))]).encode()
+).hexdigest()
+
+
+def build(
+    formula: Demand, announced: Demand | None, cost: Value | None, *, cache: bool
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return the loops (scan, unpack) of a demand function and its cost.
+
+    Without a cost there are no curved rows.
+    """
+    rate, value, edition = loops.rate_of(formula, announced), _value_of(cost), EDITION
+    has_value = cost is not None
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def scan(
+        begin: int,
+        end: int,
+        n: int,
+        size: int,
+        columns: SourceColumns,
+        rows: RowEntries,
+        y: RowPrices,
+        gram: bool,
+        sums: RowSums,
+        out: Array,
+    ) -> None:
+        _ = edition
+        memory, slopes = np.zeros((8, CHUNK)), np.empty(0)
+        for block in range(begin, end):
+            own = RowSums(
+                sums.dense[block],
+                sums.sparse[block],
+                sums.host[block],
+                sums.dense_gram[block],
+                sums.mixed_gram[block],
+                sums.sparse_gram[block],
+                sums.host_gram[block],
+            )
+            last = min(n, (block + 1) * size)
+            for a in range(block * size, last, CHUNK):
+                b = min(last, a + CHUNK)
+                # Views of one line each: those of several would not be known to be contiguous.
+                price, weight = memory[0, : b - a], memory[1, : b - a]
+                values, tilt, inverse = memory[2, : b - a], memory[3, : b - a], memory[4, : b - a]
+                free, less, more = memory[5, : b - a], memory[6, : b - a], memory[7, : b - a]
+                chunk, rates = sources_of(columns, a, b), out[a:b]
+                fill_prices(rows, y, chunk, a, price, weight)
+                # One call in a loop: each takes seconds to compile.
+                for trial in range(3 if gram else 1):
+                    factor = 1.0 if trial == 0 else (1.0 - STEP if trial == 1 else 1.0 + STEP)
+                    fill_demand(rate, chunk, price, weight, factor, memory[5 + trial, : b - a])
+                bound_rates(chunk, free, rates)
+                if has_value:
+                    fill_values(value, chunk, rates, price, weight, values, tilt)
+                add_used(rows, rates, values, a, own)
+                if not gram:
+                    continue
+                fill_curvature(chunk, rates, free, less, more, price, inverse)
+                add_dense_gram(rows, inverse, tilt, a, less, more, own.dense_gram)
+                x, z = rows.first[a], rows.first[b]
+                if has_value:
+                    if len(slopes) < z - x:
+                        slopes = np.empty(2 * (z - x))
+                    fill_slopes(rows, tilt, a, slopes)
+                    add_sparse_gram(rows, slopes, inverse, tilt, a, own)
+                    if len(rows.host) > 0:
+                        add_host_gram(rows, slopes, inverse, tilt, a, own)
+                else:
+                    add_sparse_gram(rows, rows.coefficient[x:z], inverse, tilt, a, own)
+                    if len(rows.host) > 0:
+                        add_host_gram(rows, rows.coefficient[x:z], inverse, tilt, a, own)
+            for j in range(len(own.dense)):
+                fold_lanes(own.dense[j, 0], own.dense[j, 1])
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def unpack(packed: Array, out: Array) -> None:
+        _ = edition
+        for i in range(len(out)):
+            line = i * (i + 1) // 2
+            for j in range(i + 1):
+                total = 0.0
+                for block in range(len(packed)):
+                    total += packed[block, line + j]
+                out[i, j] = total
+                out[j, i] = total
+
+    return scan, unpack
+
+
+def _value_of(cost: Value | None) -> Value:
+    """Return the cost function, with the parameters as one tuple."""
+    if cost is None:
+
+        @register_jitable
+        def value(rate: float, parameters: Data) -> float:
+            return 0.0
+    else:
+
+        @register_jitable
+        def value(rate: float, parameters: Data) -> float:
+            return cost(rate, *parameters)
+
+    return value

@@ -1,0 +1,211 @@
+"""`ColumnRows`: a declared constraint whose costs and groups are columns.
+
+Over partitioned data, ``fo.Budget`` and ``fo.Target`` name the columns that hold the cost of a refresh and
+the group of each source. Every partition then makes its own part of the same rows, whichever partitions the
+sources of a group are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import ObjectiveError, SolverRefusedError, SourceDataError, list_offenders
+from freshopt.modelling.budget import Budget
+from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.declared_constraints import Written
+from freshopt.modelling.declared_settings import Limit
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.short_form import NAMES
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.target import Target
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.separable.rows import RowBlock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRows:
+    """Rows of one declared constraint over partitioned sources.
+
+    Attributes
+    ----------
+    name : str
+        The constraint's label.
+    objective : Objective or None
+        Of a target; None of a budget.
+    cost : str, float or None
+        Column of a budget's cost, or one cost for all; None for ``refresh_cost``.
+    by : str or None
+        Column of the groups; None where all sources are one group.
+    declared : float or dict
+        One number for all groups, or a number per group.
+    keys : tuple or None
+        The groups; None before they are known.
+    weight : ndarray, shape (groups,)
+        Σw of each group of a target.
+    best : ndarray, shape (groups,)
+        Mean of each group that a maximised target has without any loss, else 0.
+    """
+
+    name: str
+    objective: Objective | None
+    cost: str | float | None
+    by: str | None
+    declared: float | dict[Any, float]
+    keys: tuple[Any, ...] | None
+    weight: Array
+    best: Array
+
+    def __len__(self) -> int:
+        """Return the number of rows, once the groups are known."""
+        return len(self.groups)
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """Groups, once they are known."""
+        if self.keys is None:
+            raise ValueError(f"the groups of {self.name!r} are not known yet. Add them up first.")
+        return self.keys
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the rows read beside those of the sources."""
+        return tuple(name for name in (self.cost, self.by) if isinstance(name, str))
+
+    @property
+    def values(self) -> Array:
+        """Number declared for each group, shape (groups,)."""
+        declared = self.declared
+        if isinstance(declared, dict):
+            return np.array([declared[key] for key in self.groups])
+        return np.full(len(self), declared)
+
+    @property
+    def maximised(self) -> bool:
+        """Whether the rows are targets of a maximised objective."""
+        return self.objective is not None and self.objective.sense == "maximise"
+
+    def block(
+        self, sources: Sources, codes: IntArray, cost: Array | None, objective: Objective | None
+    ) -> RowBlock:
+        """Return the rows' entries of a partition's sources.
+
+        Parameters
+        ----------
+        sources : Sources
+        codes : ndarray of int, shape (n,)
+            Position of each source's group, G for none.
+        cost : ndarray, shape (n,), or None
+            Of a budget.
+        objective : Objective or None
+            The partition's own share of a target's.
+        """
+        members = np.flatnonzero(codes < len(self))
+        found = self.without_entries()
+        if not len(members):
+            return found
+        row = codes[members]
+        if objective is None:
+            own = sources.refresh_cost if cost is None else cost
+            return replace(
+                found, source=members, row=row, kind=np.zeros_like(members), coefficient=own[members]
+            )
+        numerics, unknown = numerics_of(objective, sources)
+        if numerics is None:
+            raise ObjectiveError(f"Target {self.name!r}: {unknown}")
+        return replace(
+            found,
+            source=members,
+            row=row,
+            kind=np.ones_like(members),
+            coefficient=(1.0 / self.weight)[row],
+            curves=(numerics,),
+        )
+
+    def without_entries(self) -> RowBlock:
+        """Return the rows without entries: limits, labels and how they were declared."""
+        values, none = self.values, np.zeros(0, dtype=np.int64)
+        limits = self.best - values if self.maximised else values
+        direction = np.full(len(self), -1.0 if self.maximised else 1.0)
+        return RowBlock(
+            self.name, self.groups, none, none, none, np.zeros(0), (), limits, direction, self.best
+        )
+
+
+def column_rows(
+    constraints: Sequence[Constraint | Written], bandwidth: float | None, host_limits: Mapping[Any, float]
+) -> tuple[ColumnRows, ...]:
+    """Return the rows of bandwidth, host limits and declared constraints.
+
+    Raises
+    ------
+    SolverRefusedError
+        If a constraint is neither a budget nor a target, or holds arrays.
+    SourceDataError
+        If a limit is no number, or two constraints have one label.
+    """
+    found: list[ColumnRows] = []
+    if bandwidth is not None:
+        found.append(_rows(NAMES[0], None, None, None, bandwidth))
+    if host_limits:
+        found.append(_rows(NAMES[1], None, None, "host", dict(host_limits)))
+    found += [_of(one) for one in constraints]
+    names = [one.name for one in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SourceDataError(
+            f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one."
+        )
+    return tuple(found)
+
+
+def _of(constraint: Constraint | Written) -> ColumnRows:
+    """Return one constraint's rows."""
+    if isinstance(constraint, Budget):
+        what = f"Budget {constraint.label!r}"
+        cost = constraint.cost
+        if not (cost is None or isinstance(cost, str | float)):
+            raise _array("cost", what)
+        return _rows(constraint.label, None, cost, _column(constraint.by, what), constraint.limit)
+    if isinstance(constraint, Target) and not isinstance(constraint.objective, Worst):
+        what = f"Target {constraint.label!r}"
+        given = constraint.at_most if constraint.at_least is None else constraint.at_least
+        assert given is not None
+        return _rows(constraint.label, constraint.objective, None, _column(constraint.by, what), given)
+    label = f" {constraint.label!r}" if isinstance(constraint, Constraint) else ""
+    kind = type(constraint).__name__ if isinstance(constraint, Constraint) else "a function of the rate"
+    raise SolverRefusedError(
+        f"{kind}{label} is not solved for over partitions. Budgets and targets by columns are. Leave it out, "
+        "or solve in memory with fo.solve."
+    )
+
+
+def _rows(
+    name: str,
+    objective: Objective | None,
+    cost: str | float | None,
+    by: str | None,
+    limits: Limit,
+) -> ColumnRows:
+    declared = dict(limits) if isinstance(limits, Mapping) else limits
+    keys = (None,) if by is None else tuple(declared) if isinstance(declared, dict) else None
+    count = 0 if keys is None else len(keys)
+    return ColumnRows(name, objective, cost, by, declared, keys, np.zeros(count), np.zeros(count))
+
+
+def _column(by: object, what: str) -> str | None:
+    """Return the name of the groups' column."""
+    if by is not None and not isinstance(by, str):
+        raise _array("by", what)
+    return by
+
+
+def _array(setting: str, what: str) -> SolverRefusedError:
+    return SolverRefusedError(
+        f"{setting} of {what} is an array, and no machine need hold all sources. Pass the name of a column."
+    )

@@ -1,0 +1,1 @@
+"""Interior point method over the multipliers of declared rows."""

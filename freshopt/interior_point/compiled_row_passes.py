@@ -1,0 +1,59 @@
+"""Compiled passes over the sources of a program, where loops exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.compiled.row_columns import RowColumns
+from freshopt.interior_point.program_columns import row_columns
+from freshopt.interior_point.row_layout import Arrow, arrow_of
+from freshopt.interior_point.row_passes import ArrowGram, Evaluation, NumpyRowPasses, RowPasses
+from freshopt.numerics.arrays import Array
+from freshopt.separable.program import Program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRowPasses:
+    """Passes of `RowColumns`, as `RowPasses`.
+
+    Attributes
+    ----------
+    columns : RowColumns
+    limits : ndarray, shape (m,)
+    arrow : Arrow or None
+        Which rows the parts of an `ArrowGram` belong to.
+    """
+
+    columns: RowColumns
+    limits: Array
+    arrow: Arrow | None
+
+    def __len__(self) -> int:
+        """Return the number m of rows."""
+        return len(self.columns)
+
+    def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
+        """Return best responses, used amounts and, with `gram`, the matrix."""
+        rates, used, matrix = self.columns.evaluate(multipliers, gram=gram)
+        if matrix is None or isinstance(matrix, np.ndarray):
+            return Evaluation(rates, used, matrix)
+        return Evaluation(rates, used, ArrowGram(*matrix))
+
+
+def row_passes(program: Program) -> RowPasses:
+    """Return the fastest passes over a program's sources."""
+    return passes_in_parts(program, arrow_of(program.rows))
+
+
+def passes_in_parts(program: Program, arrow: Arrow | None) -> RowPasses:
+    """Return the same, with the matrix in given parts."""
+    disjoint = None
+    if arrow is not None:
+        disjoint = np.zeros(len(program.rows), dtype=np.bool_)
+        disjoint[arrow.hosts] = True
+    columns = row_columns(program, disjoint)
+    if columns is None:
+        return NumpyRowPasses(program, arrow)
+    return CompiledRowPasses(columns, program.rows.limits, arrow)

@@ -1,0 +1,154 @@
+"""Columns of a program with declared constraints, for compiled passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.compiled.columns import Column, column
+from freshopt.compiled.cost_functions import Value
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.row_columns import RowColumns, rows_enabled
+from freshopt.compiled.row_records import RowEntries
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
+from freshopt.separable.kernel import Kernel, MixedNumerics
+from freshopt.separable.lagrangian import Lagrangian
+from freshopt.separable.program import Program
+from freshopt.separable.rows import RATE, Rows
+
+# Rows that concern so large a share of the sources are kept as columns.
+DENSE = 0.5
+
+
+def row_columns(program: Program, disjoint: BoolArray | None = None) -> RowColumns | None:
+    """Return the columns of a program for compiled passes, or None.
+
+    Its objective, and the curves of its rows if there are any, must be kernels of one family with a demand
+    function; the curves need a cost function besides.
+
+    Parameters
+    ----------
+    program : Program
+    disjoint : ndarray of bool, shape (m,), optional
+        Which rows are host rows: a source is in one of them or in none. The Gram matrix is then an
+        `ArrowGram`.
+    """
+    parts = _parts(program)
+    if parts is None:
+        return None
+    silent, announced, signalled, price = parts
+    value = silent.unit_value if program.rows.curves else None
+    other = None if announced is None else announced.unit_demand
+    if silent.unit_demand is None or (program.rows.curves and value is None):
+        return None
+    if not rows_enabled(len(program), silent.unit_demand, other, value):
+        return None
+    formulas = (silent.unit_demand, other, value)
+    return _columns(program, formulas, _sources(program, silent, signalled, price), disjoint)
+
+
+def _parts(program: Program) -> tuple[Kernel, Kernel | None, BoolArray | bool, Array] | None:
+    """Return the kernels of silent and of signalled sources.
+
+    Beside them: which sources are signalled, and what a source pays whatever the multipliers. None where
+    there are no such kernels.
+    """
+    at_zero, numerics = Lagrangian.at(program, np.zeros(len(program.rows))), program.numerics
+    if isinstance(at_zero.family, Kernel):
+        return at_zero.family, None, False, at_zero.price
+    if not isinstance(numerics, MixedNumerics) or program.rows.curves:
+        return None
+    silent, announced = numerics.silent_sources, numerics.signalled_sources
+    if not isinstance(silent, Kernel) or not isinstance(announced, Kernel):
+        return None
+    same = [a is b for a, b in zip(_parameters(announced), _parameters(silent), strict=True)]
+    if announced.unit_demand is None or not all(same):
+        return None
+    return silent, announced, numerics.signalled, at_zero.price
+
+
+def _sources(program: Program, kernel: Kernel, signalled: BoolArray | bool, price: Array) -> SourceColumns:
+    """Return the columns of sources that a pass reads."""
+    importance: Column = 1.0 if kernel.demand_parameters is not None else column(kernel.importance)
+    return SourceColumns(
+        signalled,
+        importance,
+        tuple(column(parameter) for parameter in _parameters(kernel)),
+        column(price) if np.any(price) else 0.0,
+        column(program.lower),
+        column(program.upper),
+    )
+
+
+def _parameters(kernel: Kernel) -> tuple[Array, ...]:
+    return kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters
+
+
+def _columns(
+    program: Program,
+    formulas: tuple[Demand, Demand | None, Value | None],
+    sources: SourceColumns,
+    disjoint: BoolArray | None,
+) -> RowColumns | None:
+    """Return the columns of a program whose formulas are known."""
+    n, rows = len(program), program.rows
+    curved = np.zeros(len(rows), dtype=np.bool_)
+    curved[rows.row[rows.kind != RATE]] = True
+    if np.any(curved[rows.row] != (rows.kind != RATE)):
+        return None  # a row of both kinds
+    source, row, coefficient = _entries(rows)
+    hosts = np.zeros(len(rows), dtype=np.bool_) if disjoint is None else disjoint
+    dense = ~hosts & (np.bincount(row, minlength=len(rows)) >= max(1.0, DENSE * n))
+    parts = (dense, ~hosts & ~dense, hosts)
+    place = np.zeros(len(rows), dtype=np.int32)
+    for part in parts:
+        place[part] = np.arange(np.count_nonzero(part))
+    of_dense, of_sparse, of_host = (np.flatnonzero(part[row]) for part in parts)
+    columns = np.zeros((np.count_nonzero(dense), n))
+    columns[place[row[of_dense]], source[of_dense]] = coefficient[of_dense]
+    host, share = np.zeros(0, dtype=np.int32), np.zeros(0)
+    if len(of_host):
+        host, share = np.full(n, -1, dtype=np.int32), np.zeros(n)
+        host[source[of_host]] = place[row[of_host]]
+        share[source[of_host]] = coefficient[of_host]
+        if np.count_nonzero(host >= 0) < len(of_host):
+            raise ValueError("a source is in two host rows. They are not disjoint. Pass them as other rows.")
+    first = np.concatenate(([0], np.cumsum(np.bincount(source[of_sparse], minlength=n))))
+    entries = RowEntries(
+        columns,
+        curved[dense],
+        first,
+        place[row[of_sparse]],
+        coefficient[of_sparse],
+        curved[parts[1]],
+        host,
+        share,
+        curved[hosts],
+    )
+    indices = (np.flatnonzero(part) for part in parts)
+    return RowColumns(n, *formulas, sources, entries, *indices)
+
+
+def _entries(rows: Rows) -> tuple[IntArray, npt.NDArray[np.int32], Array]:
+    """Return source, row and coefficient of entries.
+
+    There is one of each pair, by rows within a source.
+
+    The coefficients of curves hold the importance of the source.
+    """
+    source, row, coefficient = rows.source, rows.row, rows.coefficient
+    for t, curve in enumerate(rows.curves, start=1):
+        assert isinstance(curve, Kernel)
+        own = rows.kind == t
+        coefficient = np.where(own, coefficient * as_float64(curve.importance)[source], coefficient)
+    if not np.all(coefficient):  # an infinite cost of no importance is none
+        some = np.flatnonzero(coefficient)
+        source, row, coefficient = source[some], row[some], coefficient[some]
+    pair = source * np.int64(max(1, len(rows))) + row
+    if np.all(pair[1:] > pair[:-1]):
+        return source, row, coefficient
+    order = np.argsort(pair, kind="stable")
+    pair = pair[order]
+    starts = np.flatnonzero(np.concatenate(([True], pair[1:] > pair[:-1])))
+    return source[order][starts], row[order][starts], np.add.reduceat(coefficient[order], starts)

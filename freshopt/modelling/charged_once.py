@@ -1,0 +1,40 @@
+"""`charged_once`: rows where a bundle's cost counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from freshopt.cvx import Expression
+from freshopt.separable.bundles import Bundles
+from freshopt.separable.rows import RATE, Rows
+
+
+def charged_once(
+    constraints: Sequence[Expression], rate: Expression, rows: Rows, bundles: Bundles
+) -> list[Expression]:
+    """Return constraints whose rows of rates charge each bundle's dearest source alone.
+
+    Parameters
+    ----------
+    constraints : sequence of cvxpy constraint
+        Labelled; those of rows of rates are replaced.
+    rate : cvxpy expression, affine, shape (n,)
+    rows : Rows
+        Of bundles.
+    bundles : Bundles
+    """
+    curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows)) > 0.0
+    leader, source = bundles.order[bundles.first[:-1]], rows.source
+    order = np.argsort(rows.row, kind="stable")
+    first = np.searchsorted(rows.row[order], np.arange(len(rows) + 1))
+    written, replaced = [], set()
+    for j in np.flatnonzero(~curved).tolist():
+        own, sign = order[first[j] : first[j + 1]], rows.direction[j]
+        total = (sign * rows.coefficient[own]) @ rate[leader[source[own]]]
+        limit = sign * rows.limits[j]
+        written.append((total >= limit if sign < 0.0 else total <= limit).set_label(rows.labels[j]))
+        # A constraint on a vector has one label for all of its rows, "name[position]".
+        replaced |= {rows.labels[j], rows.labels[j].rsplit("[", 1)[0]}
+    return [*(each for each in constraints if each.label not in replaced), *written]

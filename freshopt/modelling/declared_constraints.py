@@ -1,0 +1,163 @@
+"""`Declared`: rows, bounds and ties of declared constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from freshopt.cvx import Expression, cp, quiet
+from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
+from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.tied import Tied
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.separable.bundles import Bundles
+from freshopt.separable.rows import RATE, RowBlock
+
+Written: TypeAlias = Callable[[Expression], Sequence[Expression]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declared:
+    """Rows, bounds and ties of declared constraints.
+
+    Attributes
+    ----------
+    blocks : tuple of RowBlock
+    origins : tuple of int
+        The constraint of each block, by position.
+    lower, upper : ndarray, shape (n,)
+        Bounds that rows of a single source are.
+    bundles : Bundles or None
+    once : bool
+        Whether a bundle's refresh costs what its dearest source's does.
+    couplings : tuple of str
+        Why constraints have no rows, one sentence each.
+    """
+
+    blocks: tuple[RowBlock, ...]
+    origins: tuple[int, ...]
+    lower: Array
+    upper: Array
+    bundles: Bundles | None
+    once: bool
+    couplings: tuple[str, ...]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there are bounds among the constraints."""
+        return bool(np.any(self.lower > 0.0) or np.any(np.isfinite(self.upper)))
+
+
+def as_constraints(given: object) -> tuple[Constraint | Written, ...]:
+    """Return declared constraints as a tuple; raise TypeError for what is none."""
+    if given is None:
+        return ()
+    many = (given,) if callable(given) or isinstance(given, Constraint) else given
+    if isinstance(many, str) or not isinstance(many, Iterable):
+        raise TypeError(
+            f"constraints are {shortened(repr(given))}. Pass a list of them, or a function of the rate."
+        )
+    constraints = tuple(many)
+    for one in constraints:
+        if isinstance(one, type) or not (isinstance(one, Constraint) or callable(one)):
+            raise TypeError(
+                f"{shortened(repr(one))} is no constraint. Pass fo.Budget(...), fo.Target(...) and the like, "
+                "or a function of the rate that returns CVXPY constraints."
+            )
+    return constraints
+
+
+def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) -> Declared:
+    """Return the rows, bounds and ties of constraints.
+
+    Raises
+    ------
+    SourceDataError
+        If two constraints have one label, or settings do not fit the sources.
+    ObjectiveError
+        If a constraint is not convex, or ties are declared twice.
+    """
+    blocks: list[RowBlock] = []
+    origins: list[int] = []
+    couplings: list[str] = []
+    lower, upper = np.zeros(len(sources)), np.full(len(sources), np.inf)
+    ties = [one for one in constraints if isinstance(one, Tied)]
+    if len(ties) > 1:
+        raise ObjectiveError("ties are declared twice. Pass one fo.Tied with all bundles.")
+    for place, one in enumerate(constraints):
+        if isinstance(one, Constraint):
+            found = one.blocks(sources)
+        else:
+            found = []
+            for block in _recognised(one, sources, couplings):
+                single, rest = _single_sources(block)
+                if len(single.keys):
+                    _tighten(single, lower, upper)
+                if len(rest.keys):
+                    found.append(rest)
+        blocks += found
+        origins += [place] * len(found)
+    names = [block.name for block in blocks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SourceDataError(
+            f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label "
+            "in a function of the rate."
+        )
+    bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
+    once = bool(ties) and ties[0].cost == "once"
+    return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings))
+
+
+def labelled(function: Written, rate: Expression) -> list[Expression]:
+    """Return the labelled CVXPY constraints of a function of the rate."""
+    with quiet:
+        made = function(rate)
+    if isinstance(made, cp.constraints.constraint.Constraint):
+        made = [made]
+    if isinstance(made, str) or not isinstance(made, Iterable):
+        raise ObjectiveError(f"constraints(rate) returned {made!r}. Return a list of CVXPY constraints.")
+    found = []
+    for k, constraint in enumerate(made, start=1):
+        if not isinstance(constraint, cp.constraints.constraint.Constraint):
+            raise ObjectiveError(
+                f"constraints(rate) returned {constraint!r}, which is no CVXPY constraint. Drop it."
+            )
+        found.append(constraint if constraint.label else constraint.set_label(f"constraint {k}"))
+    return found
+
+
+def _recognised(function: Written, sources: Sources, couplings: list[str]) -> list[RowBlock]:
+    """Return the rows of a function of the rate.
+
+    Why other constraints have none is appended to `couplings`.
+    """
+    rate = cp.Variable(len(sources), nonneg=True, name="rate")
+    blocks: list[RowBlock] = []
+    for constraint in labelled(function, rate):
+        try:
+            blocks += recognise(constraint, rate, sources, constraint.label)
+        except UnknownCouplingError as error:
+            couplings.append(str(error))
+    return blocks
+
+
+def _single_sources(block: RowBlock) -> tuple[RowBlock, RowBlock]:
+    """Return the rows that bound a single source's rate, and the others."""
+    counts = np.bincount(block.row, minlength=len(block))
+    curved = np.bincount(block.row, weights=block.kind != RATE, minlength=len(block)) > 0.0
+    single: IntArray = np.flatnonzero((counts == 1) & ~curved)
+    return block.take(single), block.take(np.setdiff1d(np.arange(len(block)), single))
+
+
+def _tighten(block: RowBlock, lower: Array, upper: Array) -> None:
+    """Tighten bounds, in place, by rows of single sources."""
+    bound = block.limits[block.row] / block.coefficient
+    above = block.coefficient > 0.0
+    np.minimum.at(upper, block.source[above], bound[above])
+    np.maximum.at(lower, block.source[~above], bound[~above])

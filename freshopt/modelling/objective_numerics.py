@@ -1,0 +1,78 @@
+"""`numerics_of`: an objective's numerics for all of a problem's sources."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
+from freshopt.cvx import cp
+from freshopt.errors import ObjectiveError
+from freshopt.modelling.declaration import declare, name_of
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
+from freshopt.numerics.arrays import is_scalar
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.linear_cost import LinearCost
+
+
+def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None, str]:
+    """Return an objective's numerics, or None and the atom that is unknown.
+
+    They come from kernels where there are any, else they are derived.
+
+    Raises
+    ------
+    ObjectiveError
+        If the declaration is refused, or does not cover signalled sources.
+    """
+    if isinstance(objective, Spend):
+        return LinearCost(sources.refresh_cost), ""
+    signalled = sources.signalled
+    any_signalled = bool(signalled[0]) if is_scalar(signalled) else bool(np.any(signalled))
+    refusal = objective.refuses_signals() if any_signalled else None
+    if refusal is not None:
+        first = sources.label(int(np.flatnonzero(signalled)[0]))
+        raise ObjectiveError(f"{first} is signalled, but {refusal}. Pass signalled=False for these sources.")
+    try:
+        silent = None if bool(np.all(signalled)) else _kind(objective, sources, signalled=False)
+        announced = _kind(objective, sources, signalled=True) if any_signalled else None
+    except UnknownAtomError as error:
+        return None, str(error)
+    if silent is None or announced is None:
+        return silent or announced, ""
+    return MixedNumerics(signalled, silent, announced), ""
+
+
+def _trusted(objective: Objective, *, signalled: bool) -> bool:
+    """Return whether a declaration beside a kernel needs no check.
+
+    Tests checked it, or there is none.
+    """
+    name = "signalled_per_source" if signalled else "per_source"
+    named = type(objective).__module__.startswith("freshopt.problems.")
+    return named or getattr(Objective, name) is getattr(type(objective), name)
+
+
+def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | DerivedNumerics:
+    """Return the numerics of one kind of source.
+
+    They are of full length n: the kernel, or derived from the declaration.
+    """
+    kernel = (objective.signalled_kernel if signalled else objective.kernel)(sources)
+    method = objective.signalled_per_source if signalled else objective.per_source
+    if kernel is not None and _trusted(objective, signalled=signalled):
+        return kernel
+    rate = cp.Variable(len(sources), nonneg=True, name="rate")
+    declaration = declare(objective, method, rate, sources)
+    if kernel is not None:
+        return kernel
+    if declaration.constraints:
+        raise ObjectiveError(
+            f"{name_of(objective, method)} returns auxiliary constraints but there is no kernel. Write "
+            f"{'signalled_' if signalled else ''}kernel(sources): value, marginal and inverse marginal."
+        )
+    sign = 1.0 if objective.sense == "minimise" else -1.0
+    node = compile_expression(declaration.expression, rate)
+    return DerivedNumerics(node, sign, sources.change_rate)

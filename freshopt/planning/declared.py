@@ -1,0 +1,234 @@
+"""Declared constraints of a plan, with their prices.
+
+Cost: a pass over the sources for the rows of a problem of bandwidth and host limits alone; else nothing is
+computed that the certificate does not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from freshopt.certificates.row_gap import RowGap
+from freshopt.certificates.row_table import RowStatus, RowTable
+from freshopt.certificates.solution import Solution
+from freshopt.errors import CertificateError, SourceDataError
+from freshopt.formatting import number, percent
+from freshopt.modelling.budget import Budget
+from freshopt.modelling.declared_constraints import as_constraints
+from freshopt.modelling.general_program import general_program
+from freshopt.modelling.nested import Nested
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
+from freshopt.modelling.target import Target
+from freshopt.numerics.arrays import BoolArray
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.later_than import LaterThan
+from freshopt.report.objective_names import goal_of
+from freshopt.separable.program import Program
+from freshopt.separable.rows import RATE
+from freshopt.solving import solve
+
+# Constraints as a list, or as a function of the plan's sources.
+Constraints: TypeAlias = Sequence[Any] | Callable[[Sources], Sequence[Any]]
+
+# Sentences that a terminal has room for.
+SENTENCES = 8
+# Rows in summary.json; the table of constraints has all of them.
+LISTED = 50
+# By what share of itself a sentence loosens a limit: small enough that the price is nearly the whole truth.
+LOOSER = 0.01
+# Objectives whose means are shares of time or of requests, told in percent.
+_SHARES = (BinaryFreshness, LaterThan)
+
+
+def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, ...]:
+    """Return a request's constraints on these sources."""
+    if given is None:
+        return ()
+    made = given(sources) if callable(given) else given
+    if made is None or isinstance(made, str):
+        raise SourceDataError(
+            f"the function of the sources returned {made!r}. Return a list of constraints, such as "
+            "[fo.Budget(...)]."
+        )
+    return as_constraints(made)
+
+
+def discipline_of(problem: Problem) -> Refresh:
+    """Return the discipline by which a problem's rates are carried out.
+
+    Bandwidth itself has none; then it is that of the first target, or else equal intervals.
+    """
+    if not isinstance(problem.objective, Spend):
+        return problem.objective.refresh
+    targets = [one.objective.refresh for one in problem.constraints if isinstance(one, Target)]
+    return targets[0] if targets else Refresh.PERIODIC
+
+
+def depends_on_change_rates(problem: Problem) -> bool:
+    """Return whether other change rates may make feasible rates infeasible."""
+    return problem.program is not None and bool(np.any(problem.program.rows.kind != RATE))
+
+
+def solve_declared(problem: Problem, tolerance: float = 1e-6, loosest: float = 1e-6) -> Solution:
+    """Solve a problem, by HiGHS where linear programs need it.
+
+    Under targets with kinks alone, such as the share of copies older than an age at equal intervals,
+    bandwidth is a linear program, whose best responses jump: Newton's method may stall there.
+
+    Parameters
+    ----------
+    problem : Problem
+    tolerance : float
+        Relative duality gap.
+    loosest : float
+        The same where HiGHS has to solve, whose own tolerance is 1e-7.
+    """
+    try:
+        return solve(problem, tolerance=tolerance)
+    except CertificateError:
+        if not isinstance(problem.objective, Spend):
+            raise
+    from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
+
+    return solve(problem, Conic("HIGHS"), tolerance=loosest)
+
+
+def row_table(solution: Solution) -> RowTable | None:
+    """Return the rows of declared constraints; None where none are declared."""
+    if not solution.problem.constraints:
+        return None
+    if solution.problem.program is not None:
+        return None if solution.certificate is None else solution.certificate.rows
+    gap = RowGap.of(_program(solution.problem), solution.rates)
+    return RowTable.of(gap, np.array([solution.price, *solution.host_prices.values()]))
+
+
+def constraint_facts(solution: Solution) -> dict[str, Any] | None:
+    """Return the rows in numbers, the highest priced first."""
+    table = row_table(solution)
+    if table is None:
+        return None
+    at_least, shares = _at_least(solution), _shares(solution.problem)
+    listed = [
+        {
+            "label": row.label,
+            "used": _finite(row.used),
+            "limit": _finite(row.limit),
+            "at_least": bool(at_least[k]),
+            "share": _is_named(row.label, shares),
+            "price": _finite(row.price),
+        }
+        for k, row in _ordered(table)[:LISTED]
+    ]
+    names = [
+        repr(one) if hasattr(one, "label") else "a function of the rate"
+        for one in solution.problem.constraints
+    ]
+    return {
+        "declared": names,
+        "rows": len(table),
+        "binding": int(np.count_nonzero(table.price > 0.0)),
+        "depend_on_change_rates": depends_on_change_rates(solution.problem),
+        "listed": listed,
+    }
+
+
+def price_sentences(solution: Solution, most: int = SENTENCES) -> list[str]:
+    """Return a sentence on each price, the largest first.
+
+    What a looser limit gains is at most its price times the difference, by weak duality.
+    """
+    table = row_table(solution)
+    if table is None:
+        return []
+    at_least, shares = _at_least(solution), _shares(solution.problem)
+    objective = solution.problem.objective
+    noun, unit = goal_of(type(objective).__name__).noun, solution.problem.sources.time_unit
+    verb = "raise" if objective.sense == "maximise" else "lower"
+    rates = _per_time(solution.problem)
+    priced = [(k, row) for k, row in _ordered(table) if row.price > 0.0]
+    found = []
+    for k, row in priced[:most]:
+        share = _is_named(row.label, shares)
+        time = f" per {unit}" if _is_named(row.label, rates) else ""
+        looser, gain = _loosened(row, least=bool(at_least[k]), share=share)
+        found.append(f"{row.label}: {_state(row, time, least=bool(at_least[k]), share=share)}; ")
+        found[-1] += (
+            f"{looser} would {verb} the {noun} by at most {number(gain)} (price {number(row.price)})"
+            if gain > 0.0
+            else f"price {number(row.price)}"
+        )
+    if len(priced) > most:
+        found.append(f"and {len(priced) - most:,} more that bind")
+    slack = len(table) - len(priced)
+    if slack:
+        which = (
+            "none of them binds"
+            if not priced
+            else f"{slack:,} more {'does' if slack == 1 else 'do'} not bind"
+        )
+        found.append(which)
+    return found
+
+
+def _loosened(row: RowStatus, *, least: bool, share: bool) -> tuple[str, float]:
+    """Return a looser limit in words, and what it gains at most."""
+    step = LOOSER if share else LOOSER * abs(row.limit)
+    # A share of more than 1 or less than 0 is none.
+    step = min(step, 0.5 * row.limit if least else 0.5 * (1.0 - row.limit)) if share else step
+    limit = row.limit - step if least else row.limit + step
+    return f"{_amount(limit, share=share)} in its place", row.price * step
+
+
+def _state(row: RowStatus, time: str, *, least: bool, share: bool) -> str:
+    """Return what a row uses of its limit, in words."""
+    limit, used = _amount(row.limit, share=share), _amount(row.used, share=share)
+    side = "at least" if least else "at most"
+    return f"{used}, {side} {limit}{time}" if used != limit else f"{side} {limit}{time}, which binds"
+
+
+def _amount(value: float, *, share: bool) -> str:
+    return percent(value, space=" ") if share else number(value)
+
+
+def _ordered(table: RowTable) -> list[tuple[int, RowStatus]]:
+    """Return the rows by what their limits are charged, the largest first."""
+    order = np.argsort(-table.price * np.where(table.limit == 0.0, 1.0, np.abs(table.limit)), kind="stable")
+    return [(int(k), table[int(k)]) for k in order[: max(LISTED, SENTENCES)]]
+
+
+def _at_least(solution: Solution) -> BoolArray:
+    least: BoolArray = _program(solution.problem).rows.direction < 0.0
+    return least
+
+
+def _program(problem: Problem) -> Program:
+    return problem.program or general_program(problem, (), None, once=False)
+
+
+def _shares(problem: Problem) -> tuple[str, ...]:
+    """Return the names of targets whose means are shares."""
+    targets = [one for one in problem.constraints if isinstance(one, Target)]
+    return tuple(one.label for one in targets if isinstance(one.objective, _SHARES))
+
+
+def _per_time(problem: Problem) -> tuple[str, ...]:
+    """Return the names of limits on costs per time unit."""
+    names = (one.label for one in problem.constraints if isinstance(one, Budget | Nested))
+    reserves = (f"{one.label} reserve" for one in problem.constraints if isinstance(one, Nested))
+    return (*problem.labels, *names, *reserves)
+
+
+def _is_named(label: str, names: tuple[str, ...]) -> bool:
+    return any(label == name or label.startswith(f"{name}[") for name in names)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

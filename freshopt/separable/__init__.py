@@ -1,0 +1,1 @@
+"""General separable programs: numerics, rows, Lagrangian; no source, no objective."""

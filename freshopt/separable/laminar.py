@@ -1,0 +1,218 @@
+"""`LaminarTree`: limits and reserves of groups that are nested or disjoint.
+
+Hosts in domains in organisations, the whole at the root: every group may have a limit, the most that its
+sources may use together, and a reserve, the least. All are in one unit: source k uses cost_k·ρ_k. Rows of a
+curve, Σ cost_k·J_k(ρ_k) ≤ limit, form such a tree, too. The tree is recognised from rows, so that whoever
+declares rows need not know of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.nesting import Nesting, nest
+from freshopt.separable.rows import RATE, Rows
+
+# Coefficients of one row are multiples of one cost vector if their ratios differ by no more, relatively: a
+# product and a quotient are each off by half an ulp.
+_PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class LaminarTree:
+    """Limits and reserves of G nested groups of n sources.
+
+    Groups are in post-order; the last is the whole.
+
+    Attributes
+    ----------
+    nesting : Nesting
+        Parents, and the slice of positions that each group is.
+    cost : ndarray, shape (n,)
+        What a source uses per unit of its rate, or of its curve, > 0.
+    kind : int
+        What is limited: 0 the rates, t > 0 the t-th curve of the rows.
+    limit : ndarray, shape (G,)
+        inf for none.
+    reserve : ndarray, shape (G,)
+        0 for none.
+    limit_row, reserve_row : ndarray of int, shape (G,)
+        The rows that set them, −1 for none.
+    scale : ndarray, shape (m,)
+        The rows' coefficients are ±scale·cost.
+    labels : tuple of str
+        Of the rows.
+    """
+
+    nesting: Nesting
+    cost: Array
+    kind: int
+    limit: Array
+    reserve: Array
+    limit_row: IntArray
+    reserve_row: IntArray
+    scale: Array
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of groups, the root included."""
+        return len(self.limit)
+
+    def __repr__(self) -> str:
+        """Return the counts in one line."""
+        limits, reserves = np.isfinite(self.limit).sum(), (self.reserve > 0.0).sum()
+        deep = int(np.max(self.nesting.depth)) + 1
+        return f"LaminarTree({len(self.cost)} sources, {limits} limits, {reserves} reserves, depth {deep})"
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> LaminarTree | None:
+        """Return the tree of all rows, or None if there is none.
+
+        They are one if all are of one kind, their supports are nested or disjoint, their coefficients are
+        multiples of one cost vector and limits are > 0. Rows with negative coefficients are reserves.
+
+        Examples
+        --------
+        >>> from freshopt.separable.rows import RowBlock
+        >>> member = np.array([0, 1, 2]), np.array([0, 0, 0])
+        >>> whole = RowBlock.linear("all", [None], *member, np.ones(3), np.array([2.0]))
+        >>> some = np.array([0, 1]), np.array([0, 0])
+        >>> host = RowBlock.linear("host", [None], *some, np.full(2, 3.0), np.array([1.5]), at_least=True)
+        >>> tree = LaminarTree.from_rows(Rows.gather([whole, host], 3))
+        >>> tree
+        LaminarTree(3 sources, 1 limits, 1 reserves, depth 2)
+        >>> tree.reserve
+        array([0.5, 0. ])
+        """
+        source, row, coefficient, kinds = _entries(rows)
+        m = len(rows)
+        if not len(source) or bool(np.any(kinds != kinds[0])):
+            return None
+        many = np.bincount(row, minlength=m)
+        rising = np.bincount(row, weights=coefficient > 0.0, minlength=m)
+        falls = rising == 0.0
+        if bool(np.any(many == 0)) or bool(np.any((rising < many) & ~falls)):
+            return None
+        if bool(np.any(falls)) and int(kinds[0]) != RATE:
+            return None
+        if int(kinds[0]) == RATE and bool(np.any(~falls & ~(rows.limits > 0.0))):
+            return None
+        nesting = nest(source, row, m, rows.n)
+        if nesting is None:
+            return None
+        size = np.abs(coefficient)
+        found = _one_cost(source, row, size, many, rows.n)
+        if found is None:
+            return None
+        cost, scale = found
+        bound = rows.limits / scale
+        limit, limit_row = _tightest(nesting, np.flatnonzero(~falls), bound[~falls], np.inf)
+        reserve, reserve_row = _tightest(nesting, np.flatnonzero(falls), bound[falls], 0.0)
+        return cls(
+            nesting, cost, int(kinds[0]), limit, 0.0 - reserve, limit_row, reserve_row, scale, rows.labels
+        )
+
+    def paid(self, upper_price: Array, lower_price: Array) -> Array:
+        """Return what each group pays, E_a = clip(E_parent, up_a, low_a), shape (G,).
+
+        Parameters
+        ----------
+        upper_price : ndarray, shape (G,)
+            The least price at which the group keeps to its limit; −inf where it always does.
+        lower_price : ndarray, shape (G,)
+            The least price at which it uses no more than its reserve; inf where it always uses more.
+        """
+        parent, levels = self.nesting.parent, self.levels()
+        price = np.zeros(len(self))
+        for groups in levels:
+            outside = np.where(parent[groups] < 0, 0.0, price[parent[groups]])
+            price[groups] = np.clip(outside, upper_price[groups], lower_price[groups])
+        return price
+
+    def levels(self) -> list[IntArray]:
+        """Return the groups of each depth, the root first."""
+        depth = self.nesting.depth
+        order = np.argsort(depth, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+    def bounded_heights(self) -> list[IntArray]:
+        """Return the groups with bounds by height, inner ones first."""
+        parent, height = self.nesting.parent, np.zeros(len(self), dtype=np.int64)
+        for groups in self.levels()[:0:-1]:
+            np.maximum.at(height, parent[groups], height[groups] + 1)
+        bounded = np.flatnonzero(np.isfinite(self.limit) | (self.reserve > 0.0))
+        order = bounded[np.argsort(height[bounded], kind="stable")]
+        parts = np.split(order, np.cumsum(np.bincount(height[bounded]))[:-1])
+        return [part for part in parts if len(part)]
+
+    def multipliers(self, price: Array) -> Array:
+        """Return the dual variables of the rows, shape (m,).
+
+        `price` is what each group pays.
+
+        That of a limit is (E_a − E_parent)⁺, of a reserve (E_parent − E_a)⁺, per unit of their rows.
+        """
+        parent = self.nesting.parent
+        step = price - np.where(parent < 0, 0.0, price[parent])
+        found = np.zeros(len(self.labels))
+        for row, sign in ((self.limit_row, 1.0), (self.reserve_row, -1.0)):
+            has = np.flatnonzero(row >= 0)
+            found[row[has]] = np.maximum(0.0, sign * step[has]) / self.scale[row[has]]
+        return found
+
+
+def _entries(rows: Rows) -> tuple[IntArray, IntArray, Array, npt.NDArray[np.int32]]:
+    """Return source, row, coefficient and kind of nonzero entries."""
+    source, row, coefficient, kind = rows.source, rows.row.astype(np.int64), rows.coefficient, rows.kind
+    if bool(np.all(coefficient != 0.0)):
+        return source, row, coefficient, kind
+    kept = np.flatnonzero(coefficient)
+    return source[kept], row[kept], coefficient[kept], kind[kept]
+
+
+def _one_cost(
+    source: IntArray, row: IntArray, size: Array, many: IntArray, n: int
+) -> tuple[Array, Array] | None:
+    """Return the cost vector and each row's multiple of it, or None.
+
+    The cost of a source is its coefficient in the largest row that has it.
+    """
+    m = len(many)
+    order = np.lexsort((np.arange(m), many))
+    rank = np.empty(m, dtype=np.int64)
+    rank[order] = np.arange(m)
+    outermost = np.full(n, -1, dtype=np.int64)
+    starts = np.flatnonzero(np.append(True, source[1:] != source[:-1]))
+    outermost[source[starts]] = np.maximum.reduceat(rank[row], starts)
+    cost = np.ones(n)
+    largest = np.flatnonzero(rank[row] == outermost[source])
+    cost[source[largest]] = size[largest]
+    ratio = size / cost[source]
+    scale = np.empty(m)
+    # Any entry of a row stands for its scale: all are to agree with it.
+    scale[row] = ratio
+    if not bool(np.all(np.abs(ratio - scale[row]) <= _PROPORTIONAL * scale[row])):
+        return None
+    return cost, scale
+
+
+def _tightest(nesting: Nesting, rows: IntArray, bounds: Array, none: float) -> tuple[Array, IntArray]:
+    """Return the least bound of each group and its row.
+
+    `none` and −1 where there is none.
+    """
+    count = len(nesting.parent)
+    least, which = np.full(count, none), np.full(count, -1)
+    falling = np.argsort(-bounds, kind="stable")
+    group = nesting.group[rows[falling]]
+    least[group], which[group] = bounds[falling], rows[falling]
+    if none == 0.0:
+        which[least >= 0.0] = -1
+        least = np.minimum(least, 0.0)
+    return least, which

@@ -1,0 +1,294 @@
+"""`Rows`: declared constraints as the rows of one sparse matrix.
+
+Row j says Σ_k g_jk(ρ_k) ≤ b_j with convex g_jk, and every g_jk is a sum of coefficients times a few *kinds*
+of function of the source's rate: kind 0 is the rate itself, kind t > 0 the t-th curve (the cost of a declared
+objective, say). A source therefore sees its rows through one number per kind, θ_t = Σ_j y_j a_jk, where y_j
+is the row's dual variable. Entries are kept source by source, as the passes read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.segments import group_sums
+from freshopt.separable.kernel import Numerics
+from freshopt.separable.same_numerics import same_numerics
+
+# The kind of the rate itself; the t-th curve is kind t + 1 in `Rows.curves`.
+RATE = 0
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBlock:
+    """Rows of one declared constraint, entry by entry, in any order.
+
+    Attributes
+    ----------
+    name : str
+        The constraint's label.
+    keys : tuple, one per row
+        What tells its rows apart, a group or a position; (None,) of a single row.
+    source, row : ndarray of int, shape (entries,)
+    kind : ndarray of int, shape (entries,)
+        0 for the rate, t for ``curves[t-1]``.
+    coefficient : ndarray, shape (entries,)
+        Of the rate, of any sign; of a curve's `Numerics.cost`, ≥ 0.
+    curves : tuple of Numerics
+        Each of full length n.
+    limits : ndarray, shape (rows,)
+        b, of Σ ≤ b.
+    direction, offset : ndarray, shape (rows,)
+        What was declared is offset + direction·Σ: direction −1 of a row declared with ≥.
+    """
+
+    name: str
+    keys: tuple[Any, ...]
+    source: IntArray
+    row: IntArray
+    kind: IntArray
+    coefficient: Array
+    curves: tuple[Numerics, ...]
+    limits: Array
+    direction: Array
+    offset: Array
+
+    @classmethod
+    def linear(
+        cls,
+        name: str,
+        keys: Sequence[Any],
+        source: IntArray,
+        row: IntArray,
+        coefficient: Array,
+        limits: Array,
+        *,
+        at_least: bool = False,
+    ) -> RowBlock:
+        """Return rows Σ a·ρ ≤ b, or ≥ b with `at_least`."""
+        sign, ones = -1.0 if at_least else 1.0, np.ones(len(keys))
+        kind = np.zeros(len(source), dtype=np.int64)
+        own = sign * coefficient
+        return cls(name, tuple(keys), source, row, kind, own, (), sign * limits, sign * ones, 0.0 * ones)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.keys)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label of each row: the name, or name[key]."""
+        return tuple(self.name if key is None else f"{self.name}[{key}]" for key in self.keys)
+
+    def take(self, rows: IntArray) -> RowBlock:
+        """Return some of the rows."""
+        place = np.full(len(self), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.row] >= 0
+        return replace(
+            self,
+            keys=tuple(self.keys[k] for k in rows.tolist()),
+            source=self.source[kept],
+            row=place[self.row[kept]],
+            kind=self.kind[kept],
+            coefficient=self.coefficient[kept],
+            limits=self.limits[rows],
+            direction=self.direction[rows],
+            offset=self.offset[rows],
+        )
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows Σ_k g_jk(ρ_k) ≤ b_j of n sources, entries source by source.
+
+    Attributes
+    ----------
+    first : ndarray of int, shape (n+1,)
+        The entries of source k are first[k]:first[k+1].
+    row : ndarray of int32, shape (entries,)
+    kind : ndarray of int32, shape (entries,)
+        0 for the rate, t for ``curves[t-1]``.
+    coefficient : ndarray, shape (entries,)
+    limits : ndarray, shape (m,)
+    direction, offset : ndarray, shape (m,)
+        What was declared is offset + direction·Σ.
+    labels : tuple of str
+    curves : tuple of Numerics
+        Each of full length n.
+    """
+
+    first: IntArray
+    row: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.int32]
+    coefficient: Array
+    limits: Array
+    direction: Array
+    offset: Array
+    labels: tuple[str, ...]
+    curves: tuple[Numerics, ...]
+
+    @classmethod
+    def gather(cls, blocks: Sequence[RowBlock], n: int) -> Rows:
+        """Return the rows of several blocks, in their order."""
+        curves: list[Numerics] = []
+        kinds = []
+        for block in blocks:
+            own = [RATE]
+            for curve in block.curves:
+                known = [t for t, other in enumerate(curves, start=1) if same_numerics(curve, other)]
+                if not known:
+                    curves.append(curve)
+                own.append(known[0] if known else len(curves))
+            kinds.append(np.array(own)[block.kind])
+        starts = np.concatenate(([0], np.cumsum([len(block) for block in blocks])))
+        source = _joined([block.source for block in blocks], np.int64)
+        row = _joined([block.row + starts[k] for k, block in enumerate(blocks)], np.int32)
+        kind = _joined(kinds, np.int32)
+        coefficient = _joined([block.coefficient for block in blocks], np.float64)
+        order, first = _by_source(source, n)
+        return cls(
+            first,
+            row[order],
+            kind[order],
+            coefficient[order],
+            _joined([block.limits for block in blocks], np.float64),
+            _joined([block.direction for block in blocks], np.float64),
+            _joined([block.offset for block in blocks], np.float64),
+            tuple(label for block in blocks for label in block.labels),
+            tuple(curves),
+        )
+
+    def __len__(self) -> int:
+        """Return the number m of rows."""
+        return len(self.labels)
+
+    @property
+    def n(self) -> int:
+        """Number of sources."""
+        return len(self.first) - 1
+
+    @property
+    def source(self) -> IntArray:
+        """Source of each entry, shape (entries,)."""
+        return np.repeat(np.arange(self.n), np.diff(self.first))
+
+    def take(self, index: Index) -> Rows:
+        """Return the rows' entries of some of the sources; limits stay."""
+        if isinstance(index, slice) and index.step in (None, 1):
+            return self._slice(*index.indices(self.n)[:2])
+        chosen = np.arange(self.n)[index]
+        counts = np.diff(self.first)[chosen]
+        first = np.concatenate(([0], np.cumsum(counts)))
+        entries = np.repeat(self.first[chosen] - first[:-1], counts) + np.arange(first[-1])
+        return Rows(
+            first,
+            self.row[entries],
+            self.kind[entries],
+            self.coefficient[entries],
+            self.limits,
+            self.direction,
+            self.offset,
+            self.labels,
+            tuple(curve.take(index) for curve in self.curves),
+        )
+
+    def only(self, chosen: BoolArray) -> Rows:
+        """Return some of the rows, with their entries."""
+        kept = chosen[self.row]
+        number = (np.cumsum(chosen) - 1).astype(np.int32)
+        first = np.concatenate(([0], np.cumsum(kept)))[self.first]
+        return Rows(
+            first,
+            number[self.row[kept]],
+            self.kind[kept],
+            self.coefficient[kept],
+            self.limits[chosen],
+            self.direction[chosen],
+            self.offset[chosen],
+            tuple(label for label, own in zip(self.labels, chosen, strict=True) if own),
+            self.curves,
+        )
+
+    def _slice(self, start: int, stop: int) -> Rows:
+        """Return the entries of neighbouring sources, without a look at the others."""
+        own = self.first[start : max(start, stop) + 1]
+        entries = slice(int(own[0]), int(own[-1]))
+        return replace(
+            self,
+            first=own - own[0],
+            row=self.row[entries],
+            kind=self.kind[entries],
+            coefficient=self.coefficient[entries],
+            curves=tuple(curve.take(slice(start, stop)) for curve in self.curves),
+        )
+
+    def prices(self, multipliers: Array) -> Array:
+        """Return what each source pays per kind, shape (kinds, n).
+
+        θ_t = Σ_j y_j a_jk over the entries of kind t.
+        """
+        kinds, n = 1 + len(self.curves), self.n
+        weights = multipliers[self.row] * self.coefficient
+        if kinds == 1:
+            return np.bincount(self.source, weights=weights, minlength=n)[None].astype(np.float64)
+        place = self.kind * np.int64(n) + self.source
+        paid = np.bincount(place, weights=weights, minlength=kinds * n).astype(np.float64)
+        return paid.reshape(kinds, n)
+
+    def values(self, rates: Array) -> Array:
+        """Return every kind's function at the rates, shape (kinds, n)."""
+        return np.stack([rates, *(curve.cost(rates) for curve in self.curves)])
+
+    def used(self, rates: Array) -> Array:
+        """Return Σ_k g_jk(ρ_k) of every row, shape (m,).
+
+        It is right to an ulp or two of its larger part.
+        """
+        # Where every rate counts, it is repeated for its entries; other kinds are looked up.
+        if self.curves:
+            values = self.values(rates)[self.kind, self.source]
+        else:
+            values = np.repeat(rates, np.diff(self.first))
+        # An entry of no weight adds nothing, even where its curve is infinite.
+        amounts = np.multiply(
+            self.coefficient, values, out=np.zeros(len(values)), where=self.coefficient != 0.0
+        )
+        rows = self.row.astype(np.int64)
+        if len(amounts) == 0 or float(np.min(amounts)) >= 0.0:
+            return group_sums(amounts, rows, len(self))
+        gained = group_sums(np.maximum(amounts, 0.0), rows, len(self))
+        lost = group_sums(np.maximum(-amounts, 0.0), rows, len(self))
+        return gained - lost
+
+    def declared(self, used: Array) -> Array:
+        """Return internal row values, or limits, as they were declared."""
+        return self.offset + self.direction * used
+
+
+def _by_source(source: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return the order of entries by source, and where each source begins."""
+    times = len(source) // n if n else 0
+    if times and len(source) == times * n and np.array_equal(source.reshape(times, n), _every(times, n)):
+        # Rows over all sources, as budgets are: their order is a transposition.
+        return np.arange(times * n).reshape(times, n).T.reshape(-1), times * np.arange(n + 1)
+    first = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=n))))
+    return np.argsort(source, kind="stable"), first
+
+
+def _every(times: int, n: int) -> IntArray:
+    """Return every source in each of several rows, without memory."""
+    return np.broadcast_to(np.arange(n), (times, n))
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]], kind: type[Scalar]) -> npt.NDArray[Scalar]:
+    """Return arrays one after the other, of one type."""
+    return np.concatenate([np.zeros(0, dtype=kind), *arrays]).astype(kind, copy=False)

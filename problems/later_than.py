@@ -1,0 +1,91 @@
+"""Share of requests that find a copy older than a given age.
+
+Under Poisson refreshes of rate ρ the age of a copy is exponential, P(age > d) = e^{−ρd}; under periodic ones
+it is uniform on 0..1/ρ, P(age > d) = max(0, 1 − ρd).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.cvx import Expression, cp
+from freshopt.errors import ObjectiveError, shortened, shown
+from freshopt.modelling.objective import Objective, Refresh, require_discipline
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
+from freshopt.separable.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class LaterThan(Objective):
+    """Minimise Σ w·P(age of the copy > d).
+
+    Mostly used in a `Target`: at most 1 % of the requests, weighted by importance, find a copy older than d.
+
+    Parameters
+    ----------
+    age : float
+        d > 0, in the sources' time unit.
+    refresh : Refresh
+        ``POISSON`` (default), e^{−ρd}, or ``PERIODIC``, max(0, 1 − ρd).
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 4.0], importance=[1.0, 2.0])
+    >>> fo.solve(fo.Problem(LaterThan(3.0), sources, bandwidth=1.0)).rates.round(6)
+    array([0.384475, 0.615525])
+    """
+
+    age: float
+    refresh: Refresh = Refresh.POISSON
+
+    def __post_init__(self) -> None:
+        """Raise ObjectiveError unless age and discipline are usable."""
+        require_discipline(self)
+        remedy = "Pass a number > 0, in the sources' time unit."
+        if isinstance(self.age, bool) or not isinstance(self.age, int | float | np.number):
+            raise ObjectiveError(f"age of LaterThan is {shown(self.age)}. {remedy}")
+        if not SMALLEST <= self.age <= LARGEST:
+            raise ObjectiveError(f"age of LaterThan is {shortened(str(self.age))}. {remedy}")
+
+    def per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare w·P(age > d)."""
+        if self.refresh is Refresh.PERIODIC:
+            return cp.multiply(sources.importance, cp.pos(1.0 - self.age * rate))
+        return cp.multiply(sources.importance, cp.exp(-self.age * rate))
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics under the discipline."""
+        age = (np.broadcast_to(np.float64(self.age), (len(sources),)),)
+        if self.refresh is Refresh.PERIODIC:
+            return Kernel(
+                sources.column("importance"), age, _periodic_cost, _periodic_marginal, _periodic_inverse
+            )
+        return Kernel(sources.column("importance"), age, _cost, _marginal, _inverse)
+
+
+def _cost(rate: Array, d: Array) -> Array:
+    return np.exp(-d * rate)
+
+
+def _marginal(rate: Array, d: Array) -> Array:
+    return d * np.exp(-d * rate)
+
+
+def _inverse(price: Array, d: Array) -> Array:
+    return np.maximum(0.0, np.log(d / price)) / d
+
+
+def _periodic_cost(rate: Array, d: Array) -> Array:
+    return np.maximum(0.0, 1.0 - d * rate)
+
+
+def _periodic_marginal(rate: Array, d: Array) -> Array:
+    return np.where(rate * d < 1.0, d, 0.0)
+
+
+def _periodic_inverse(price: Array, d: Array) -> Array:
+    return np.where(price <= d, 1.0 / d, 0.0)

@@ -1,0 +1,158 @@
+"""Interior point method over the multipliers of declared constraints.
+
+Every source's rate is its best response to what its rows charge, so that the KKT conditions are a
+complementarity problem in as many unknowns as there are rows, whatever the number of sources. Each Newton
+step takes one pass over the sources and one linear system of the rows' size; limits on many disjoint groups
+beside a few other rows are eliminated. Rates on the path are strictly feasible, and the last ones come with
+multipliers that prove them.
+
+Sources without curvature (fresh shares of signalled sources, piecewise linear costs, bandwidth itself) have
+best responses that jump. Then rates are unknowns beside the multipliers, kept inside their bounds by a
+barrier, and the linear system stays the same.
+
+Infeasible constraints end in a proof of that: multipliers of an irreducible set of rows that conflict.
+
+References
+----------
+S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2(4), 1992,
+doi:10.1137/0802028.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from freshopt.certificates.row_gap import RowGap
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
+from freshopt.certificates.strict_interior import row_sizes
+from freshopt.errors import InfeasibleProblemError, expect_settings
+from freshopt.interior_point.barrier_rows import solve_barrier
+from freshopt.interior_point.infeasibility import explain
+from freshopt.interior_point.linear_pieces import jumps
+from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
+from freshopt.modelling.general_program import general_program
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.worst import Worst
+from freshopt.numerics.arrays import Array
+from freshopt.separable.program import Program
+
+# Relative slack of a row that does not bind: at a gap of 1e-12 the slack of one that does is far smaller.
+LOOSE = 1e-9
+# Newton steps over the multipliers before rates become unknowns too; a million sources need some 40 at most.
+PATIENCE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class InteriorPoint:
+    """Interior point method over multipliers, for any declared constraints.
+
+    Parameters
+    ----------
+    tolerance : float
+        Duality gap at which it ends, relative to the cost and the price of the limits.
+    limit : int
+        Newton steps at most.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> kilobytes = fo.Budget(10.0, cost=[1.0, 9.0], name="kB")
+    >>> sources = fo.Sources(change_rate=[1.0, 1.0])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=4.0, constraints=[kilobytes])
+    >>> solution = fo.solve(problem, InteriorPoint())
+    >>> solution.rates.round(6), solution.certificate.relative_gap < 1e-10
+    (array([2.5     , 0.833333]), True)
+    """
+
+    tolerance: float = 1e-12
+    limit: int = 100
+    declared_constraints: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Raise TypeError or SourceDataError for unusable settings."""
+        expect_settings(self)
+        check_search(self.tolerance, self.limit)
+
+    def supports(self, problem: Problem) -> str | None:
+        """Return why rows or derivatives are unknown, or None."""
+        if problem.couplings:
+            return problem.couplings[0].rstrip(".")
+        if isinstance(problem.objective, Worst):
+            further = problem.objective.then == "next"
+            return "it ends at the worst group; use Leximin for the next" if further else None
+        return problem.unknown_atom.rstrip(".") or None
+
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Solve the dual and certify the rates."""
+        start = options.multipliers
+        return certified_solution(self, problem, options, lambda own, _: self._answer(own, start))
+
+    def _answer(self, problem: Problem, start: Array | None) -> Answer:
+        program = problem.program
+        if program is None:
+            program = general_program(problem, (), None, once=False)
+        try:
+            found, note = self._found(program, start)
+        except np.linalg.LinAlgError:
+            note = "Newton's matrix of the rows is singular: limits or costs are too far apart."
+            return Answer(None, status=Status.FAILED, note=note)
+        if found.why is not None and not np.isfinite(found.gap):
+            conflict = explain(program, found.multipliers, upper=_declared_upper(problem))
+            if conflict is not None:
+                raise InfeasibleProblemError(str(conflict), conflict)
+        found = replace(found, multipliers=_without_slack_rows(program, found))
+        rates = found.rates if problem.bundles is None else problem.bundles.of_sources(found.rates)
+        if problem.program is None:
+            return _short_form(problem, found, rates, note)
+        status = Status.ITERATION_LIMIT if found.why is not None and found.iterations >= self.limit else None
+        return Answer(
+            rates,
+            iterations=found.passes,
+            status=status,
+            note=note,
+            multipliers=found.multipliers,
+            path=found.path,
+        )
+
+    def _found(self, program: Program, start: Array | None) -> tuple[RowAnswer, str]:
+        """Return the answer of the search that suits, and a note."""
+        first, why = None, "sources without curvature have best responses that jump"
+        if not jumps(program):
+            most = min(self.limit, PATIENCE)
+            first = solve_rows(program, self.tolerance, iterations=most, start=start)
+            if first.why is None or first.why.startswith(CONFLICT):
+                return first, first.why or ""
+            why = f"over the multipliers alone {first.why}"
+        second = solve_barrier(program, self.tolerance, iterations=self.limit)
+        proved = second.why is None or second.why.startswith(CONFLICT)
+        if first is not None and first.gap <= second.gap and not proved:
+            return first, first.why or ""
+        end = f" {second.why}." if second.why else ""
+        return second, f"The search was over rates and multipliers: {why}.{end}"
+
+
+def _declared_upper(problem: Problem) -> Array:
+    """Return the upper bounds without those that rows imply."""
+    upper, bundles = problem.upper, problem.bundles
+    return upper if bundles is None else -bundles.largest(-upper)
+
+
+def _without_slack_rows(program: Program, found: RowAnswer) -> Array:
+    """Return the multipliers with 0 of rows that do not bind.
+
+    On the path every multiplier is positive; this is where 0 proves as much.
+    """
+    y, gap = found.multipliers, RowGap.of(program, found.rates)
+    with np.errstate(all="ignore"):
+        kept = np.where(gap.slack > LOOSE * row_sizes(program, found.rates), 0.0, y)
+    return kept if gap.at(kept) <= gap.at(y) else y
+
+
+def _short_form(problem: Problem, found: RowAnswer, rates: Array, note: str) -> Answer:
+    """Return the answer to a problem of bandwidth and host limits alone."""
+    price, extra = float(found.multipliers[0]), found.multipliers[1:]
+    return Answer(rates, price, problem.hosts.named(extra), found.passes, note=note)
