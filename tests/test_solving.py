@@ -202,7 +202,7 @@ def test_frontier_follows_the_bandwidth_and_keeps_infeasible_rows() -> None:
     sources = fo.Sources([1.0, 4.0], min_rate=[1.0, 0.0])
     problem = fo.Problem(AccumulatedDelay(), sources, 3.0)
     frontier = fo.frontier(problem, [0.5, 3.0, 12.0])
-    assert frontier.bandwidths == (0.5, 3.0, 12.0)
+    assert frontier.limits == (0.5, 3.0, 12.0)
     assert frontier.solutions[0] is None
     assert "bandwidth is 0.5" in frontier.reasons[0]
     values = [s.value for s in frontier.solutions if s is not None]

@@ -12,7 +12,6 @@ from freshopt.compiled import demand_functions
 from freshopt.compiled.columns import WORTHWHILE
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
-from freshopt.modelling.kernel import Kernel
 from freshopt.numerics.arrays import Array
 from freshopt.problems import (
     AccumulatedDelay,
@@ -24,6 +23,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT

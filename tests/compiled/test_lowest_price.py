@@ -14,7 +14,6 @@ from freshopt.compiled import columns as compiled_columns
 from freshopt.compiled.columns import Columns
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.problem_columns import columns_of
-from freshopt.modelling.kernel import SMALLEST_PRICE, Kernel
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -24,6 +23,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from freshopt.separable.kernel import SMALLEST_PRICE, Kernel
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.dual_truth import MARGINALS, Floats, optimal_rates
 

@@ -30,11 +30,13 @@ from freshopt import (
     testing,
 )
 from tests.contracts import discovery
+from tests.contracts.api_constraints import CONSTRAINTS
 from tests.contracts.api_fixtures import (
     BOUNDED,
     COUNTED,
     GREEDY,
     LIKELY,
+    LIMITED,
     LOG,
     MATCHED,
     OBSERVED,
@@ -58,6 +60,7 @@ from tests.contracts.api_fixtures import (
 )
 
 CALLS: dict[str, Call] = {
+    **CONSTRAINTS,
     "freshopt.CrawlLog": Call(
         fo.CrawlLog,
         {
@@ -112,6 +115,7 @@ CALLS: dict[str, Call] = {
             "sources": sources(host=["x", "x", "y"]),
             "bandwidth": 2.0,
             "host_limits": {"x": 1.0},
+            "constraints": (fo.Budget(3.0, cost=[1.0, 2.0, 1.0], name="bytes"),),
         },
     ),
     "freshopt.Schedule": Call(
@@ -145,13 +149,15 @@ CALLS: dict[str, Call] = {
         fo.World.poisson, {"sources": SOURCES, "seed": 0, "times": None, "change_rate": None}
     ),
     "freshopt.certify": Call(
-        fo.certify, {"problem": PROBLEM, "rates": [1.0, 0.5, 0.5], "price": 0.1, "host_prices": None}
+        fo.certify,
+        {"problem": PROBLEM, "rates": [1.0, 0.5, 0.5], "price": 0.1, "host_prices": None, "prices": None},
     ),
     "freshopt.cross_check": Call(
         fo.cross_check, {"problem": PROBLEM, "solvers": [solvers.WaterFilling()], "tolerance": 1e-6}
     ),
     "freshopt.frontier": Call(
-        fo.frontier, {"problem": PROBLEM, "bandwidths": [1.0, 2.0], "solver": None, "tolerance": 1e-6}
+        fo.frontier,
+        {"problem": LIMITED, "limits": [1.0, 2.0], "solver": None, "constraint": "bytes", "tolerance": 1e-6},
     ),
     "freshopt.replay": Call(
         fo.replay,

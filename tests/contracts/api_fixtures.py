@@ -36,6 +36,12 @@ def problem(objective: fo.Objective | None = None) -> fo.Problem:
 
 SOURCES = sources()
 PROBLEM = problem()
+LIMITED = fo.Problem(
+    problems.AccumulatedDelay(),
+    SOURCES,
+    4.0,
+    constraints=[fo.Budget(2.0, cost=[1.0, 1.0, 5.0], name="bytes")],
+)
 SOLUTION = fo.solve(PROBLEM)
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 0.0, 3.0, 0.5, 1.5])
 LOG = fo.CrawlLog(["a", "a", "a", "a", "b", "b", "c", "c"], TIMES, [0, 1, 0, 1, 0, 1, 0, 0])
@@ -54,6 +60,16 @@ def solved(solver: Callable[..., Any], objective: fo.Objective | None = None, **
 
 def declared(kind: Callable[..., Any], **arguments: Any) -> Call:  # noqa: ANN401
     return Call(lambda **given: fo.solve(problem(kind(**given))), arguments)
+
+
+def constrained(kind: Callable[..., Any], **arguments: Any) -> Call:  # noqa: ANN401
+    """Return a call of a constraint, through a problem that is solved."""
+    return Call(
+        lambda **given: fo.solve(
+            fo.Problem(problems.HarmonicStaleness(), SOURCES, 3.0, constraints=[kind(**given)]), throw=False
+        ),
+        arguments,
+    )
 
 
 def curved(kind: Callable[..., Any], **arguments: Any) -> Call:  # noqa: ANN401

@@ -22,7 +22,7 @@ from freshopt.estimators.batch_estimator import BatchEstimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.naive import Naive
 from tests.contracts import api_calls, api_elsewhere
-from tests.contracts.api_fixtures import COUNTED, LOG, MATCHED, PROBLEM, SOURCES, sources
+from tests.contracts.api_fixtures import COUNTED, LIMITED, LOG, MATCHED, PROBLEM, SOURCES, sources
 
 # They have no values of their own; `tests.distributed.test_solving` has those of partitions.
 NONE = api_elsewhere.ELSEWHERE["a base class or a protocol"]
@@ -152,6 +152,9 @@ def values() -> dict[str, Any]:
             for name in ("ChangeDetection", "ExternalSecrets", "Nutch", "StormCrawler")
         ),
         solvers.Auto(),
+        LIMITED,
+        fo.solve(LIMITED),
+        fo.certify(LIMITED, [0.5, 0.5, 0.1], prices={"bytes": 0.1}),
         fo.solve(own),
         fo.solve(mixed),
         testing.Recipe.from_problem(PROBLEM),

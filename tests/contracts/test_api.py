@@ -138,7 +138,11 @@ def holds(result: Any) -> None:  # noqa: ANN401
         assert np.all(result.rates >= result.problem.lower)
         assert np.all(result.rates <= result.problem.upper)
         used = math.fsum(result.problem.sources.refresh_cost * result.rates)
-        assert used <= result.problem.bandwidth * (1.0 + 1e-12)
+        once = any(isinstance(one, fo.Tied) for one in result.problem.constraints)
+        assert once or used <= result.problem.bandwidth * (1.0 + 1e-12)
+        if result.certificate is not None and result.certificate.rows is not None:
+            assert np.all(result.certificate.rows.slack >= 0.0)
+            assert result.certificate.infeasibility == 0.0
         if result.certificate is not None:
             assert result.certificate.gap >= 0.0
     if isinstance(result, fo.Certificate):
@@ -169,6 +173,11 @@ def test_any_wrong_argument(argument: str, part: int) -> None:
 
 # Settings whose use a class cannot judge by itself, and why.
 RELATIVE = {
+    ("freshopt.Budget", "by"): "the name of a column, of sources in memory",
+    ("freshopt.Budget", "cost"): "the name of a column, of sources in memory",
+    ("freshopt.Target", "by"): "the name of a column, of sources in memory",
+    ("freshopt.Ratio", "at_most"): "a ratio under which nothing is refreshed",
+    ("freshopt.Target", "at_most"): "less than any rates reach",
     ("online.AdaptiveRates", "batch"): "too short for the horizon",
     ("online.AdaptiveRates", "floor"): "more than the bandwidth",
     ("online.AsyncMirrorSync", "cycle"): "too short for the horizon, or too long for the bandwidth",
@@ -196,13 +205,23 @@ MANY = (
 )  # fmt: skip
 WORDS: dict[str, Any] = {"weekly": "weekly", "periodic": "periodic", "half": 0.5}
 SINGLE = [kind for kind in HOSTILE if kind not in MANY]
+CONSTRAINTS = ("Budget", "Nested", "Ratio", "Spend", "Target", "Tied", "Worst")
+
+
+def public(name: str) -> Any:  # noqa: ANN401
+    """Return what has a public name, "subpackage.Name"."""
+    package, _, own = name.partition(".")
+    return getattr(fo if package == "freshopt" else importlib.import_module(f"freshopt.{package}"), own)
+
+
 CONSTRUCTED = {
     name: owner
     for name in CALLS
-    if name.split(".")[0] in ("problems", "solvers", "scheduling", "online", "estimators")
-    and inspect.isclass(
-        owner := getattr(importlib.import_module(f"freshopt.{name.split('.')[0]}"), name.split(".")[1])
+    if (
+        name.split(".")[0] in ("problems", "solvers", "scheduling", "online", "estimators")
+        or name.removeprefix("freshopt.") in CONSTRAINTS
     )
+    and inspect.isclass(owner := public(name))
 }
 
 

@@ -118,7 +118,7 @@ def test_refusals_stay_in_the_family() -> None:
         problem_with(["a", "b"], "x")
     with pytest.raises(fo.SourceDataError, match="price must be numbers"):
         fo.certify(problem, [1, 1], price=price)
-    with pytest.raises(fo.SourceDataError, match="no bandwidths"):
+    with pytest.raises(fo.SourceDataError, match="no limits"):
         fo.frontier(problem, [])
     with pytest.raises(fo.SourceDataError, match="tolerance is nan"):
         fo.solve(problem, tolerance=float("nan"))

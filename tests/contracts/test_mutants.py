@@ -16,9 +16,9 @@ import pytest
 from scipy.optimize import brentq
 
 import freshopt as fo
+from freshopt.certificates.best_response import crossing_steps
 from freshopt.certificates.certificate import repair
 from freshopt.certificates.dual_prices import _minimise
-from freshopt.certificates.duality_gap import _crossing
 from freshopt.cvx import cp
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.errors import SourceDataError
@@ -247,7 +247,7 @@ def test_an_inverse_on_the_wrong_side_is_pushed_across_and_not_far(off: float, s
     rates = size * np.array([1.0, 1.0, 1.0])
     crossing, rising = rates * np.array([1.0 + off, 1.0 - off, 1.2]), np.array([True, False, True])
     room, wish = np.array([np.inf, size, np.inf]), rates * np.array([1.0, 1.0, 1.5])
-    step = _crossing(Inaccurate(wish), rates, crossing**-2.0, rising, room, rates)  # type: ignore[arg-type]
+    step = crossing_steps(Inaccurate(wish), rates, crossing**-2.0, rising, room, rates)  # type: ignore[arg-type]
     assert bool(np.all(step[:2] >= off * size * (1.0 - 1e-3)))
     assert bool(np.all(step[:2] <= 8.01 * off * size))
     assert step[2] == pytest.approx(0.5 * size)
@@ -255,7 +255,7 @@ def test_an_inverse_on_the_wrong_side_is_pushed_across_and_not_far(off: float, s
 
 def test_what_never_crosses_takes_all_the_room() -> None:
     rates, room, paid = np.ones(2), np.array([1e250, np.inf]), np.array([1e-290, 0.25])
-    step = _crossing(Inaccurate(rates), rates, paid, np.array([True, True]), room, rates)  # type: ignore[arg-type]
+    step = crossing_steps(Inaccurate(rates), rates, paid, np.array([True, True]), room, rates)  # type: ignore[arg-type]
     assert step[0] >= 1e145
     assert 1.0 <= step[1] <= 8.0
 

@@ -15,7 +15,16 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("freshopt", "problems", "solvers")
 FILES = sorted({file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file.resolve() == file})
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-CORE = ("certificates", "dual_search", "first_order", "modelling", "solvers", "problems")
+CORE = (
+    "certificates",
+    "dual_search",
+    "first_order",
+    "interior_point",
+    "modelling",
+    "problems",
+    "separable",
+    "solvers",
+)
 LONGEST = 12
 TERMS = (
     "duality gap",

@@ -22,8 +22,8 @@ from distributed import Client, LocalCluster
 
 import freshopt as fo
 from freshopt.distributed import PartitionedSources
-from freshopt.modelling.kernel import Kernel
 from freshopt.problems import HarmonicStaleness
+from freshopt.separable.kernel import Kernel
 from tests.ground_truth.partitioned import rates_of, web, write
 from tests.ground_truth.strata import exhaustive
 

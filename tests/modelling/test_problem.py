@@ -137,7 +137,7 @@ def test_the_cvxpy_problem_has_names_to_look_at() -> None:
     program = fo.Problem(AccumulatedDelay(), sources, 3.0, {"h": 2.0}).to_cvxpy()
     assert isinstance(program, cp.Problem)
     assert [variable.name() for variable in program.variables()] == ["rate"]
-    assert [c.label for c in program.constraints] == ["bandwidth", "min_rate", "max_rate", "host h"]
+    assert [c.label for c in program.constraints] == ["bandwidth", "min_rate", "max_rate", "host[h]"]
 
 
 # Harmonic staleness under periodic refreshes is declared by quadrature, cones over seven decades: unscaled

@@ -27,6 +27,7 @@ NAMES = [
     "05_mirror_sync",
     "06_automata_tree",
     "07_from_my_log_to_my_schedule",
+    "08_constraints",
 ]
 PACKAGES = set(fo._PACKAGES)
 OTHERS = {

@@ -13,11 +13,11 @@ from freshopt import Refresh, Sources
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
 from freshopt.modelling.cost_curve import Curve
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.modelling.objective import Objective
 from freshopt.problems import Age, BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from freshopt.problems.age import _mixture
 from freshopt.problems.synchronization_cost import AgeCost
+from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import Floats, mp
 from tests.ground_truth.strata import exhaustive

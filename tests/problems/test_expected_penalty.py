@@ -13,10 +13,10 @@ from scipy.special import digamma
 import freshopt as fo
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.numerics.exponential_sums import PenaltyIncrements
 from freshopt.numerics.gauss_quadrature import gauss
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
+from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth.cost_truth import Floats, market
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 

@@ -13,11 +13,11 @@ RNG = np.random.default_rng(4)
 RATES, WEIGHTS = RNG.lognormal(0.0, 1.0, 24), RNG.lognormal(0.0, 1.0, 24)
 WEIGHTED = fo.Sources(RATES, WEIGHTS)
 CASES = [
-    (PollingKnapsack("polls"), fo.Sources(RATES)),
-    (PollingKnapsack("materials"), fo.Sources(RATES)),
+    pytest.param(PollingKnapsack("polls"), fo.Sources(RATES), marks=pytest.mark.exhaustive),
+    pytest.param(PollingKnapsack("materials"), fo.Sources(RATES), marks=pytest.mark.exhaustive),
     (PollingKnapsack("polls"), WEIGHTED),
     (PollingKnapsack("materials"), WEIGHTED),
-    (BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED),
+    pytest.param(BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED, marks=pytest.mark.exhaustive),
     (BinaryFreshness(fo.Refresh.POISSON), WEIGHTED),
 ]
 

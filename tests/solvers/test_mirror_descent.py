@@ -9,8 +9,8 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.kernel import Kernel
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from tests.ground_truth.step_truth import StepCase, exact_step, relative_map

@@ -10,7 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.kernel import Kernel
+from freshopt.separable.kernel import Kernel
 from freshopt.solvers import Conic, SeparableNewton
 from tests.contracts import discovery
 from tests.ground_truth.cost_truth import Floats

@@ -65,7 +65,10 @@ def test_a_cost_of_infinite_slope_at_zero_is_never_asked_for_its_gradient_there(
     assert abs(solution.value - 21.0) <= CONIC * 21.0
 
 
-@pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()])
+@pytest.mark.parametrize(
+    "objective",
+    [pytest.param(HarmonicStaleness(), marks=pytest.mark.exhaustive), BinaryFreshness(), AccumulatedDelay()],
+)
 def test_the_metric_of_the_curvature_solves_what_the_plain_method_does_not(objective: fo.Objective) -> None:
     rng = np.random.default_rng(1)
     d, w = rng.lognormal(0.0, 3.0, 200), rng.lognormal(0.0, 3.0, 200)

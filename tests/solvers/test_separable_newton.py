@@ -13,9 +13,9 @@ from hypothesis import given, settings
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.dual_search.price_newton import newton_prices
-from freshopt.modelling.derived_kernel import DerivedNumerics
-from freshopt.modelling.kernel import MixedNumerics
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics
 from freshopt.solvers import Auto, SeparableNewton, WaterFilling
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem

@@ -13,8 +13,8 @@ import freshopt as fo
 from freshopt.autodiff.compiler import Jet, Node, compile_expression
 from freshopt.cvx import cp
 from freshopt.modelling.declaration import declare
-from freshopt.modelling.derived_kernel import PIECE, DerivedNumerics
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.separable.derived_kernel import PIECE, DerivedNumerics
 from freshopt.solvers import Auto, Conic, WaterFilling
 from tests.contracts import discovery
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
