@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = "autodiff|certificates|compiled|dual_search|first_order|modelling|numerics"
+ROOMS = "autodiff|certificates|compiled|dual_search|first_order|interior_point|modelling|numerics|separable"
 CORE = re.compile(rf"(freshopt|freshopt/({ROOMS})|problems|solvers)/\w+\.py")
 COMPILED = re.compile(
     r"freshopt/(compiled/\w+|numerics/vector_math|dual_search/(compiled_\w+|problem_columns|sampled_search))\.py"

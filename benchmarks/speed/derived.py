@@ -26,8 +26,8 @@ import numpy as np
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
 
 BUDGET = 0.5  # of the sum of the change rates

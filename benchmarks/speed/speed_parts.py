@@ -13,7 +13,6 @@ from speed_scaling import BUDGET, harmonic, measure, seconds
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.derived_kernel import DerivedNumerics
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -22,6 +21,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import SeparableNewton
 
 PERIODIC = fo.Refresh.PERIODIC
