@@ -61,7 +61,7 @@ html_show_sphinx = False
 EXTENDING = (
     "autodiff.compiler.register",
     "numerics.arrays.Index",
-    "modelling.kernel.Kernel",
+    "separable.kernel.Kernel",
     "certificates.solution.Answer",
     "certificates.solver_protocol.SolveOptions",
     "certificates.solver_protocol.certified_solution",
