@@ -21,6 +21,7 @@ FAMILIES = {
     "minimax": 112,
     "leximin": 20,
     "infeasible": 60,
+    "linear programs": 180,
 }
 
 
