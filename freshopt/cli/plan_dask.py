@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from freshopt.cli import tables
-from freshopt.cli.console import count, number, progress, show
-from freshopt.cli.estimator_options import Estimation
-from freshopt.cli.log_inputs import Origin
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.errors import SourceDataError
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
 from freshopt.planning.request import PlanRequest
+from freshopt.terminal import tables
+from freshopt.terminal.console import count, number, progress, show
+from freshopt.terminal.estimator_options import Estimation
+from freshopt.terminal.log_inputs import Origin
 
 PASSES = 6  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log

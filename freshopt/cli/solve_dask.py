@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from freshopt.cli import inputs, tables
-from freshopt.cli.console import progress
-from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.distributed import PartitionedSources
 from freshopt.distributed import solve as solve_partitions
 from freshopt.distributed.partitioned_sources import UNIT, read
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.tables import column_names
+from freshopt.terminal import inputs, tables
+from freshopt.terminal.console import progress
+from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
 
 # Solvers for partitioned sources.
 SOLVERS = ("auto", "water-filling")

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import ObjectiveError, SolverRefusedError, SourceDataError, list_offenders
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.declared_settings import Limit
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import Written
-from freshopt.modelling.declared_settings import Limit
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.short_form import NAMES
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.target import Target
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.separable.rows import RowBlock

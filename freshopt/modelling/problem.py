@@ -27,21 +27,21 @@ from freshopt.errors import (
     shortened,
 )
 from freshopt.formatting import count
-from freshopt.modelling.charged_once import charged_once
-from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.constraints.charged_once import charged_once
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.declaration import declare, declare_total, name_of
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
 from freshopt.modelling.domain_check import require_defined
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.host_limits import HostLimits
-from freshopt.modelling.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.tied import Tied
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number, is_scalar, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_arrays

@@ -17,15 +17,15 @@ from freshopt.certificates.row_table import RowStatus, RowTable
 from freshopt.certificates.solution import Solution
 from freshopt.errors import CertificateError, SourceDataError
 from freshopt.formatting import number, percent
-from freshopt.modelling.budget import Budget
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.general_program import general_program
-from freshopt.modelling.nested import Nested
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.target import Target
 from freshopt.numerics.arrays import BoolArray
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.later_than import LaterThan

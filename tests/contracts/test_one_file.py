@@ -181,6 +181,7 @@ def test_the_contract_tests_take_them(house: Path) -> None:
 def test_the_truth_of_the_command_line_is_derived(house: Path) -> None:
     passed = ran(
         house, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT),
-        "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests/cli/test_objective_options.py"), "-k", "toy",
+        "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests/terminal/test_objective_options.py"),
+        "-k", "toy",
     )  # fmt: skip
     assert re.search(r"^[1-9]\d* passed", passed, re.MULTILINE), passed

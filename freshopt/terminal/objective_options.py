@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from freshopt import problems
-from freshopt.cli.exported_names import objectives_of
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import Array
 from freshopt.problems.power_cost import EXPONENT as EXPONENT
+from freshopt.terminal.exported_names import objectives_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

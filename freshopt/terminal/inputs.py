@@ -10,11 +10,11 @@ from typing import Any
 import click
 import numpy as np
 
-from freshopt.cli.objective_options import OBJECTIVES, Parameters
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
 from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.terminal.objective_options import OBJECTIVES, Parameters
 from freshopt.units import SECONDS, parse_duration, parse_rate
 
 

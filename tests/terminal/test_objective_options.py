@@ -13,8 +13,8 @@ import pytest
 from scipy.optimize import linprog
 
 import freshopt as fo
-from freshopt.cli.objective_options import OBJECTIVES, objective_of
 from freshopt.cvx import cp
+from freshopt.terminal.objective_options import OBJECTIVES, objective_of
 from tests.ground_truth.command_lines import Run, refuse
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 

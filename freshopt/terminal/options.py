@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from freshopt import solvers
-from freshopt.cli.exported_names import solvers_of
-from freshopt.cli.objective_options import EXPONENT, OBJECTIVES, PLANNED
 from freshopt.datasets.change_histories import EXAMPLES
+from freshopt.terminal.exported_names import solvers_of
+from freshopt.terminal.objective_options import EXPONENT, OBJECTIVES, PLANNED
 from freshopt.units import SECONDS
 
 SOLVERS = solvers_of(solvers)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.cli import tables
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
+from freshopt.terminal import tables
 
 if TYPE_CHECKING:
     import polars

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression
 from freshopt.errors import SourceDataError, list_offenders, shown
-from freshopt.modelling.declared_settings import checked_labels, checked_limit, checked_name
-from freshopt.modelling.groups import Labels, labels_of
+from freshopt.modelling.constraints.declared_settings import checked_labels, checked_limit, checked_name
+from freshopt.modelling.constraints.groups import Labels, labels_of
+from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.written_rows import written
 from freshopt.numerics.arrays import IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock

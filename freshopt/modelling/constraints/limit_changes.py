@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.constraint import Constraint
-from freshopt.modelling.groups import Groups
-from freshopt.modelling.nested import Nested
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.groups import Groups
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.target import Target
 
 
 def constraint_with_limit(one: Constraint, label: str, value: float, sources: Sources) -> Constraint | None:

@@ -10,16 +10,16 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression
 from freshopt.errors import SourceDataError, shortened
-from freshopt.modelling.declared_settings import (
+from freshopt.modelling.constraints.declared_settings import (
     checked_costs,
     checked_labels,
     checked_limit,
     checked_name,
     require_groups,
 )
-from freshopt.modelling.groups import Groups, Labels
+from freshopt.modelling.constraints.groups import Groups, Labels
+from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.written_rows import written
 from freshopt.numerics.arrays import Array, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock

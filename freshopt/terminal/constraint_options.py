@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
-from freshopt.cli import inputs
-from freshopt.cli.options import Decorator
-from freshopt.cli.source_columns import SourceColumns, costs_by_name, limits_of
-from freshopt.cli.target_grammar import GOALS, Goal, goals_of
 from freshopt.errors import SourceDataError
 from freshopt.io.tables import ENDINGS
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.constraint import Constraint
-from freshopt.modelling.nested import Nested
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.short_form import NAMES
-from freshopt.modelling.target import Target
+from freshopt.terminal import inputs
+from freshopt.terminal.options import Decorator
+from freshopt.terminal.source_columns import SourceColumns, costs_by_name, limits_of
+from freshopt.terminal.target_grammar import GOALS, Goal, goals_of
 
 _BUDGET = "Write such as bytes=size:2e9 (a column) or bytes=sizes.csv:2e9 (a table with columns source, cost)"
 _COMMON: tuple[Decorator, ...] = (

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from freshopt.cli import main
-from freshopt.cli.target_grammar import goals_of
 from freshopt.errors import SourceDataError
+from freshopt.terminal.target_grammar import goals_of
 from tests.ground_truth.command_lines import Run, fields, refuse
 from tests.ground_truth.tolerances import SCALAR
 

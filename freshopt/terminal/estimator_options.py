@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 import click
 import numpy.typing as npt
 
-from freshopt.cli import inputs
-from freshopt.cli.options import Decorator
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
@@ -25,6 +23,8 @@ from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.request import MANY, default_prior
+from freshopt.terminal import inputs
+from freshopt.terminal.options import Decorator
 from freshopt.units import convert_time
 
 DEFAULT = "maximum-likelihood"

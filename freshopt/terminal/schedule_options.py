@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import count
-from freshopt.cli.objective_options import objective_of
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray
@@ -28,6 +25,9 @@ from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_assignment import Assignment, SlotAssignment
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import count
+from freshopt.terminal.objective_options import objective_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.cli.estimator_options import ESTIMATORS
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.terminal.estimator_options import ESTIMATORS
 from tests.ground_truth.command_lines import Run
 
 ROWS: dict[str, Any] = {

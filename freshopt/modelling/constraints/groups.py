@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
-from freshopt.modelling.declared_settings import Labels as Labels
+from freshopt.modelling.constraints.declared_settings import Labels as Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_arrays

@@ -9,8 +9,8 @@ import numpy as np
 
 from freshopt.cvx import Expression
 from freshopt.errors import SourceDataError, shown
-from freshopt.modelling.declared_settings import checked_labels, checked_name
-from freshopt.modelling.groups import Groups, Labels
+from freshopt.modelling.constraints.declared_settings import checked_labels, checked_name
+from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays

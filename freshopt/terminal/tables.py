@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.cli.objective_options import NAMES, Parameters
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
 from freshopt.io.tables import UNIT, read_table, table_ending, without_blank_end
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.scheduling.rate_table import read_rates
+from freshopt.terminal.objective_options import NAMES, Parameters
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:

@@ -11,9 +11,6 @@ from typing import Any
 import click
 import numpy as np
 
-from freshopt.cli import inputs
-from freshopt.cli.console import count
-from freshopt.cli.options import Decorator
 from freshopt.io.read_bing import read_bing
 from freshopt.io.read_changedetection import read_changedetection
 from freshopt.io.read_dbt import read_dbt
@@ -24,6 +21,9 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import as_crawl_log
+from freshopt.terminal import inputs
+from freshopt.terminal.console import count
+from freshopt.terminal.options import Decorator
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(

@@ -10,13 +10,18 @@ import numpy as np
 
 from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shown
+from freshopt.modelling.constraints.declared_settings import (
+    checked_labels,
+    checked_limit,
+    checked_name,
+    require_groups,
+)
+from freshopt.modelling.constraints.groups import Groups, Labels
+from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.declared_settings import checked_labels, checked_limit, checked_name, require_groups
-from freshopt.modelling.groups import Groups, Labels
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.written_rows import written
 from freshopt.numerics.arrays import Array, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock

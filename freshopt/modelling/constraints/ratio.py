@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression
 from freshopt.errors import SourceDataError, list_offenders, shown
-from freshopt.modelling.declared_settings import checked_name
+from freshopt.modelling.constraints.declared_settings import checked_name
+from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.written_rows import written
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only, shape_of
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock
