@@ -61,6 +61,51 @@ def cap(order: IntArray, parent: IntArray, ratio: Array, lower: Array, rates: Ar
             rates[node] = max(lower[node], min(rates[node], ratio[node] * rates[parent[node]]))
 
 
+def bound_by_others(
+    holder: IntArray, gain: Array, limits: Array, first: IntArray, row: IntArray, loss: Array, upper: Array
+) -> None:
+    """Write upper bounds of unbounded sources that comparisons imply, in one topological pass.
+
+    Row r says gain·ρ_holder − Σ loss·ρ ≤ limits, holder −1 if it is no comparison; source k is in the sums of
+    ``row[first[k]:first[k+1]]``.
+    """
+    waiting, room, reached = np.zeros(len(limits), dtype=np.int64), limits.copy(), upper < np.inf
+    for k in range(len(upper)):
+        for j in range(first[k], first[k + 1]):
+            if reached[k]:
+                room[row[j]] += loss[j] * upper[k]
+            else:
+                waiting[row[j]] += 1
+    ready, bounded = np.empty(len(limits), dtype=np.int64), np.empty(len(upper), dtype=np.int64)
+    done, end = 0, 0
+    for r in range(len(limits)):
+        if holder[r] >= 0 and waiting[r] == 0 and not reached[holder[r]]:
+            ready[end] = r
+            end += 1
+    while done < end:
+        # A source's bound is the least of all rows that are ready at once.
+        found = 0
+        for place in range(done, end):
+            r = ready[place]
+            k, bound = holder[r], max(0.0, room[r]) / gain[r]
+            if upper[k] == np.inf and bound < np.inf:
+                bounded[found] = k
+                found += 1
+            upper[k] = min(upper[k], bound)
+        done = end
+        for place in range(found):
+            reached[bounded[place]] = True
+        for place in range(found):
+            k = bounded[place]
+            for j in range(first[k], first[k + 1]):
+                r = row[j]
+                room[r] += loss[j] * upper[k]
+                waiting[r] -= 1
+                if waiting[r] == 0 and holder[r] >= 0 and not reached[holder[r]]:
+                    ready[end] = r
+                    end += 1
+
+
 def gather(
     nodes: IntArray,
     own: Array,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freshopt.compiled import ratio_loops
+from freshopt.compiled.backend import fast
 from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Numerics
@@ -84,24 +86,22 @@ def implied_upper(rows: Rows, lower: Array, upper: Array, needed: Array | None =
 def _implied_by_others(rows: Rows, upper: Array) -> Array:
     """Return upper bounds, with those that comparisons imply.
 
-    A row a·ρ_k − Σ c·ρ ≤ b leaves source k at most (b + Σ c·hi)/a. Each pass reaches one source further.
+    A row a·ρ_k − Σ c·ρ ≤ b leaves source k at most (b + Σ c·hi)/a once every other source has a bound.
     """
     rising = np.bincount(rows.row, weights=rows.coefficient > 0.0, minlength=len(rows))
     curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows))
     comparing = (rising == 1.0) & (curved == 0.0)
-    source, found = rows.source, np.array(upper)
     own = np.flatnonzero((rows.coefficient > 0.0) & comparing[rows.row])
     others = np.flatnonzero((rows.coefficient < 0.0) & comparing[rows.row])
-    a, row, held = rows.coefficient[own], rows.row[own], source[own]
-    while True:
-        unbounded = np.isinf(found)
-        terms = -rows.coefficient[others] * found[source[others]]
-        room = rows.limits + np.bincount(rows.row[others], weights=terms, minlength=len(rows))
-        least = np.full(len(found), np.inf)
-        np.minimum.at(least, held, np.maximum(0.0, room[row]) / a * (1.0 + _FEW_ULP))
-        found = np.where(unbounded, least, found)
-        if not bool(np.any(unbounded & np.isfinite(found))):
-            return found
+    if not len(others):
+        return upper
+    holder, gain = np.full(len(rows), -1, dtype=np.int64), np.ones(len(rows))
+    holder[rows.row[own]], gain[rows.row[own]] = rows.source[own], rows.coefficient[own]
+    # Entries are kept source by source.
+    first = np.searchsorted(rows.source[others], np.arange(rows.n + 1))
+    row, loss, bounds = rows.row[others].astype(np.int64), -rows.coefficient[others], np.array(upper)
+    fast(ratio_loops.bound_by_others)(holder, gain / (1.0 + _FEW_ULP), rows.limits, first, row, loss, bounds)
+    return bounds
 
 
 def _implied_by_limits(rows: Rows, lower: Array, upper: Array, needed: Array | None) -> Array:
