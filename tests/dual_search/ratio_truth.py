@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tests.ground_truth import curves
+from tests.ground_truth.curves import Floats
+
 Ints = npt.NDArray[np.int64]
 TINY = 1e-300
 
@@ -78,30 +80,13 @@ def trees(
 
 
 def marginal(case: Trees, rates: Floats) -> Floats:
-    """−w·J'(ρ), in closed form; on a jump, of the last bit of rate."""
-    w, d, r = case.weight, case.change, rates
-    with np.errstate(all="ignore"):
-        unit = {
-            "harmonic": d / (r + d) / r,
-            "delay": d / r / r,
-            "binary": d / (d + r) / (d + r),
-            "jump": np.where(r <= d, 1.0 / d, 0.0),
-        }[case.curve]
-        return np.where(w > 0.0, w * unit, 0.0)
+    """−w·J'(ρ), in closed form."""
+    return curves.marginals(case.curve, case.weight, case.change, rates)
 
 
 def response(case: Trees, price: Floats) -> Floats:
     """The best response to a price, in closed form, within bounds."""
-    w, d = case.weight, case.change
-    with np.errstate(all="ignore"):
-        a = np.where(w > 0.0, w / price, 0.0)
-        plain = {
-            "harmonic": 2.0 * a * d / (d + np.sqrt(d * d + 4.0 * a * d)),
-            "delay": np.sqrt(a * d),
-            "binary": np.where(a > d, d * (a - d) / (d + np.sqrt(a * d)), 0.0),
-            "jump": np.where(a >= d, d, 0.0),
-        }[case.curve]
-    plain = np.where((price <= 0.0) | np.isnan(plain), np.inf, plain)
+    plain = np.where(price > 0.0, curves.responses(case.curve, case.weight, case.change, price), np.inf)
     most = np.minimum(case.upper, case.budget / case.cost)
     found: Floats = np.clip(plain, case.lower, np.maximum(case.lower, most))
     return found
@@ -109,15 +94,7 @@ def response(case: Trees, price: Floats) -> Floats:
 
 def total_cost(case: Trees, rates: Floats) -> float:
     """Σ w·J(ρ), in closed form."""
-    w, d, r = case.weight, case.change, rates
-    with np.errstate(all="ignore"):
-        unit = {
-            "harmonic": np.log1p(d / r),
-            "delay": d / r,
-            "binary": d / (d + r),
-            "jump": 1.0 - r / d,
-        }[case.curve]
-        return float(np.sum(np.where(w > 0.0, w * unit, 0.0)))
+    return float(np.sum(curves.costs(case.curve, case.weight, case.change, rates)))
 
 
 @dataclass(frozen=True)
