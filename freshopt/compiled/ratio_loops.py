@@ -64,10 +64,10 @@ def cap(order: IntArray, parent: IntArray, ratio: Array, lower: Array, rates: Ar
 def bound_by_others(
     holder: IntArray, gain: Array, limits: Array, first: IntArray, row: IntArray, loss: Array, upper: Array
 ) -> None:
-    """Write upper bounds of unbounded sources that comparisons imply, in one topological pass.
+    """Write upper bounds that comparisons imply, in topological order.
 
     Row r says gain·ρ_holder − Σ loss·ρ ≤ limits, holder −1 if it is no comparison; source k is in the sums of
-    ``row[first[k]:first[k+1]]``.
+    ``row[first[k]:first[k+1]]``. Only infinite bounds change.
     """
     waiting, room, reached = np.zeros(len(limits), dtype=np.int64), limits.copy(), upper < np.inf
     for k in range(len(upper)):

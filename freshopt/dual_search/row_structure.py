@@ -1,4 +1,4 @@
-"""`RowStructure`: rows of a known shape, and the exact dual solve on it."""
+"""`RowStructure`: rows of one shape, with its exact dual solve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shape = TypeVar("Shape")
 
 @dataclass(frozen=True, slots=True)
 class RowStructure(Generic[Shape]):
-    """A shape of rows, such as a tree, on which a dual is solved exactly.
+    """A shape of rows, with its exact dual solve.
 
     Attributes
     ----------

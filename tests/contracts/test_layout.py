@@ -103,10 +103,9 @@ def test_every_room_has_a_row_and_every_row_is_a_room() -> None:
     assert {name for row in ROOMS.values() for name in row.split()} <= set(ROOMS)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "freshopt"])
-def test_imports_point_down(module: str) -> None:
-    own = room(module)
-    for imported in GRAPH[module]:
+@pytest.mark.parametrize("own", sorted({room(module) for module in MODULES} - {"freshopt"}))
+def test_imports_point_down(own: str) -> None:
+    for module, imported in ((m, other) for m in MODULES if room(m) == own for other in GRAPH[m]):
         other = room(imported)
         if other == "freshopt":
             assert own in ("cli", "planning", "distributed"), (
