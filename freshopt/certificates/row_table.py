@@ -151,8 +151,14 @@ class RowTable:
 
     def take(self, rows: IntArray) -> RowTable:
         """Return some of the rows, in the order given."""
-        columns = (self.used, self.limit, self.slack, self.price, self.gap_share)
-        return RowTable(tuple(self.labels[k] for k in rows.tolist()), *(column[rows] for column in columns))
+        return RowTable(
+            tuple(self.labels[k] for k in rows.tolist()),
+            self.used[rows],
+            self.limit[rows],
+            self.slack[rows],
+            self.price[rows],
+            self.gap_share[rows],
+        )
 
     def __iter__(self) -> Iterator[RowStatus]:
         """Return the rows in their order."""

@@ -109,7 +109,7 @@ def add_cells(
     chosen, cell = distinct(columns.codes)
     count = len(chosen)
     with np.errstate(all="ignore"):
-        used = [group_sums(piece.cost * bound, cell, count) for bound in (piece.lower, piece.upper)]
+        lower, upper = (group_sums(piece.cost * bound, cell, count) for bound in (piece.lower, piece.upper))
         unbounded = np.isinf(piece.upper)
         if bool(np.any(unbounded)):
             unbounded &= piece.numerics.marginal(piece.typical * FAR) > 0.0
@@ -121,7 +121,7 @@ def add_cells(
         slopes = np.log(piece.numerics.take(some).marginal(typical) / piece.cost[some])
     codes = np.stack([code[chosen] for code in columns.codes], axis=1)
     number = np.bincount(cell, minlength=count)
-    return Cells(len(piece), codes, number, *used, endless, slopes[np.isfinite(slopes)])
+    return Cells(len(piece), codes, number, lower, upper, endless, slopes[np.isfinite(slopes)])
 
 
 def respond_to_prices(

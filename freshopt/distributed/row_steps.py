@@ -147,9 +147,11 @@ def _complete(constraint: ColumnRows, sums: list[GroupSums]) -> tuple[ColumnRows
     keys = constraint.keys
     if keys is None:
         known = {key for one in sums for key in one.keys}
-        nested = constraint.nested and isinstance(constraint.declared, dict)
-        keys = tuple(key for key in constraint.declared if key in known) if nested else tuple(sorted(known))
-        if not keys and not nested:
+        if constraint.nested and isinstance(constraint.declared, dict):
+            keys = tuple(key for key in constraint.declared if key in known)
+        else:
+            keys = tuple(sorted(known))
+        if not keys and not constraint.nested:
             raise SourceDataError(f"{what} is by {constraint.by!r}, a column without values. Fill it.")
     place = {key: k for k, key in enumerate(keys)}
     totals = HostSums((4, len(keys)))
