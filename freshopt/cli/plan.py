@@ -141,13 +141,11 @@ def plan(
     if not in_memory:
         if replay:
             raise click.UsageError("--replay is for --engine memory. Leave it out.")
-        constraints.require_none("is for --engine memory; dask plans under bandwidth, bounds and host limits")
-        if bandwidth is None:
-            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
-        limit = asked.pop("max_rate")
+        limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
             PlanRequest(
+                bandwidth=np.inf if most is None else most,
                 horizon=length,
                 confidence=confidence,
                 max_rate=np.inf if limit is None else limit,
@@ -157,6 +155,9 @@ def plan(
             out,
             importance,
             hosts,
+            columns,
+            constraints,
+            refresh,
             estimation,
             time_unit,
             scheduler,

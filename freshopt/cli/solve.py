@@ -140,17 +140,13 @@ def solve(
     objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
     constraints.require_usable(bandwidth, objective_given=objective_given)
     if engine == "dask":
-        constraints.require_none(
-            "is for --engine memory; dask solves under bandwidth, bounds and host limits"
-        )
-        if bandwidth is None:
-            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
         solve_in_partitions(
             sources,
             objective,
             (exponent, deadline, refresh),
             bandwidth,
             host_limits,
+            constraints,
             solver,
             out,
             time_unit,

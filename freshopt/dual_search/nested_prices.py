@@ -78,7 +78,7 @@ def fill_nested(program: Program, tree: LaminarTree) -> tuple[Array, Array, int]
     numerics = program.numerics
     if numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")
-    heights, pushed = tree.bounded_heights(), _pushed(tree)
+    heights, pushed = tree.bounded_heights(), tree.pushed()
     program = replace(program, upper=_declared_upper(program, tree))
     settled = _settle(program, numerics, tree, heights, pushed)
     order, nesting = tree.nesting.order, tree.nesting
@@ -144,15 +144,6 @@ def _declared_upper(program: Program, tree: LaminarTree) -> Array:
     return np.where(program.upper >= implied * (1.0 - FEW_ULP), np.inf, program.upper)
 
 
-def _pushed(tree: LaminarTree) -> BoolArray:
-    """Return whether a group around each one has a reserve."""
-    parent, pushed = tree.nesting.parent, np.zeros(len(tree), dtype=np.bool_)
-    if bool(np.any(tree.reserve > 0.0)):
-        for groups in tree.levels()[1:]:
-            pushed[groups] = pushed[parent[groups]] | (tree.reserve[parent[groups]] > 0.0)
-    return pushed
-
-
 def _typical_log_price(program: Program, numerics: Numerics, tree: LaminarTree) -> float:
     """Return the log of the typical marginal at typical rates."""
     some = slice(0, None, max(1, len(program) // _SAMPLED))
@@ -178,7 +169,7 @@ def _edges(
         if len(full):
             starved = np.where(loose, marginal, -np.inf)
             upper_price[full] = np.maximum(0.0, _over(tree, full, starved, np.maximum))
-            _require_finite(tree, full[upper_price[full] == np.inf])
+            require_finite(tree, full[upper_price[full] == np.inf])
         if len(scarce):
             eager = np.where(loose, marginal, np.inf)
             found = _over(tree, scarce, eager, np.minimum)
@@ -194,7 +185,8 @@ def _over(tree: LaminarTree, groups: IntArray, values: Array, reduce: np.ufunc) 
     return found
 
 
-def _require_finite(tree: LaminarTree, starved: IntArray) -> None:
+def require_finite(tree: LaminarTree, starved: IntArray) -> None:
+    """Raise InfeasibleProblemError if any groups are starved of sources of infinite cost."""
     if len(starved):
         label = tree.labels[tree.limit_row[starved[0]]]
         raise InfeasibleProblemError(

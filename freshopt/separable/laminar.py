@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.nesting import Nesting, nest
 from freshopt.separable.rows import RATE, Rows
@@ -150,6 +150,14 @@ class LaminarTree:
         order = bounded[np.argsort(height[bounded], kind="stable")]
         parts = np.split(order, np.cumsum(np.bincount(height[bounded]))[:-1])
         return [part for part in parts if len(part)]
+
+    def pushed(self) -> BoolArray:
+        """Return whether a group around each one has a reserve."""
+        parent, pushed = self.nesting.parent, np.zeros(len(self), dtype=np.bool_)
+        if bool(np.any(self.reserve > 0.0)):
+            for groups in self.levels()[1:]:
+                pushed[groups] = pushed[parent[groups]] | (self.reserve[parent[groups]] > 0.0)
+        return pushed
 
     def multipliers(self, price: Array) -> Array:
         """Return the dual variables of the rows, shape (m,).

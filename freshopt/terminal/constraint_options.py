@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -117,14 +117,8 @@ class ConstraintOptions:
         unit = columns.sources.time_unit
         found: list[Constraint] = [_budget(text, columns, unit) for text in self.budgets]
         if self.nested is not None and self.nested_limits is not None:
-            names = [name.strip() for name in self.nested.split(",")]
-            if not all(names):
-                raise SourceDataError(
-                    f"--nested {self.nested!r} has an empty name. Write such as host,domain,org."
-                )
-            levels = [columns.labels(name, "--nested") for name in names]
-            at_most, at_least = limits_of(self.nested_limits, unit)
-            found.append(Nested(levels, at_most or None, at_least or None))
+            levels = [columns.labels(name, "--nested") for name in levels_of(self.nested)]
+            found.append(nested_of(levels, *limits_of(self.nested_limits, unit)))
         return found + [_target(goal, columns) for goal in goals_of(self.targets, refresh, unit)]
 
 
@@ -165,7 +159,27 @@ def refuse_constraints(words: str) -> Decorator:
     return add
 
 
-def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
+def levels_of(nested: str) -> list[str]:
+    """Return the columns that --nested names."""
+    names = [name.strip() for name in nested.split(",")]
+    if not all(names):
+        raise SourceDataError(f"--nested {nested!r} has an empty name. Write such as host,domain,org.")
+    return names
+
+
+def nested_of(levels: Sequence[Any], at_most: dict[Any, float], at_least: dict[Any, float]) -> Nested:
+    """Return nested limits and reserves, of which one side may be empty."""
+    return Nested(levels, at_most or None, at_least or None)
+
+
+def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
+    """Return a budget's name, the column or file of its costs, its limit, and whether that is a file.
+
+    Raises
+    ------
+    SourceDataError
+        If the text is no budget.
+    """
     name, equals, rest = (part.strip() for part in text.partition("="))
     what, colon, limit = (part.strip() for part in rest.rpartition(":"))
     if not (name and equals and what and colon and limit):
@@ -176,19 +190,26 @@ def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
         raise SourceDataError(f"{option}: the limit {limit} is not > 0. {_BUDGET}.")
     if name in NAMES:
         raise SourceDataError(f"{option}: the name is taken. Choose another, such as bytes.")
-    is_file = what.endswith(ENDINGS)
+    return name, what, most, what.endswith(ENDINGS)
+
+
+def bounds_of(goal: Goal, known: Sequence[str]) -> dict[str, Any]:
+    """Return a goal's bound by the side that it is on, given the groups that there are."""
+    bound: float | dict[str, float] | None = goal.everywhere
+    if goal.column is not None:
+        everywhere = {} if goal.everywhere is None else dict.fromkeys(sorted(known), goal.everywhere)
+        bound = everywhere | goal.groups
+    return {"at_least" if goal.objective.sense == "maximise" else "at_most": bound}
+
+
+def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
+    name, what, most, is_file = budget_of(text, unit)
+    option = f"--budget {name}"
     cost = costs_by_name(columns.sources, Path(what), option) if is_file else columns.numbers(what, option)
     return Budget(most, cost=cost, name=name)
 
 
 def _target(goal: Goal, columns: SourceColumns) -> Target:
-    bound: float | dict[str, float] | None = goal.everywhere
-    by = None
-    if goal.column is not None:
-        by = columns.labels(goal.column, "--target")
-        known = sorted({label for label in by.tolist() if label is not None})
-        everywhere = {} if goal.everywhere is None else dict.fromkeys(known, goal.everywhere)
-        bound = everywhere | goal.groups
-    maximised = goal.objective.sense == "maximise"
-    sides = {"at_least" if maximised else "at_most": bound}
-    return Target(goal.objective, by=by, name=goal.name, **sides)
+    by = None if goal.column is None else columns.labels(goal.column, "--target")
+    known = [] if by is None else sorted({label for label in by.tolist() if label is not None})
+    return Target(goal.objective, by=by, name=goal.name, **bounds_of(goal, known))
