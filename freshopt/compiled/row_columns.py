@@ -16,15 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled import backend
-from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
+from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.row_records import LANES, RowEntries, RowPrices, RowSums
+from freshopt.compiled.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import Array, IntArray
 
 # Blocks of sources: as many as threads may share, fewer where each has a large matrix to be added up.
 BLOCKS, FEW_BLOCKS = 16, 4
+# From so many sources on a loop that is loaded is faster.
+AT_HAND = 128
 # Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
 SMALL = 2**15
 
@@ -70,11 +72,11 @@ class RowColumns:
     Attributes
     ----------
     n : int
-    formula, announced : callable
-        Demand functions, as in `freshopt.compiled.columns.Columns`.
+    formula, announced : callable or None
+        Demand functions, as in `freshopt.compiled.columns.Columns`; None for costs of several families.
     value : callable or None
-        Cost of one source that belongs to the demand; needed by curved rows.
-    columns : SourceColumns
+        Cost of one source that belongs to the demand; needed by rows of the cost.
+    columns : SourceColumns or FamilyColumns
         `cost` is the price per unit of rate besides those of rows.
     entries : RowEntries
     dense, sparse, hosts : ndarray of int
@@ -82,10 +84,10 @@ class RowColumns:
     """
 
     n: int
-    formula: Demand
+    formula: Demand | None
     announced: Demand | None
     value: Value | None
-    columns: SourceColumns
+    columns: SourceColumns | FamilyColumns
     entries: RowEntries
     dense: IntArray
     sparse: IntArray
@@ -105,11 +107,7 @@ class RowColumns:
             Whether the matrix is asked for: None without.
         """
         loops, rates = _loops(self.formula, self.announced, self.value), np.empty(self.n)
-        prices = RowPrices(
-            _by_kind(multipliers[self.dense], self.entries.dense_curved),
-            _by_kind(multipliers[self.sparse], self.entries.sparse_curved),
-            _by_kind(multipliers[self.hosts], self.entries.host_curved),
-        )
+        prices = RowPrices(multipliers[self.dense], multipliers[self.sparse], multipliers[self.hosts])
         sums, blocks = self._room(gram)
         size = -(-self.n // blocks)
 
@@ -159,7 +157,7 @@ class RowColumns:
         return ArrowGram(diagonal, cross[:, order], corner)
 
 
-def rows_enabled(n: int, formula: Demand, announced: Demand | None, value: Value | None) -> bool:
+def rows_enabled(n: int, formula: Demand | None, announced: Demand | None, value: Value | None) -> bool:
     """Return whether passes over n sources are to be compiled.
 
     They are for many sources, or once the loops are at hand; those that are needed are at hand from now on.
@@ -169,14 +167,6 @@ def rows_enabled(n: int, formula: Demand, announced: Demand | None, value: Value
         return False
     _loops(formula, announced, value)
     return True
-
-
-def _by_kind(multipliers: Array, curved: BoolArray) -> Array:
-    """Return multipliers in one line of two.
-
-    Those of rows of the rate stand in the first and those of curved rows in the second, 0 in the other.
-    """
-    return np.stack((np.where(curved, 0.0, multipliers), np.where(curved, multipliers, 0.0)))
 
 
 def _added(totals: Array, lost: Array) -> Array:
@@ -201,14 +191,25 @@ class _Loops(NamedTuple):
     unpack: Callable[..., None]
 
 
-_BUILT: dict[tuple[Demand, Demand | None, Value | None], _Loops] = {}
+_BUILT: dict[tuple[Demand | None, Demand | None, Value | None], _Loops] = {}
 
 
-def _loops(formula: Demand, announced: Demand | None, value: Value | None) -> _Loops:
-    """Return the compiled loops of a demand function and its cost."""
+def _loops(formula: Demand | None, announced: Demand | None, value: Value | None) -> _Loops:
+    """Return the compiled loops of a demand function and its cost.
+
+    Without a demand function they are those of several families.
+    """
     key = (formula, announced, value)
     if key not in _BUILT:
-        from freshopt.compiled.row_loops import build  # noqa: PLC0415 - numba loads only if needed
+        from freshopt.compiled import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
 
-        _BUILT[key] = _Loops(*backend.built(lambda cache: build(formula, announced, value, cache=cache)))
+        def build(*, cache: bool) -> _Loops:
+            scan = (
+                mixed_loops.build(cache=cache)
+                if formula is None
+                else row_loops.build(formula, announced, value, cache=cache)
+            )
+            return _Loops(scan, row_loops.build_unpack(cache=cache))
+
+        _BUILT[key] = backend.built(build)
     return _BUILT[key]
