@@ -203,7 +203,7 @@ def fill_responses(
             if away[k] > 0.0:
                 rates[k] = bracketed(columns, theta, begin, k)
     for k in range(n):
-        if price[k] == 0.0 and not weighed(columns, theta, k):
+        if price[k] == 0.0 and not weighed(theta, k):
             rates[k] = lower[k]
 
 
@@ -249,12 +249,9 @@ def step_all(
     return off
 
 
-def weighed(columns: FamilyColumns, theta: Array, k: int) -> bool:
+def weighed(theta: Array, k: int) -> bool:
     """Return whether a source has any cost."""
-    for f in range(len(columns.code)):
-        if theta[1 + f, k] > 0.0:
-            return True
-    return False
+    return bool(np.any(theta[1:, k] > 0.0))
 
 
 def slope_at(columns: FamilyColumns, theta: Array, begin: int, k: int, rate: float) -> tuple[float, float]:

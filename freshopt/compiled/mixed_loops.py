@@ -1,8 +1,7 @@
 """Compiled passes of declared constraints over sources with costs of several families.
 
 This module imports numba and is imported when first needed. Its functions stand in
-`freshopt.compiled.mixed_costs` and `row_sums`. There is one edition for all families: what they are is told by
-codes.
+`freshopt.compiled.mixed_costs` and `row_sums`. There is one edition for all families, which codes tell apart.
 """
 
 from __future__ import annotations

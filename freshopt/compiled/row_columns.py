@@ -27,6 +27,8 @@ from freshopt.numerics.arrays import Array, IntArray
 BLOCKS, FEW_BLOCKS = 16, 4
 # From so many sources on a loop that is loaded is faster.
 AT_HAND = 128
+# Sources of a block at least, and of a pass that threads share: to start them takes as long as 10⁴ sources.
+LEAST, SHARED = 4096, 65_536
 # Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
 SMALL = 2**15
 
@@ -114,11 +116,15 @@ class RowColumns:
         def part(begin: int, end: int) -> None:
             loops.scan(begin, end, self.n, size, self.columns, self.entries, prices, gram, sums, rates)
 
-        run_chunks_in_threads(part, blocks, 1)
+        run_chunks_in_threads(part, blocks, 1 if self.n >= SHARED else blocks)
         used = np.empty(len(self))
-        used[self.dense] = _added(sums.dense[:, :, 0, 0], sums.dense[:, :, 1, 0])
-        used[self.sparse] = _added(sums.sparse[:, :, 0], sums.sparse[:, :, 1])
-        used[self.hosts] = _added(sums.host[:, :, 0], sums.host[:, :, 1])
+        for rows, own in (
+            (self.dense, sums.dense[:, :, :, 0]),
+            (self.sparse, sums.sparse),
+            (self.hosts, sums.host),
+        ):
+            if len(rows):
+                used[rows] = _added(own[:, :, 0], own[:, :, 1])
         return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
 
     def _room(self, gram: bool) -> tuple[RowSums, int]:
@@ -126,7 +132,8 @@ class RowColumns:
         d, s, h = len(self.dense), len(self.sparse), len(self.hosts)
         pairs = s * (s + 1) // 2
         size = d * (2 * LANES + d) + s * (2 + d) + h * (3 + d + s) + pairs
-        blocks = BLOCKS if size <= SMALL else FEW_BLOCKS
+        # What a block is depends on the number of sources alone.
+        blocks = max(1, min(BLOCKS if size <= SMALL else FEW_BLOCKS, self.n // LEAST))
         return RowSums(
             np.zeros((blocks, d, 2, LANES)),
             np.zeros((blocks, s, 2)),
@@ -140,16 +147,17 @@ class RowColumns:
     def _gram(self, loops: _Loops, sums: RowSums) -> Array | ArrowGram:
         """Return the sum of the blocks' matrices in the declared order."""
         d, s = len(self.dense), len(self.sparse)
-        others = np.concatenate((self.dense, self.sparse))
         corner = np.empty((d + s, d + s))
         low = np.sum(sums.dense_gram, axis=0)
         corner[:d, :d] = low + np.tril(low, -1).T
-        corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
-        corner[:d, d:] = corner[d:, :d].T
-        loops.unpack(sums.sparse_gram, corner[d:, d:])
-        order = np.argsort(others)
-        if np.any(order != np.arange(d + s)):
-            corner = corner[np.ix_(order, order)]
+        order = np.arange(d)
+        if s:
+            corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
+            corner[:d, d:] = corner[d:, :d].T
+            loops.unpack(sums.sparse_gram, corner[d:, d:])
+            order = np.argsort(np.concatenate((self.dense, self.sparse)))
+            if np.any(order != np.arange(d + s)):
+                corner = corner[np.ix_(order, order)]
         if not len(self.hosts):
             return corner
         diagonal: Array = np.sum(sums.host[:, :, 2], axis=0)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from freshopt.compiled.columns import Column, column
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.row_columns import RowColumns, rows_enabled
 from freshopt.compiled.mixed_costs import CODES
+from freshopt.compiled.row_columns import RowColumns, rows_enabled
 from freshopt.compiled.row_records import FamilyColumns, RowEntries
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
@@ -158,6 +158,13 @@ def _columns(
     `kinds` are those of the rate and of the curves.
     """
     n, rows = len(program), program.rows
+    if disjoint is None and rows.dense and bool(np.all(rows.coefficient)):
+        columns = np.ascontiguousarray(rows.coefficient.reshape(n, len(rows)).T)
+        every, none = np.zeros(len(rows), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        narrow, empty = none.astype(np.int32), np.zeros(0)
+        first = np.zeros(n + 1, dtype=np.int64)
+        entries = RowEntries(columns, every, first, narrow, empty, none, narrow, empty, none)
+        return RowColumns(n, *formulas, sources, entries, np.arange(len(rows)), none, none)
     kind = np.zeros(len(rows), dtype=np.int64)
     kind[rows.row] = kinds[rows.kind]
     if rows.curves and np.any(kind[rows.row] != kinds[rows.kind]):
