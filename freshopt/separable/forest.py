@@ -80,6 +80,8 @@ class Forest:
         >>> Forest.from_rows(Rows.gather([ratio], 2))
         Forest(2 sources, 1 ratios, depth 2)
         """
+        if not bool(np.any(rows.limits == 0.0)):
+            return None
         some = np.flatnonzero(rows.coefficient != 0.0)
         source, row, size = rows.source[some], rows.row[some].astype(np.int64), rows.coefficient[some]
         m = len(rows)

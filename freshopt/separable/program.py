@@ -106,20 +106,23 @@ def _implied_by_others(rows: Rows, upper: Array) -> Array:
 
 def _implied_by_limits(rows: Rows, lower: Array, upper: Array, needed: Array | None) -> Array:
     """Return upper bounds, with those of rows that limit sums."""
-    source, linear = rows.source, rows.kind == RATE
-    bounding = np.ones(len(rows), dtype=np.bool_)
-    bounding[rows.row[~linear | (rows.coefficient < 0.0)]] = False
-    entries = np.flatnonzero(linear & (rows.coefficient > 0.0) & bounding[rows.row])
-    if not len(entries):
+    first, row, a = rows.first, rows.row, rows.coefficient
+    if rows.curves or not bool(np.all(a > 0.0)):
+        linear, bounding = rows.kind == RATE, np.ones(len(rows), dtype=np.bool_)
+        bounding[row[~linear | (a < 0.0)]] = False
+        kept = linear & (a > 0.0) & bounding[row]
+        first = np.concatenate(([0], np.cumsum(kept)))[first]
+        row, a = row[kept], a[kept]
+    if not len(a):
         return upper
-    own, row, a = source[entries], rows.row[entries], rows.coefficient[entries]
+    counts = np.diff(first)
     if needed is None:
-        needed = np.bincount(row, weights=a * lower[own], minlength=len(rows)).astype(np.float64)
-    room = np.maximum(0.0, rows.limits - needed)[row] / a
-    most = (lower[own] + _ROOMY * room) * (1.0 + _FEW_ULP)
-    implied = np.full(len(lower), np.inf)
+        needed = np.zeros(len(rows))
+        if bool(np.any(lower)):
+            weights = a * np.repeat(lower, counts)
+            needed = np.bincount(row, weights=weights, minlength=len(rows)).astype(np.float64)
+    room, some = np.full(len(lower), np.inf), counts > 0
     # Entries are kept source by source.
-    first = np.flatnonzero(np.diff(own, prepend=-1))
-    implied[own[first]] = np.minimum.reduceat(most, first)
-    bounds: Array = np.minimum(upper, implied)
+    room[some] = np.minimum.reduceat(np.maximum(0.0, rows.limits - needed)[row] / a, first[:-1][some])
+    bounds: Array = np.minimum(upper, (lower + _ROOMY * room) * (1.0 + _FEW_ULP))
     return bounds
