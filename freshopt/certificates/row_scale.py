@@ -62,8 +62,8 @@ def relative_row_gap(
     short : float, optional
         The gap at these multipliers, where it is known.
     inside : callable, optional
-        Returns central rates where there are rows of both kinds, else None; not rates near the optimum, beside
-        which nothing is at stake. Called only where prices may hide a loss.
+        Returns central rates where there are rows of both kinds, else None; not rates near the optimum,
+        beside which nothing is at stake. Called only where prices may hide a loss.
     """
     with np.errstate(all="ignore"):
         short = gap.at(multipliers) if short is None else short

@@ -19,6 +19,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.row_products import added_blocks
 from freshopt.compiled.row_records import LANES, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -118,9 +119,9 @@ class RowColumns:
 
         run_chunks_in_threads(part, blocks, 1)
         used = np.empty(len(self))
-        used[self.dense] = _added(sums.dense[:, :, 0, 0], sums.dense[:, :, 1, 0])
-        used[self.sparse] = _added(sums.sparse[:, :, 0], sums.sparse[:, :, 1])
-        used[self.hosts] = _added(sums.host[:, :, 0], sums.host[:, :, 1])
+        used[self.dense] = added_blocks(sums.dense[:, :, 0, 0], sums.dense[:, :, 1, 0])
+        used[self.sparse] = added_blocks(sums.sparse[:, :, 0], sums.sparse[:, :, 1])
+        used[self.hosts] = added_blocks(sums.host[:, :, 0], sums.host[:, :, 1])
         return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
 
     def _room(self, gram: bool) -> tuple[RowSums, int]:
@@ -177,23 +178,6 @@ def _by_kind(multipliers: Array, curved: BoolArray) -> Array:
     Those of rows of the rate stand in the first and those of curved rows in the second, 0 in the other.
     """
     return np.stack((np.where(curved, 0.0, multipliers), np.where(curved, multipliers, 0.0)))
-
-
-def _added(totals: Array, lost: Array) -> Array:
-    """Return the sums of blocks with their rounding errors.
-
-    Both have the shape (blocks, rows).
-    """
-    total, error = np.zeros(totals.shape[1]), np.sum(lost, axis=0)
-    with np.errstate(all="ignore"):
-        for part in totals:
-            following = total + part
-            taken = following - total
-            error += (total - (following - taken)) + (part - taken)
-            total = following
-        exact = total + error
-    # What is infinite has no rounding error.
-    return np.where(np.isfinite(exact), exact, total)
 
 
 class _Loops(NamedTuple):
