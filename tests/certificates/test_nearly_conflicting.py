@@ -17,6 +17,7 @@ import freshopt as fo
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.cvx import cp
+from freshopt.problems import AccumulatedDelay
 
 V = 1e-8
 # Source 1 has this share of its optimal rate: its cost is .5 % more.
@@ -31,7 +32,7 @@ def conflicting(left: float) -> tuple[fo.Problem, float, dict[str, float]]:
     first = limit - best
     weights = np.array([1.0, V])
     problem = fo.Problem(
-        fo.problems.AccumulatedDelay(),
+        AccumulatedDelay(),
         fo.Sources(change_rate=[1.0, 1.0], importance=[0.0, 1.0]),
         bandwidth=limit,
         constraints=[
