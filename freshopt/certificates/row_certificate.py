@@ -77,7 +77,7 @@ def prove_rows(
     gap = RowGap.of(program, repaired.rates)
     y = row_multipliers(gap) if multipliers is None else multipliers
     short = gap.at(y)
-    relative = relative_row_gap(gap, y, short, _central(program, repaired.rates))
+    relative = relative_row_gap(gap, y, short, lambda: _central(program, repaired.rates))
     proved = math.isfinite(short) and math.isfinite(gap.cost)
     kept = repaired.infeasibility == 0.0 and untied == 0.0
     mended = repaired.rates if bundles is None else bundles.of_sources(repaired.rates)

@@ -97,7 +97,7 @@ class _Fit:
             idle = 0 if short < 0.9 * least or k < _PLAIN else idle + 1
             if short < least or not np.isfinite(least):
                 found, least = y, short
-            if idle == _IDLE or least <= _ENOUGH * float(np.dot(y, np.abs(self.gap.limits))):
+            if idle == _IDLE or least <= _ENOUGH * float(np.dot(found, np.abs(self.gap.limits))):
                 break
         return found
 
@@ -124,8 +124,11 @@ class _Fit:
         right = -(rows @ (root * self.own)) - 0.5 * self.gap.slack
         level = self.gap.program.level
         if level is not None:
-            # Σ level·y = 1, as one more equation of a weight that outdoes the others.
-            weight = 1e6 * float(np.sqrt((rows * rows).sum() / max(1, len(level)))) + 1.0
+            # Σ level·y = 1, as one more equation that weighs what a row does. The others are homogeneous but
+            # for slacks: their solution keeps its direction, and a weight that outdid them would take their
+            # digits.
+            size = float(np.sqrt((rows * rows).sum() / len(level)))
+            weight = (size if size > 0.0 else 1.0) / float(np.max(level))
             return _nonnegative(rows, right + weight**2 * level, weight * level)
         return _nonnegative(rows, right, None)
 

@@ -85,9 +85,8 @@ def excess(program: Program, rates: Array) -> tuple[Array, Array]:
     Both have shape (m,); within a few ulp a row is not over.
     """
     rows = program.rows
-    parts = np.abs(rows.coefficient * rows.values(rates)[rows.kind, rows.source])
-    added = np.bincount(rows.row, weights=parts, minlength=len(rows))
-    over = rows.used(rates) - rows.limits
+    used, added = rows.sums(rates)
+    over = used - rows.limits
     over = np.where(over > FEW_ULP * np.maximum(np.abs(rows.limits), added), over, 0.0)
     return np.where(np.isnan(over), np.inf, over), row_sizes(program, rates)
 

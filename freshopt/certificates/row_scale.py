@@ -20,7 +20,9 @@ costs. A spend c·ρ has no constant and H'' ≤ F: rates that spend δ·F too m
 
 Rows of both kinds that nearly conflict have prices of any size: none of h and d meets all of them. There x
 has to be inside all rows, a central point of the feasible set; it gives Σ y (b − G(x)) + min(|F|, |F(x) −
-F|), and the smaller of the two scales is taken.
+F|), and the smaller of the two scales is taken. Finding one takes longer than a solve, and is needed only
+where prices hide something: while P ≤ 8(H + g), rates that lose δ·H have a relative gap g/(P + H) of at least
+δ/(9 + 8δ) whatever the rows, and P + H is the scale.
 
 Limits are met to a few ulp, which have a price too; where that is no small part of the scale, a gap up to it
 is rounding, and nothing finer can be proved.
@@ -39,9 +41,16 @@ from freshopt.errors import list_offenders
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import Array
 
+# Prices of rows up to this multiple of H + g hide no loss. Of 60 planted programs of opposing rows, a tenth
+# have prices above it.
+_OPEN = 8.0
+
 
 def relative_row_gap(
-    gap: RowGap, multipliers: Array, short: float | None = None, inside: Array | None = None
+    gap: RowGap,
+    multipliers: Array,
+    short: float | None = None,
+    inside: Callable[[], Array | None] | None = None,
 ) -> RelativeGap:
     """Return a gap relative to what is at stake.
 
@@ -52,16 +61,21 @@ def relative_row_gap(
         y ≥ 0.
     short : float, optional
         The gap at these multipliers, where it is known.
-    inside : ndarray, shape (n,), optional
-        Central rates, for rows of both kinds; not rates near the optimum, beside which nothing is at stake.
+    inside : callable, optional
+        Returns central rates where there are rows of both kinds, else None; not rates near the optimum,
+        beside which nothing is at stake. Called only where prices may hide a loss.
     """
     with np.errstate(all="ignore"):
         short = gap.at(multipliers) if short is None else short
         y = gap.admissible(multipliers)
 
         def staked() -> float:
-            scale = _stakes(gap, y)
-            return scale if inside is None else min(scale, _central(gap, y, inside))
+            priced, changed = _stakes(gap, y)
+            scale = priced + changed
+            if inside is None or priced <= _OPEN * (changed + short):
+                return scale
+            central = inside()
+            return scale if central is None else min(scale, _central(gap, y, central))
 
         return relative_to_stakes(gap.program.rows.labels, gap.cost, gap.limits, y, short, staked)
 
@@ -105,8 +119,8 @@ def relative_to_stakes(
         return RelativeGap(_ratio(max(short, rounding), scale), _ratio(beyond, scale), reason)
 
 
-def _stakes(gap: RowGap, y: Array) -> float:
-    """Return P + H."""
+def _stakes(gap: RowGap, y: Array) -> tuple[float, float]:
+    """Return P and H."""
     program, rates = gap.program, gap.rates
     fewer = RowGap.of(program, 0.5 * (rates + program.lower))
     more = RowGap.of(program, np.minimum(2.0 * rates, program.upper))
@@ -115,13 +129,13 @@ def _stakes(gap: RowGap, y: Array) -> float:
 
 def stakes_of(
     cost: float, limits: Array, y: Array, fewer: tuple[float, Array], more: tuple[float, Array]
-) -> float:
-    """Return P + H from sums at halved and doubled rates."""
+) -> tuple[float, float]:
+    """Return P and H from sums at halved and doubled rates."""
     free = np.fmax(np.fmax(2.0 * (limits - fewer[1]), limits - more[1]), 0.0)
     staked = float(np.sum(np.where(y > 0.0, y * np.minimum(np.abs(limits), free), 0.0)))
     changes = [abs(other - cost) for other in (fewer[0], more[0])]
     known = [change for change in changes if not math.isnan(change)]
-    return staked + min([abs(cost), max(known)] if known else [abs(cost)])
+    return staked, min([abs(cost), max(known)] if known else [abs(cost)])
 
 
 def _central(gap: RowGap, y: Array, inside: Array) -> float:

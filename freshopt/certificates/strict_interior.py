@@ -69,6 +69,8 @@ def row_sizes(program: Program, rates: Array) -> Array:
     It is |b_j|, or what the row's parts add up to where b_j = 0.
     """
     rows = program.rows
+    if bool(np.all(rows.limits != 0.0)):
+        return np.abs(rows.limits)
     with np.errstate(all="ignore"):
         parts = np.abs(rows.coefficient * rows.values(rates)[rows.kind, rows.source])
     size = np.bincount(rows.row, weights=np.where(np.isfinite(parts), parts, 0.0), minlength=len(rows))

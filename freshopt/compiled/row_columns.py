@@ -19,6 +19,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.row_products import added_blocks
 from freshopt.compiled.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, IntArray
@@ -124,7 +125,7 @@ class RowColumns:
             (self.hosts, sums.host),
         ):
             if len(rows):
-                used[rows] = _added(own[:, :, 0], own[:, :, 1])
+                used[rows] = added_blocks(own[:, :, 0], own[:, :, 1])
         return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
 
     def _room(self, gram: bool) -> tuple[RowSums, int]:
@@ -175,23 +176,6 @@ def rows_enabled(n: int, formula: Demand | None, announced: Demand | None, value
         return False
     _loops(formula, announced, value)
     return True
-
-
-def _added(totals: Array, lost: Array) -> Array:
-    """Return the sums of blocks with their rounding errors.
-
-    Both have the shape (blocks, rows).
-    """
-    total, error = np.zeros(totals.shape[1]), np.sum(lost, axis=0)
-    with np.errstate(all="ignore"):
-        for part in totals:
-            following = total + part
-            taken = following - total
-            error += (total - (following - taken)) + (part - taken)
-            total = following
-        exact = total + error
-    # What is infinite has no rounding error.
-    return np.where(np.isfinite(exact), exact, total)
 
 
 class _Loops(NamedTuple):

@@ -97,7 +97,7 @@ def judge_rows(
             limits,
             y,
             short,
-            lambda: stakes_of(costs[0], limits, y, (costs[1], fewer), (costs[2], more)),
+            lambda: sum(stakes_of(costs[0], limits, y, (costs[1], fewer), (costs[2], more))),
         )
     proved = math.isfinite(short) and math.isfinite(costs[0])
     share = row_terms / short if proved and short > 0.0 else np.zeros(len(limits))

@@ -123,7 +123,7 @@ class NumpyRowPasses:
                 lagrangian = Lagrangian.at(program, multipliers)
                 own = lagrangian.best_response(None if self._rates is None else self._rates[part])
                 rates[part] = own
-                used += _used(program, own)
+                used += program.rows.used(own)
                 if matrix is not None:
                     values, source, row = _derivatives(lagrangian, own)
                     matrix = with_products(matrix, values, source, row, len(own), self._arrow)
@@ -134,14 +134,6 @@ class NumpyRowPasses:
 def numpy_passes(program: Program) -> RowPasses:
     """Return passes in NumPy, an arrow's matrix in its parts."""
     return NumpyRowPasses(program, arrow_of(program.rows))
-
-
-def _used(program: Program, rates: Array) -> Array:
-    """Return what rates of some sources use of every row."""
-    rows = program.rows
-    values = rows.values(rates)[rows.kind, rows.source]
-    amounts = np.where(rows.coefficient == 0.0, 0.0, rows.coefficient * values)
-    return np.bincount(rows.row, weights=amounts, minlength=len(rows)).astype(np.float64)
 
 
 def _derivatives(lagrangian: Lagrangian, rates: Array) -> tuple[Array, IntArray, IntArray]:

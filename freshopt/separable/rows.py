@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.row_products import Entries, products_enabled, row_products, source_prices
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import group_sums
@@ -266,6 +267,8 @@ class Rows:
         θ_t = Σ_j y_j a_jk over the entries of kind t.
         """
         kinds, n = 1 + len(self.curves), self.n
+        if products_enabled(n):
+            return source_prices(self._entries, multipliers, kinds)
         weights = multipliers[self.row] * self.coefficient
         if kinds == 1:
             return np.bincount(self.source, weights=weights, minlength=n)[None].astype(np.float64)
@@ -282,6 +285,16 @@ class Rows:
 
         It is right to an ulp or two of its larger part.
         """
+        return self.sums(rates)[0]
+
+    def sums(self, rates: Array) -> tuple[Array, Array]:
+        """Return `used`, and Σ_k |g_jk(ρ_k)| as its terms come.
+
+        Both have the shape (m,).
+        """
+        if products_enabled(self.n):
+            values = self.values(rates) if self.curves else rates[None]
+            return row_products(self._entries, values, len(self))
         # Where every rate counts, it is repeated for its entries; other kinds are looked up.
         if self.curves:
             values = self.values(rates)[self.kind, self.source]
@@ -293,10 +306,15 @@ class Rows:
         )
         rows = self.row.astype(np.int64)
         if len(amounts) == 0 or float(np.min(amounts)) >= 0.0:
-            return group_sums(amounts, rows, len(self))
+            used = group_sums(amounts, rows, len(self))
+            return used, used
         gained = group_sums(np.maximum(amounts, 0.0), rows, len(self))
         lost = group_sums(np.maximum(-amounts, 0.0), rows, len(self))
-        return gained - lost
+        return gained - lost, gained + lost
+
+    @property
+    def _entries(self) -> Entries:
+        return Entries(self.first, self.row, self.kind, self.coefficient)
 
     def declared(self, used: Array) -> Array:
         """Return internal row values, or limits, as they were declared."""

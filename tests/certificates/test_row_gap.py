@@ -224,7 +224,7 @@ def test_opposing_rows_that_leave_little_do_not_hide_a_loss_in_their_prices() ->
     poor = RowGap.of(program, np.array([9.99, 0.005]))
     assert poor.at(y) >= 100.0
     assert relative_row_gap(poor, y).relative < 0.01
-    assert relative_row_gap(poor, y, inside=np.array([9.993, 0.003])).relative > 0.3
+    assert relative_row_gap(poor, y, inside=lambda: np.array([9.993, 0.003])).relative > 0.3
 
 
 def test_exact_rates_have_no_relative_gap_beyond_rounding() -> None:

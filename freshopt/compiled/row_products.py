@@ -1,0 +1,123 @@
+"""Products with the rows' sparse matrix: what rows use, and what sources pay.
+
+Each is one compiled read of the entries, source by source, whatever the functions that they multiply. Sources
+are divided into a fixed number of blocks with sums of their own, so that the bits do not depend on the number
+of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.compiled import backend
+from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
+from freshopt.numerics.arrays import CACHED, Array, IntArray
+
+# Blocks of sources: as many as threads may share, fewer where there are many rows to be added up.
+BLOCKS, FEW_BLOCKS = 16, 4
+# Rows up to which there are `BLOCKS`: their sums take 4 MiB.
+SMALL = 10_000
+
+
+class Entries(NamedTuple):
+    """Entries of a sparse matrix for each kind of function, source by source.
+
+    Attributes
+    ----------
+    first : ndarray of int, shape (n+1,)
+        Source k has the entries first[k]:first[k+1].
+    row, kind : ndarray of int32, shape (entries,)
+    coefficient : ndarray, shape (entries,)
+    """
+
+    first: IntArray
+    row: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.int32]
+    coefficient: Array
+
+
+def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]:
+    """Return Σ a·T and Σ |a·T| of every row, shape (m,) each.
+
+    The first is right to an ulp or two of its larger part.
+
+    Parameters
+    ----------
+    entries : Entries
+    values : ndarray, shape (kinds, n)
+        T of every kind at the sources.
+    m : int
+        Number of rows.
+    """
+    n, blocks = values.shape[1], BLOCKS if m <= SMALL else FEW_BLOCKS
+    sums, size, loop = np.zeros((blocks, m, 3)), -(-n // blocks), _loops().used
+    given, values = _contiguous(entries), np.ascontiguousarray(values)
+
+    def part(begin: int, end: int) -> None:
+        loop(begin, end, n, size, *given, values, sums)
+
+    run_chunks_in_threads(part, blocks, 1)
+    return added_blocks(sums[:, :, 0], sums[:, :, 1]), np.sum(sums[:, :, 2], axis=0)
+
+
+def source_prices(entries: Entries, multipliers: Array, kinds: int) -> Array:
+    """Return Σ_j y_j a_jk of every kind at every source, shape (kinds, n)."""
+    n = len(entries.first) - 1
+    out, loop = np.empty((kinds, n)), _loops().paid
+    given, y = _contiguous(entries), np.ascontiguousarray(multipliers)
+
+    def part(begin: int, end: int) -> None:
+        loop(begin * CACHED, min(n, end * CACHED), *given, y, out)
+
+    run_chunks_in_threads(part, -(-n // CACHED), 8)
+    return out
+
+
+def added_blocks(totals: Array, lost: Array) -> Array:
+    """Return the sums of blocks with their rounding errors.
+
+    Both have the shape (blocks, rows).
+    """
+    total, error = np.zeros(totals.shape[1]), np.sum(lost, axis=0)
+    with np.errstate(all="ignore"):
+        for part in totals:
+            following = total + part
+            taken = following - total
+            error += (total - (following - taken)) + (part - taken)
+            total = following
+        exact = total + error
+    # What is infinite has no rounding error.
+    return np.where(np.isfinite(exact), exact, total)
+
+
+def products_enabled(n: int) -> bool:
+    """Return whether products over n sources are to be compiled.
+
+    They are for many sources, or once the loops are at hand.
+    """
+    return n >= (AT_HAND if _BUILT else WORTHWHILE) and backend.compiled()
+
+
+def _contiguous(entries: Entries) -> tuple[Array, ...]:
+    return tuple(np.ascontiguousarray(column) for column in entries)
+
+
+class _Loops(NamedTuple):
+    used: Callable[..., None]
+    paid: Callable[..., None]
+
+
+_BUILT: list[_Loops] = []
+
+
+def _loops() -> _Loops:
+    """Return the compiled loops."""
+    if not _BUILT:
+        from freshopt.compiled.row_product_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        _BUILT.append(_Loops(*backend.built(lambda cache: build(cache=cache))))
+    return _BUILT[0]
