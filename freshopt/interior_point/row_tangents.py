@@ -51,5 +51,5 @@ class Tangents:
             off = _ROUNDING * self._sizes.by_source(multipliers)
             saved = np.maximum((slope + off) * self._down, (off - slope) * self._up)
         saved = np.where(off == 0.0, 0.0, saved)
-        least = exact_sum([*(multipliers * self._excess)[paid], -float(np.sum(saved))])
+        least = exact_sum([*(multipliers[paid] * self._excess[paid]), -float(np.sum(saved))])
         return least if np.isfinite(least) else -np.inf
