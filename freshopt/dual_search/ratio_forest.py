@@ -19,10 +19,10 @@ from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
 from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE
-from freshopt.dual_search.price_bracketing import next_fraction
 from freshopt.dual_search.ratio_pools import Pooling
 from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import ROUNDED, Array, total
+from freshopt.numerics.bracketed_roots import next_fraction
 from freshopt.separable.forest import Forest
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
