@@ -51,7 +51,7 @@ def drawn(seed: int, name: str, *, ill: bool) -> tuple[BundledNumerics, Floats, 
     return BundledNumerics(each, bundles, typical), w, d, codes, price
 
 
-@pytest.mark.parametrize("name", ["harmonic", "delay", "binary")
+@pytest.mark.parametrize("name", ["harmonic", "delay", "binary"])
 @pytest.mark.parametrize("seed", range(8))
 def test_best_responses_of_bundles_are_roots_of_their_marginal_values(name: str, seed: int) -> None:
     numerics, w, d, codes, price = drawn(seed, name, ill=seed % 2 == 1)
