@@ -41,6 +41,24 @@ def heights(order: IntArray, parent: IntArray, height: IntArray) -> None:
             height[parent[node]] = max(height[parent[node]], height[node] + 1)
 
 
+def preorder(order: IntArray, parent: IntArray, first: IntArray, child: IntArray, place: IntArray) -> None:
+    """Write where each node comes if every subtree is a slice, its root first."""
+    size = np.ones(len(order), np.int64)
+    for k in range(len(order) - 1, -1, -1):
+        if parent[order[k]] >= 0:
+            size[parent[order[k]]] += size[order[k]]
+    end = 0
+    for k in range(len(order)):
+        node = order[k]
+        if parent[node] < 0:
+            place[node] = end
+            end += size[node]
+        behind = place[node] + 1
+        for j in range(first[node], first[node + 1]):
+            place[child[j]] = behind
+            behind += size[child[j]]
+
+
 def tighten(order: IntArray, parent: IntArray, ratio: Array, lower: Array, upper: Array) -> None:
     """Tighten bounds, in place, by those of children and parents."""
     for k in range(len(order) - 1, -1, -1):

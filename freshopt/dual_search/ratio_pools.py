@@ -33,7 +33,8 @@ from freshopt.separable.kernel import Numerics
 
 # Log of 1e300: slopes beyond are not representable.
 _LOG_RANGE = 690.0
-# Members of a pool, on average, that are looked for at first; more are looked for anew.
+# Room for members, per node of a height and per node of the forest; beyond it they are gathered anew. Memory
+# that is not written costs nothing.
 _MEMBERS = 8
 # Relative: the exponential of a logarithm is off by no more.
 _NEAR = 2e-14
@@ -156,17 +157,20 @@ class Pooling:
         inner = np.clip(guess[0] * np.exp(-guess[1]), low, high)
         outer = np.clip(guess[0] * np.exp(guess[1]), inner, high)
         pools = self._pools(nodes, top, inner, paid)
-        at_inner, at_outer = pools.excess(np.log(inner)), pools.excess(np.log(outer))
-        # A guess that is no bound is dropped.
-        missed = (inner > low) & ~(at_inner > 0.0)
-        outer = np.where(at_outer < 0.0, outer, high)
-        found, evaluated = np.empty(len(nodes)), 2.0 * len(pools.code)
-        for part, least in ((~missed, inner), (missed, low)):
-            own = np.flatnonzero(part)
-            if len(own):
-                some = pools.take(part) if least is inner else self._pools(nodes[own], top, low[own], paid)
-                found[own], looked = _solved(some, least[own], outer[own])
-                evaluated += looked
+        ends = np.log(inner), np.log(outer)
+        at_inner, at_outer = pools.excess(ends[0]), pools.excess(ends[1])
+        hit = (at_inner > 0.0) & (at_outer < 0.0)
+        found, own = np.empty(len(nodes)), pools.take(hit)
+        roots, evaluations = bracketed_roots(own, ends[0][hit], ends[1][hit], at_inner[hit], at_outer[hit])
+        found[hit] = np.minimum(_onto_jumps(own, np.exp(roots)), outer[hit])
+        evaluated = 2.0 * len(pools.code) + float(np.sum(evaluations[own.code]))
+        rest = np.flatnonzero(~hit)
+        if len(rest):
+            # A guess that is no bound is dropped.
+            least = np.where((inner > low) & ~(at_inner > 0.0), low, inner)[rest]
+            most = np.where(at_outer < 0.0, outer, high)[rest]
+            found[rest], looked = _solved(self._pools(nodes[rest], top, least, paid), least, most)
+            evaluated += looked
         return found, evaluated
 
     def _pools(self, nodes: IntArray, top: Array, low: Array, paid: Array) -> _Pools:
@@ -174,7 +178,7 @@ class Pooling:
         forest = self.forest
         begin = np.zeros(len(nodes) + 1, dtype=np.int64)
         tree = (nodes, low, top, self.lower, forest.ratio, forest.first, forest.child, begin)
-        room = _MEMBERS * len(nodes)
+        room = _MEMBERS * len(nodes) + len(forest)
         while True:
             member, factor, until = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
             needed = fast(ratio_loops.gather)(*tree, member, factor, until)
@@ -187,15 +191,20 @@ class Pooling:
 
 
 def _solved(pools: _Pools, low: Array, high: Array) -> tuple[Array, float]:
-    """Return the roots between low and high, and evaluations of members.
-
-    Where a member that its upper bound holds leaves its pool, slopes jump. A root there is put right on it.
-    """
+    """Return the roots between low and high, and evaluations of members."""
     found, evaluated = _roots(pools, low, high)
+    return np.minimum(_onto_jumps(pools, found), high), evaluated
+
+
+def _onto_jumps(pools: _Pools, found: Array) -> Array:
+    """Return the roots, put right on a jump that they are near.
+
+    Slopes jump where a member that its upper bound holds leaves its pool.
+    """
     x = found[pools.code]
     near = np.flatnonzero(np.abs(pools.until - x) <= _NEAR * x)
     found[pools.code[near]] = pools.until[near]
-    return np.minimum(found, high), evaluated
+    return found
 
 
 def _roots(pools: _Pools, low: Array, high: Array) -> tuple[Array, float]:
