@@ -41,6 +41,24 @@ def heights(order: IntArray, parent: IntArray, height: IntArray) -> None:
             height[parent[node]] = max(height[parent[node]], height[node] + 1)
 
 
+def preorder(order: IntArray, parent: IntArray, first: IntArray, child: IntArray, place: IntArray) -> None:
+    """Write where each node comes if every subtree is a slice, its root first."""
+    size = np.ones(len(order), np.int64)
+    for k in range(len(order) - 1, -1, -1):
+        if parent[order[k]] >= 0:
+            size[parent[order[k]]] += size[order[k]]
+    end = 0
+    for k in range(len(order)):
+        node = order[k]
+        if parent[node] < 0:
+            place[node] = end
+            end += size[node]
+        behind = place[node] + 1
+        for j in range(first[node], first[node + 1]):
+            place[child[j]] = behind
+            behind += size[child[j]]
+
+
 def tighten(order: IntArray, parent: IntArray, ratio: Array, lower: Array, upper: Array) -> None:
     """Tighten bounds, in place, by those of children and parents."""
     for k in range(len(order) - 1, -1, -1):
@@ -118,14 +136,14 @@ def gather(
     member: IntArray,
     factor: Array,
     until: Array,
-) -> None:
-    """Write who may be in the pool of each node.
+) -> int:
+    """Write who may be in the pool of each node; return how many.
 
     These are the node and descendants.
 
     A descendant joins while the node's rate is below `until`, the least of what the tops on its path would
-    have, in units of the node's rate. Only those of more than `own` count. Without room in `member` their
-    numbers are written to `begin`.
+    have, in units of the node's rate. Only those of more than `own` count. Beyond the room in `member` they
+    are counted alone.
 
     Parameters
     ----------
@@ -139,20 +157,21 @@ def gather(
     first, child : ndarray of int
         Children of each node.
     begin : ndarray of int, shape (k+1,)
+        Written: where the members of each pool begin.
     member, factor, until : ndarray
         Written from ``begin[j]`` on: nodes, their rates in units of the top's, and when they leave.
     """
-    counting = len(member) == 0
+    most, place = len(member), 0
     room = 64
     stack, scale, least = np.empty(room, np.int64), np.empty(room), np.empty(room)
     for j in range(len(nodes)):
-        place = 0 if counting else begin[j]
+        begin[j] = place
         stack[0], scale[0], least[0] = nodes[j], 1.0, np.inf
         size = 1
         while size > 0:
             size -= 1
             node, unit, limit = stack[size], scale[size], least[size]
-            if not counting:
+            if place < most:
                 member[place], factor[place], until[place] = node, unit, limit
             place += 1
             for k in range(first[node], first[node + 1]):
@@ -168,8 +187,8 @@ def gather(
                         room *= 2
                     stack[size], scale[size], least[size] = below, times, when
                     size += 1
-        if counting:
-            begin[j + 1] = place
+    begin[len(nodes)] = place
+    return place
 
 
 def multipliers(

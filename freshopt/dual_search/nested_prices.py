@@ -28,6 +28,7 @@ from freshopt.compiled.nested_groups import settle_groups
 from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.dual_search.nested_levels import best_responses, settle_levels
 from freshopt.dual_search.problem_columns import numerics_columns
+from freshopt.dual_search.typical_price import typical_log_price
 from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import group_sums
@@ -36,8 +37,6 @@ from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.program import Program
 
-# Sources from which a typical price is taken: it is only where searches start.
-_SAMPLED = 2000
 # Below so many sources NumPy is done before the compiled loop is loaded from its cache.
 _COMPILED_FROM = 20_000
 
@@ -103,7 +102,7 @@ def _settle(
     """Return the groups' own prices, by compiled loops where they serve."""
     nesting, order = tree.nesting, tree.nesting.order
     groups = NestedGroups(nesting.begin, nesting.end, np.stack([tree.limit, tree.reserve]), pushed)
-    typical = _typical_log_price(program, numerics, tree)
+    typical = typical_log_price(program, tree.cost)
     columns = _columns(program, numerics, tree)
     if columns is not None:
         lower, upper = program.lower[order], program.upper[order]
@@ -142,15 +141,6 @@ def _declared_upper(program: Program, tree: LaminarTree) -> Array:
         room[groups] = np.minimum(room[groups], room[nesting.parent[groups]])
     implied = lower + room[nesting.leaf] / tree.cost
     return np.where(program.upper >= implied * (1.0 - FEW_ULP), np.inf, program.upper)
-
-
-def _typical_log_price(program: Program, numerics: Numerics, tree: LaminarTree) -> float:
-    """Return the log of the typical marginal at typical rates."""
-    some = slice(0, None, max(1, len(program) // _SAMPLED))
-    typical = np.clip(program.typical[some], program.lower[some], program.upper[some])
-    slope = numerics.take(some).marginal(typical) / tree.cost[some]
-    usable = slope[(slope > 0.0) & np.isfinite(slope)]
-    return float(np.median(np.log(usable))) if len(usable) else 0.0
 
 
 def _edges(

@@ -136,6 +136,30 @@ class Forest:
         fast(ratio_loops.heights)(order, parent, height)
         return cls(parent, ratio, row, scale, cost, limit, budget, first, child, order, height)
 
+    def preorder(self) -> IntArray:
+        """Return the nodes in an order of which every subtree is a slice, its root first."""
+        place, nodes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        fast(ratio_loops.preorder)(self.order, self.parent, self.first, self.child, place)
+        nodes[place] = np.arange(len(self))
+        return nodes
+
+    def take(self, nodes: IntArray) -> Forest:
+        """Return the forest with its nodes in another order."""
+        place = np.empty(len(self), np.int64)
+        place[nodes] = np.arange(len(self))
+        above = self.parent[nodes]
+        found = Forest._of(
+            np.where(above >= 0, place[above], -1),
+            self.ratio[nodes],
+            self.row[nodes],
+            self.scale[nodes],
+            self.cost[nodes],
+            self.limit,
+            self.budget_row,
+        )
+        assert found is not None
+        return found
+
     def bounds(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return bounds of rates, tightened along the trees."""
         least, most = np.array(lower), np.array(upper)
