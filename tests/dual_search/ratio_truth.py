@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.ground_truth import curves
-from tests.ground_truth.curves import Floats
+from tests.ground_truth.curves import Floats as Floats
 
 Ints = npt.NDArray[np.int64]
 TINY = 1e-300

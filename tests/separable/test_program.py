@@ -35,7 +35,8 @@ def test_no_feasible_rate_is_beyond_an_implied_bound(seed: int) -> None:
             assert bounds[k] == np.inf
         else:
             assert most.status == 0
-            assert -most.fun <= bounds[k] * (1.0 + SCALAR)
+            assert most.x is not None
+            assert float(most.x[k]) <= bounds[k] * (1.0 + SCALAR)
 
 
 def test_bounds_reach_along_a_chain_of_any_length() -> None:
