@@ -143,7 +143,7 @@ def _explained(program: Program, multipliers: Array | None) -> Conflict | None:
             # Rates that meet the others; or nothing certain, and the row stays.
             needed[int(row)] = proof.rates if found is None else found
     # Rates that meet all rows but one still do so where the others have become fewer.
-    return _conflict(program, chosen, proof.rates, [needed[j] for j in np.flatnonzero(chosen)])
+    return _conflict(program, chosen, proof.rates, [needed[int(j)] for j in np.flatnonzero(chosen)])
 
 
 def _narrowed(program: Program, chosen: BoolArray, proof: Proof) -> tuple[BoolArray, Array]:
