@@ -44,7 +44,7 @@ _SHARP = 1e-6
 
 
 class Proof(NamedTuple):
-    """Multipliers y with D(y) ≥ `excess` > 0, and the rates that show it."""
+    """Multipliers y with D(y) ≥ excess > 0, at the rates."""
 
     multipliers: Array
     excess: float
@@ -263,7 +263,7 @@ def _sparse(program: Program, multipliers: Array, rates: Array, *, tangents: boo
 
 
 def _sparse_by_responses(program: Program, multipliers: Array, weight: Array, rates: Array) -> Proof | None:
-    """Return multipliers of few rows that prove the conflict, at the sources' best responses."""
+    """Return multipliers that prove the conflict by best responses."""
     best = None
     for share in _SHARES:
         y = _normal(program, np.where(weight > share * np.max(weight), multipliers, 0.0))

@@ -50,7 +50,7 @@ def require_open_cycles(rows: Rows, sources: Sources, bundles: Bundles | None) -
 
 
 def closed_cycle(rows: Rows) -> tuple[IntArray, float] | None:
-    """Return variables on a cycle of ratios that leaves no room, and its log product, or None."""
+    """Return a cycle of ratios without room, and its log product."""
     child, parent, length = _edges(rows)
     if len(child) < 2:
         return None
@@ -90,7 +90,7 @@ def closed_cycle(rows: Rows) -> tuple[IntArray, float] | None:
 
 
 def _edges(rows: Rows) -> tuple[IntArray, IntArray, Array]:
-    """Return child, parent and log ratio of each row a·ρ_i − b·ρ_j ≤ 0."""
+    """Return child, parent and log ratio of rows a·ρ_i ≤ b·ρ_j."""
     m, some = len(rows), np.flatnonzero(rows.coefficient != 0.0)
     row, size = rows.row[some].astype(np.int64), rows.coefficient[some]
     rising = np.bincount(row, weights=size > 0.0, minlength=m)
@@ -116,7 +116,7 @@ def _components(child: IntArray, parent: IntArray, n: int) -> IntArray:
 
 
 def _around(by: IntArray, parent: IntArray) -> IntArray | None:
-    """Return the nodes of a cycle of the edges `by` which nodes were reached, if any."""
+    """Return a cycle of the edges by which nodes were reached."""
     state = np.zeros(len(by), dtype=np.int64)
     for start in range(len(by)):
         node, path = start, []
