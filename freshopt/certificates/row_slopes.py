@@ -1,4 +1,4 @@
-"""`RowSlopes`: slopes of the rows by source, as a dense or a sparse matrix."""
+"""`RowSlopes`: the rows' slopes by source, dense or sparse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHARE, _CELLS = 0.05, 1_000_000
 
 
 class RowSlopes:
-    """Matrix J of m rows by n sources, the sum of its entries.
+    """Matrix J of m rows by n sources.
 
     Parameters
     ----------

@@ -42,7 +42,10 @@ def heights(order: IntArray, parent: IntArray, height: IntArray) -> None:
 
 
 def preorder(order: IntArray, parent: IntArray, first: IntArray, child: IntArray, place: IntArray) -> None:
-    """Write where each node comes if every subtree is a slice, its root first."""
+    """Write where each node comes in preorder.
+
+    Every subtree is then a slice, its root first.
+    """
     size = np.ones(len(order), np.int64)
     for k in range(len(order) - 1, -1, -1):
         if parent[order[k]] >= 0:
@@ -137,9 +140,9 @@ def gather(
     factor: Array,
     until: Array,
 ) -> int:
-    """Write who may be in the pool of each node; return how many.
+    """Write who may be in the pool of each node.
 
-    These are the node and descendants.
+    These are the node and descendants; returned is how many they are.
 
     A descendant joins while the node's rate is below `until`, the least of what the tops on its path would
     have, in units of the node's rate. Only those of more than `own` count. Beyond the room in `member` they

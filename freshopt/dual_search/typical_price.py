@@ -12,9 +12,9 @@ _SAMPLED = 2000
 
 
 def typical_log_price(program: Program, cost: Array) -> float:
-    """Return the log of the median marginal value per cost at typical rates.
+    """Return the log of a typical price.
 
-    0 where no source has one.
+    It is the median marginal value per cost at typical rates; 0 where no source has one.
 
     Parameters
     ----------

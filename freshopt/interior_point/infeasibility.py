@@ -44,7 +44,7 @@ _SHARP = 1e-6
 
 
 class Proof(NamedTuple):
-    """Multipliers y with D(y) ≥ `excess` > 0, and the rates that show it."""
+    """Multipliers y with D(y) ≥ excess > 0, at the rates."""
 
     multipliers: Array
     excess: float
@@ -143,7 +143,7 @@ def _explained(program: Program, multipliers: Array | None) -> Conflict | None:
             # Rates that meet the others; or nothing certain, and the row stays.
             needed[int(row)] = proof.rates if found is None else found
     # Rates that meet all rows but one still do so where the others have become fewer.
-    return _conflict(program, chosen, proof.rates, [needed[j] for j in np.flatnonzero(chosen)])
+    return _conflict(program, chosen, proof.rates, [needed[int(j)] for j in np.flatnonzero(chosen)])
 
 
 def _narrowed(program: Program, chosen: BoolArray, proof: Proof) -> tuple[BoolArray, Array]:
@@ -263,7 +263,7 @@ def _sparse(program: Program, multipliers: Array, rates: Array, *, tangents: boo
 
 
 def _sparse_by_responses(program: Program, multipliers: Array, weight: Array, rates: Array) -> Proof | None:
-    """Return multipliers of few rows that prove the conflict, at the sources' best responses."""
+    """Return multipliers that prove the conflict by best responses."""
     best = None
     for share in _SHARES:
         y = _normal(program, np.where(weight > share * np.max(weight), multipliers, 0.0))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.modelling.ratio_cycles import require_open_cycles
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array
@@ -64,6 +65,7 @@ def general_program(
     program = Program(problem.numerics, problem.lower, problem.upper, sources.change_rate, rows, level)
     if problem.bundles is not None:
         program = bundled(program, problem.bundles, once)
+    require_open_cycles(program.rows, sources, problem.bundles)
     _require_feasible_rows(program, sources)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
     require_bounded(program, sources)

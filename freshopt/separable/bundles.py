@@ -153,7 +153,7 @@ class BundledNumerics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    """Bundles whose marginal value is to meet a price, as functions of log rate."""
+    """Bundles' marginal values over prices, as functions of log rate."""
 
     numerics: BundledNumerics
     log_price: Array

@@ -137,7 +137,10 @@ class Forest:
         return cls(parent, ratio, row, scale, cost, limit, budget, first, child, order, height)
 
     def preorder(self) -> IntArray:
-        """Return the nodes in an order of which every subtree is a slice, its root first."""
+        """Return the nodes in preorder.
+
+        Every subtree is a slice, its root first.
+        """
         place, nodes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
         fast(ratio_loops.preorder)(self.order, self.parent, self.first, self.child, place)
         nodes[place] = np.arange(len(self))

@@ -16,9 +16,6 @@ from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vect
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock
 
-# Products of ratios that are 1 are off by less.
-_ROUNDING = 1e-12
-
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -96,7 +93,6 @@ class Ratio:
         if len(own):
             where = list_offenders(f"{sources.label(k)}: {ratio[k]:g}" for k in own)
             raise SourceDataError(f"at_most of {what} must be numbers > 0, got {where}. Correct them.")
-        _require_growing_cycles(self.name, sources, parent, ratio)
         return parent, ratio
 
     def blocks(self, sources: Sources) -> list[RowBlock]:
@@ -118,33 +114,3 @@ class Ratio:
     def constraints_on(self, rate: Expression, sources: Sources) -> list[Expression]:
         """Return the ratios of an affine `rate` as labelled CVXPY constraints."""
         return [constraint for block in self.blocks(sources) for constraint in written(block, rate)]
-
-
-def _require_growing_cycles(name: str, sources: Sources, parent: IntArray, ratio: Array) -> None:
-    """Raise SourceDataError if ratios around a cycle leave only the rate 0."""
-    children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    # Leaves are taken off, then whoever has become one: what is left is on cycles.
-    leaves = np.flatnonzero(children == 0).tolist()
-    left = np.ones(len(parent), dtype=np.bool_)
-    while leaves:
-        leaf = leaves.pop()
-        left[leaf] = False
-        above = int(parent[leaf])
-        if above >= 0:
-            children[above] -= 1
-            if children[above] == 0:
-                leaves.append(above)
-    seen = ~left
-    for start in np.flatnonzero(left).tolist():
-        cycle, node = [], start
-        while not seen[node]:
-            seen[node] = True
-            cycle.append(node)
-            node = int(parent[node])
-        around = float(np.exp(np.sum(np.log(ratio[cycle]))))
-        if cycle and around < 1.0 - _ROUNDING:
-            names = list_offenders(sources.label(k) for k in sorted(cycle))
-            raise SourceDataError(
-                f"ratios of Ratio {name!r} around the cycle {names} multiply to {around:.6g} < 1, which "
-                "leaves only the rate 0. Raise at_most of one, or take it out of the cycle."
-            )
