@@ -113,7 +113,7 @@ class PartitionColumns:
             return []
         if self.elsewhere(column):
             raise SourceDataError(
-                f"--target by {column} has no list of groups. Add the column to {self.where}."
+                f"--target by {column}: --hosts lists no groups. Make it a column of {self.where}."
             )
         cells = self._frame().select(polars.col(column).cast(polars.String).unique()).collect()[column]
         return [cell for cell in cells.to_list() if cell]

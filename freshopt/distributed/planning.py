@@ -36,6 +36,7 @@ from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
@@ -206,7 +207,9 @@ def _write(
     clock.append(time.perf_counter())
     on_progress("schedule")
     calendar, shifts = _calendar(learnt, request, unit, staging)
-    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
+    # Under declared rows the objective's share is the first of several.
+    own = [call[3] if solution.rows is None else call[3][0] for call in solution.calls]
+    calls = [(k, share, shift) for k, (share, shift) in enumerate(zip(own, shifts, strict=True))]
     scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())
@@ -260,7 +263,7 @@ def summary(
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
-        "discipline": discipline_under(objective, request.constraints or ()).value,
+        "discipline": _discipline(request).value,
         "time_unit": calendar.time_unit,
         "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
@@ -271,7 +274,7 @@ def summary(
         "bound": solution.bound,
         "gap": solution.gap,
         "relative_gap": solution.relative_gap if math.isfinite(solution.relative_gap) else None,
-        "price": solution.price,
+        "price": solution.price if math.isfinite(solution.bandwidth) else None,
         "schedule_value": exact_sum(one.value for one in scheduled),
         "baselines": {} if calendar.baselines is None else baselines,
         "solver": "freshopt.distributed",
@@ -318,6 +321,11 @@ def declared_rows(solution: DistributedSolution, request: PlanRequest, time_unit
         return None
     constraints = as_constraints(request.constraints)
     return DeclaredRows.of_table(solution.rows, constraints, solution.objective, time_unit)
+
+
+def _discipline(request: PlanRequest) -> Refresh:
+    listed = () if callable(request.constraints) else request.constraints or ()
+    return discipline_under(request.objective, listed)
 
 
 def _rehearse(request: PlanRequest) -> None:
