@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.cvx import cp
+from freshopt.cvx import Expression, cp
 from freshopt.distributed import nested_tree
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals
@@ -168,7 +168,7 @@ def test_prices_and_rows_are_those_of_memory(
 def test_a_source_alone_and_equal_sources(
     gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Σ 1/ρ with Σρ ≤ 4, two of four equal sources held to 1 together: ρ = .5, .5, 1.5, 1.5; μ = 1/.5² − 1/1.5².
+    # Σ 1/ρ, Σρ ≤ 4, two of four equal sources held to 1 together: ρ = .5 and 1.5, μ = 1/.5² − 1/1.5².
     monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
     frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
     found = fo.distributed.solve(
@@ -211,26 +211,32 @@ def test_bounds_that_use_up_a_limit_or_are_a_reserve(
         )
 
 
+class Square(fo.Objective):
+    """(ρ − 1)², whose marginal changes its sign at the rate 1."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance, cp.square(rate - 1.0))
+
+
+class Shortfall(fo.Objective):
+    """(1 − ρ)⁺, of which nothing is left beyond the rate 1."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance, cp.pos(1.0 - rate))
+
+
 @pytest.mark.parametrize("gathered", GATHERED)
+@pytest.mark.parametrize(("objective", "price"), [(Square(), 1.0), (Shortfall(), 0.0)])
 def test_reserves_beyond_what_gains_anything(
-    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    objective: fo.Objective, price: float, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sources that gain nothing above 1 share a reserve of 5 at the price 0; a declared cost is paid for."""
+    """Two sources that gain nothing beyond 1 share a reserve of 3; d(ρ−1)²/dρ at 1.5 is 1."""
     monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
-    rate = np.ones(4)
-    frame = pl.DataFrame({"change_rate": rate, "g": ["p", "p", "q", "q"]})
-
-    def cost(rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        assert len(sources)
-        return cp.square(rate - 1.0)
-
+    frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
     folder = write(tmp_path / "in", frame, 2)
-    found = fo.distributed.solve(
-        fo.Objective.from_cvxpy(cost), folder, 20.0, constraints=[tree(["g"], None, {"q": 3.0})]
-    )
-    assert rates_of(found) == pytest.approx([1.0, 1.0, 1.5, 1.5], rel=SCALAR)
-    # d(ρ−1)²/dρ at 1.5 is 1.
-    assert found.prices["tree reserve[q]"] == pytest.approx(1.0, rel=1e-8)
+    found = fo.distributed.solve(objective, folder, 20.0, constraints=[tree(["g"], None, {"q": 3.0})])
+    assert rates_of(found) == pytest.approx([1.0, 1.5, 1.5, 1.0], rel=SCALAR)
+    assert found.prices["tree reserve[q]"] == pytest.approx(price, rel=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(8))
