@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.distributed import estimation
+from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
@@ -147,11 +148,12 @@ def plan(
             "constraints of a partitioned plan are no function of the sources, which no machine need hold. "
             "Pass a list that names columns, such as [fo.Budget(2e9, cost='bytes')]."
         )
+    request = replace(request, constraints=as_constraints(request.constraints or ()))
+    column_rows(as_constraints(request.constraints), None, {})
     unit = check_time_unit(time_unit)
     files = [file for file in parquet_files(log) if footer(file).num_rows]
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
-    request = replace(request, constraints=as_constraints(request.constraints or ()))
     _rehearse(request)
     known = {*FILES} | {
         f"{table}/{name}"
