@@ -148,7 +148,7 @@ def _declared(
     refresh: str | None,
     time_unit: str,
 ) -> tuple[PlanRequest, tuple[str, ...]]:
-    """Return the request with its constraints, and the columns of the table that they name."""
+    """Return the request with its constraints, and the columns they name."""
     table = () if columns is None else tuple(parquet_files(columns))
     for file in table:
         footer(file)
