@@ -309,11 +309,9 @@ def _require_bounded(tree: LaminarTree, cells: Cells) -> None:
         limited[level] |= limited[tree.nesting.parent[level]]
     open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (cells.unbounded_row >= 0))
     if len(open_):
-        rows = f"row {cells.unbounded_row[open_[0]]}"
-        more = f" and {len(open_) - 1} more" if len(open_) > 1 else ""
         raise SourceDataError(
-            f"no constraint bounds the rate of {rows}{more}, and more always helps. Pass bandwidth=, a "
-            "Budget with a positive cost there, or max_rate."
+            f"no constraint bounds the rate of row {cells.unbounded_row[open_[0]]}, and more always helps. "
+            "Pass bandwidth=, a Budget with a positive cost there, or max_rate."
         )
 
 
