@@ -43,7 +43,7 @@ class PartitionColumns:
     host: bool = False
 
     def elsewhere(self, column: str) -> bool:
-        """Return whether a column is not of these files, but known of the sources."""
+        """Return whether a column is known from elsewhere."""
         return column == "host" and self.host
 
     def made(self, options: ConstraintOptions, refresh: str | None, time_unit: str) -> list[Constraint]:
@@ -105,7 +105,7 @@ class PartitionColumns:
         return kind
 
     def _labels(self, column: str, wanted: bool) -> list[str]:
-        """Return the groups of a column as texts; none unless they are wanted."""
+        """Return a column's groups as texts, if they are wanted."""
         import polars
 
         self._kind(column, "--target")
@@ -113,14 +113,14 @@ class PartitionColumns:
             return []
         if self.elsewhere(column):
             raise SourceDataError(
-                f"--target by {column} has no list of groups. Add the column to {self.where}."
+                f"--target by {column}: --hosts lists no groups. Make it a column of {self.where}."
             )
         cells = self._frame().select(polars.col(column).cast(polars.String).unique()).collect()[column]
         return [cell for cell in cells.to_list() if cell]
 
     @staticmethod
     def _keys(limits: dict[str, float], whole: Sequence[bool]) -> dict[Any, float]:
-        """Return limits by groups as the columns have them, integers where one is of integers."""
+        """Return limits by groups, integers where a column has integers."""
         if not any(whole):
             return dict(limits)
         return {_as_written(key): value for key, value in limits.items()}

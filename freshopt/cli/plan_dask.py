@@ -14,9 +14,8 @@ from freshopt.cli.constraint_columns import PartitionColumns
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.distributed.column_rows import column_rows
-from freshopt.distributed.partitioned_sources import parquet_files
+from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.errors import SourceDataError
-from freshopt.io.tables import read_table
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
@@ -98,6 +97,7 @@ def plan_in_partitions(
     prices = [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
     show([*_rows(made.facts, str(origin.log)), *prices])
     folders = "".join(f"{table}/, " for table in TABLES)
+    folders += "" if made.rows is None else "constraints.parquet, "
     click.echo(f"\nwrote {folders}summary.json to {out}; each part of the schedule is sorted by time")
 
 
@@ -136,7 +136,7 @@ def columns_for(
     assert path is not None
     position = tables.column_by_source(path, "source")
     rows = tables.look_up({name: k for k, name in enumerate(position)}, names.tolist(), "row", path)
-    found = read_table(path, columns=list(wanted))[rows]
+    found = tables.table_of(path)[rows]
     return {name: found[name].to_list() for name in wanted}
 
 
@@ -148,8 +148,10 @@ def _declared(
     refresh: str | None,
     time_unit: str,
 ) -> tuple[PlanRequest, tuple[str, ...]]:
-    """Return the request with its constraints, and the columns of the table that they name."""
+    """Return the request with its constraints, and the columns they name."""
     table = () if columns is None else tuple(parquet_files(columns))
+    for file in table:
+        footer(file)
     known = PartitionColumns(table, str(columns or "--columns FILE"), host=hosts is not None)
     made = known.made(constraints, refresh, time_unit)
     rows = column_rows(made, None, {})

@@ -99,7 +99,7 @@ class ColumnRows:
 
     @property
     def falling(self) -> bool:
-        """Whether rows are bounded from below: reserves, and targets of a maximised objective."""
+        """Whether rows are bounded from below: reserves, maximised targets."""
         return self.at_least or (self.objective is not None and self.objective.sense == "maximise")
 
     @property
@@ -184,7 +184,7 @@ def column_rows(
 
 
 def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:
-    """Return the rows in the order in which groups were declared, shape (m,).
+    """Return the rows in the order of declaration, shape (m,).
 
     That of nested limits is of all levels.
     """

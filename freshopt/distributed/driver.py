@@ -204,7 +204,7 @@ class DistributedSolve:
         )
 
     def last_calls(self, calls: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Return calls with the place of each first source, and with the files of rates."""
+        """Return calls with each partition's first source and file of rates."""
         starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
         own = zip(calls, starts, strict=False)
         return [(*call, start, file_name(k)) for k, (call, start) in enumerate(own)]

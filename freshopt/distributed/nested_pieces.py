@@ -28,7 +28,7 @@ from freshopt.separable.kernel import Numerics
 
 
 class GroupPrices(NamedTuple):
-    """Own prices of the groups of one height, of their limits and reserves.
+    """Own prices of the limits and reserves of one height.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class NestedPiece:
         return replace(self, columns=columns, lower=lower, upper=upper)
 
     def responses(self, price: Array, target: Array) -> Array:
-        """Return best responses to a price per unit of cost of each source.
+        """Return best responses to prices, one per source.
 
         inf stands for the lower bounds, and −inf for rates that are finite and as large as groups may need.
         Who is paid to go on takes no more than these.

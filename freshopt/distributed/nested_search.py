@@ -55,7 +55,7 @@ class Bounds:
 
 
 class OwnPrices(NamedTuple):
-    """Brackets of own prices, the mixture of their ends, and the price that it stands for, shapes (P,)."""
+    """Brackets of own prices, mixtures of their ends, prices; shapes (P,)."""
 
     low: Array
     high: Array

@@ -39,7 +39,7 @@ class Cells(NamedTuple):
     sources : ndarray of int, shape (cells,)
     lower, upper : ndarray, shape (cells,)
         Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most its change_rate).
-    endless : ndarray of int, shape (cells,)
+    unbounded_row : ndarray of int, shape (cells,)
         Row of a source whose rate has no bound and of which more always helps, −1 for none.
     slopes : ndarray
         Log marginals per unit of cost of some sources at typical rates.
@@ -50,7 +50,7 @@ class Cells(NamedTuple):
     sources: IntArray
     lower: Array
     upper: Array
-    endless: IntArray
+    unbounded_row: IntArray
     slopes: Array
 
 
@@ -78,7 +78,7 @@ class HeightBounds(NamedTuple):
 
 
 def distinct(codes: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Return a representative of each distinct tuple of codes ≥ 0, and which one each is.
+    """Return representatives of distinct tuples of codes, and each one's number.
 
     Examples
     --------
@@ -113,15 +113,15 @@ def add_cells(
         unbounded = np.isinf(piece.upper)
         if bool(np.any(unbounded)):
             unbounded &= piece.numerics.marginal(piece.typical * FAR) > 0.0
-        endless = np.full(count, -1, dtype=np.int64)
+        unbounded_row = np.full(count, -1, dtype=np.int64)
         rows = np.flatnonzero(unbounded)[::-1]
-        endless[cell[rows]] = first + rows
+        unbounded_row[cell[rows]] = first + rows
         some = np.arange(0, len(piece), max(1, len(piece) // SLOPES))
         typical = np.clip(piece.typical, piece.lower, piece.upper)[some]
         slopes = np.log(piece.numerics.take(some).marginal(typical) / piece.cost[some])
     codes = np.stack([code[chosen] for code in columns.codes], axis=1)
     number = np.bincount(cell, minlength=count)
-    return Cells(len(piece), codes, number, lower, upper, endless, slopes[np.isfinite(slopes)])
+    return Cells(len(piece), codes, number, lower, upper, unbounded_row, slopes[np.isfinite(slopes)])
 
 
 def respond_to_prices(
@@ -131,7 +131,7 @@ def respond_to_prices(
     shares: Shares,
     message: tuple[PartitionedRows, NestedDecision, HeightBounds, Array],
 ) -> tuple[int, Array]:
-    """Return the rows of a partition, and what its groups use at prices, shape (K, P)."""
+    """Return a partition's rows, and its groups' use, shape (K, P)."""
     terms, decision, bounds, prices = message
     _, columns = columns_of_part(part, label, first, terms)
     if columns is None:
@@ -176,7 +176,7 @@ def collect_height(
     shares: Shares,
     message: tuple[PartitionedRows, NestedDecision, HeightBounds],
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return the sources of some groups, with what settled heights leave, and the number of all rows."""
+    """Return the sources of some groups, and the number of rows."""
     terms, decision, bounds = message
     _, columns = columns_of_part(part, label, first, terms)
     if columns is None:
@@ -238,7 +238,7 @@ def edge_prices(
     shares: Shares,
     message: tuple[PartitionedRows, NestedDecision, BoolArray],
 ) -> tuple[Array, Array]:
-    """Return the largest and the least marginal of some groups' sources between bounds.
+    """Return the largest and the least marginal of some groups.
 
     They are per unit of cost, at the rates that all heights leave, by innermost group, shapes (G,).
     """

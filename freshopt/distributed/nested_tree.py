@@ -1,4 +1,4 @@
-"""Limits and reserves on nested groups over partitions: exact prices, height by height.
+"""Nested limits over partitions: exact prices, height by height.
 
 Rows that limit or reserve bandwidth, over groups that are nested or disjoint, form a tree, as in
 `freshopt.dual_search.nested_prices`; the bandwidth is its root. One pass finds which groups meet in a source:
@@ -145,7 +145,7 @@ class TreeSearch:
     def _height(
         self, decision: NestedDecision, which: IntArray, pushed: BoolArray, guesses: Array, own: Array
     ) -> GroupPrices:
-        """Return the own prices of one height's groups; they are written to `own`, too."""
+        """Return one height's own prices, and write them to `own`."""
         tree, count = self.whole.tree, len(which)
         target = np.stack([tree.limit[which], tree.reserve[which]])
         number = np.full((2, count + 1), -1, dtype=np.int64)
@@ -242,12 +242,12 @@ class TreeSearch:
 
 
 def _joined(found: list[Cells]) -> tuple[Cells, tuple[Array, Array]]:
-    """Return the cells of all partitions as one, and the sums of their bounds."""
+    """Return all partitions' cells, and the sums of their bounds."""
     codes = np.concatenate([one.codes for one in found])
     chosen, cell = distinct(list(codes.T))
     count = len(chosen)
     sums = HostSums((2, count))
-    endless, sources = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    unbounded_row, sources = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     begin = 0
     for one in found:
         own = cell[begin : begin + len(one.codes)]
@@ -256,15 +256,15 @@ def _joined(found: list[Cells]) -> tuple[Cells, tuple[Array, Array]]:
         added[:, own] = one.lower, one.upper
         sums.add(added)
         sources[own] += one.sources
-        endless[own] = np.where(one.endless >= 0, one.endless, endless[own])
+        unbounded_row[own] = np.where(one.unbounded_row >= 0, one.unbounded_row, unbounded_row[own])
     lower, upper = sums.total()
     slopes = np.concatenate([one.slopes for one in found])
-    whole = Cells(int(np.sum(sources)), codes[chosen], sources, lower, upper, endless, slopes)
+    whole = Cells(int(np.sum(sources)), codes[chosen], sources, lower, upper, unbounded_row, slopes)
     return whole, (lower, upper)
 
 
 def _rows_of_cells(constraints: tuple[ColumnRows, ...], codes: IntArray) -> Rows:
-    """Return the rows with an entry of ±1 per cell in a group."""
+    """Return the rows, with an entry of ±1 per cell."""
     blocks = []
     for one, code in zip(constraints, codes.T, strict=True):
         members = np.flatnonzero(code < len(one))
@@ -282,7 +282,7 @@ def _rows_of_cells(constraints: tuple[ColumnRows, ...], codes: IntArray) -> Rows
 
 
 def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> None:
-    """Raise SourceDataError unless each group lies within one of every outer level of its `fo.Nested`."""
+    """Raise SourceDataError unless groups of each level are nested."""
     for (inner, child), (outer, parent) in permutations(zip(constraints, codes.T, strict=True), 2):
         if not inner.nested or inner.nested != outer.nested or inner.level >= outer.level:
             continue
@@ -307,18 +307,16 @@ def _require_bounded(tree: LaminarTree, cells: Cells) -> None:
     limited = np.isfinite(tree.limit)
     for level in tree.levels()[1:]:
         limited[level] |= limited[tree.nesting.parent[level]]
-    open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (cells.endless >= 0))
+    open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (cells.unbounded_row >= 0))
     if len(open_):
-        rows = f"row {cells.endless[open_[0]]}"
-        more = f" and {len(open_) - 1} more" if len(open_) > 1 else ""
         raise SourceDataError(
-            f"no constraint bounds the rate of {rows}{more}, and more always helps. Pass bandwidth=, a "
-            "Budget with a positive cost there, or max_rate."
+            f"no constraint bounds the rate of row {cells.unbounded_row[open_[0]]}, and more always helps. "
+            "Pass bandwidth=, a Budget with a positive cost there, or max_rate."
         )
 
 
 def _around(tree: LaminarTree, which: IntArray) -> IntArray:
-    """Return which of disjoint groups each group is, or is inside of; W for none."""
+    """Return which of some disjoint groups is around each group."""
     place = np.full(len(tree), len(which), dtype=np.int64)
     place[which] = np.arange(len(which))
     parent = tree.nesting.parent

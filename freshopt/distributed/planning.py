@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.distributed import estimation
+from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
@@ -36,6 +37,7 @@ from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
@@ -146,11 +148,12 @@ def plan(
             "constraints of a partitioned plan are no function of the sources, which no machine need hold. "
             "Pass a list that names columns, such as [fo.Budget(2e9, cost='bytes')]."
         )
+    request = replace(request, constraints=as_constraints(request.constraints or ()))
+    column_rows(as_constraints(request.constraints), None, {})
     unit = check_time_unit(time_unit)
     files = [file for file in parquet_files(log) if footer(file).num_rows]
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
-    request = replace(request, constraints=as_constraints(request.constraints or ()))
     _rehearse(request)
     known = {*FILES} | {
         f"{table}/{name}"
@@ -206,7 +209,9 @@ def _write(
     clock.append(time.perf_counter())
     on_progress("schedule")
     calendar, shifts = _calendar(learnt, request, unit, staging)
-    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
+    # Under declared rows the objective's share is the first of several.
+    own = [call[3] if solution.rows is None else call[3][0] for call in solution.calls]
+    calls = [(k, share, shift) for k, (share, shift) in enumerate(zip(own, shifts, strict=True))]
     scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())
@@ -260,7 +265,7 @@ def summary(
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
-        "discipline": discipline_under(objective, request.constraints or ()).value,
+        "discipline": _discipline(request).value,
         "time_unit": calendar.time_unit,
         "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
@@ -271,7 +276,7 @@ def summary(
         "bound": solution.bound,
         "gap": solution.gap,
         "relative_gap": solution.relative_gap if math.isfinite(solution.relative_gap) else None,
-        "price": solution.price,
+        "price": solution.price if math.isfinite(solution.bandwidth) else None,
         "schedule_value": exact_sum(one.value for one in scheduled),
         "baselines": {} if calendar.baselines is None else baselines,
         "solver": "freshopt.distributed",
@@ -318,6 +323,11 @@ def declared_rows(solution: DistributedSolution, request: PlanRequest, time_unit
         return None
     constraints = as_constraints(request.constraints)
     return DeclaredRows.of_table(solution.rows, constraints, solution.objective, time_unit)
+
+
+def _discipline(request: PlanRequest) -> Refresh:
+    listed = () if callable(request.constraints) else request.constraints or ()
+    return discipline_under(request.objective, listed)
 
 
 def _rehearse(request: PlanRequest) -> None:

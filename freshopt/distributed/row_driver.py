@@ -162,7 +162,7 @@ class RowSolve:
         return self._finish(terms, y, candidates, why, staging, folder, bandwidth, tolerance)
 
     def _tree(self) -> PartitionedTree | None:
-        """Return the tree of nested rows; None where other rows are among them."""
+        """Return the tree that all rows are, or None."""
         constraints = self.terms.constraints
         plain = all(one.plain for one in constraints) and not isinstance(self.terms.objective, Spend)
         if not plain and not any(one.nested for one in constraints):
@@ -306,7 +306,7 @@ def _without_entries(constraints: tuple[ColumnRows, ...]) -> Rows:
 
 
 def _calls(work: DistributedSolve, constraints: tuple[ColumnRows, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Return what workers are told of each partition, with its shares of objectives."""
+    """Return what workers are told of each partition."""
     sizes = tuple(one.n for one in work.scans)
     own = [tuple(call[3] for call in work.calls)]
     own += [shares_of(one.objective, sizes) for one in constraints]

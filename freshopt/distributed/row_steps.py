@@ -121,7 +121,7 @@ def _group_sums(
 def with_groups(
     constraints: tuple[ColumnRows, ...], found: list[tuple[GroupSums, ...]]
 ) -> tuple[tuple[ColumnRows, ...], Array, int]:
-    """Return the constraints with their groups, what these need, and the number of entries.
+    """Return the constraints with their groups, needs, and number of entries.
 
     Levels of nested limits of which no group is limited are left out.
 

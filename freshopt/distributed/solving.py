@@ -75,10 +75,12 @@ def solve(
         Total refresh cost per time unit, > 0; without it there must be constraints.
     host_limits : mapping of host to float, optional
         Bandwidth each host may take, wherever its sources are.
-    constraints : sequence of Budget and Target, optional
-        Declared constraints as in memory, but that ``cost`` and ``by`` are names of columns: ``Budget(2e9,
-        cost="bytes")``, ``Target(objective, at_most={"news": 0.2}, by="tier")``. A budget's cost may be one
-        number, a group may be empty (null). Up to a few thousand rows; others are refused.
+    constraints : sequence of Budget, Target and Nested, optional
+        Declared constraints as in memory, but that costs and groups are names of columns: ``Budget(2e9,
+        cost="bytes")``, ``Target(objective, at_most={"news": 0.2}, by="tier")``, ``Nested(["host", "domain"],
+        at_most={"example.org": 50.0})``. A budget's cost may be one number, a group may be empty (null). Rows
+        of any number where all limit or reserve bandwidth over groups that are nested or disjoint; up to a
+        few thousand otherwise; other constraints are refused.
     out : path, optional
         Folder for the rates, which every worker must be able to write: ``part-00000.parquet`` and so on
         (source, rate, interval; and signalled, change_rate if there are signals), one per partition and in

@@ -49,7 +49,7 @@ _SHARES = (BinaryFreshness, LaterThan)
 
 
 class DeclaredRows(NamedTuple):
-    """Rows of declared constraints at a solution, with what is needed to tell of them.
+    """Rows of declared constraints, with what their sentences need.
 
     Attributes
     ----------

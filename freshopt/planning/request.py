@@ -77,7 +77,8 @@ class PlanRequest:
         Posterior samples of the change rates, see `plan_uncertainty`; 0 disables. A log with more than
         30 000 sources or a million crawls goes without.
     constraints : sequence or callable, optional
-        Declared constraints on the log's sources, or a function from `Sources` to them.
+        Declared constraints on the log's sources, or a function from `Sources` to them. Over partitions a
+        sequence that names columns.
     """
 
     objective: Objective

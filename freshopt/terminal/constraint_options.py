@@ -173,7 +173,7 @@ def nested_of(levels: Sequence[Any], at_most: dict[Any, float], at_least: dict[A
 
 
 def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
-    """Return a budget's name, the column or file of its costs, its limit, and whether that is a file.
+    """Return a budget's name, costs, limit, and whether costs are a file.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
 
 
 def bounds_of(goal: Goal, known: Sequence[str]) -> dict[str, Any]:
-    """Return a goal's bound by the side that it is on, given the groups that there are."""
+    """Return a goal's bound by its side, given the known groups."""
     bound: float | dict[str, float] | None = goal.everywhere
     if goal.column is not None:
         everywhere = {} if goal.everywhere is None else dict.fromkeys(sorted(known), goal.everywhere)

@@ -99,3 +99,108 @@ def test_columns_of_parameters_are_refused_and_options_are_not(run: Run, files: 
     write(Path("own"), files.with_columns(scale=2.0), 2)
     refused = run("solve", "own", *DASK, "--objective", "power", code=2)
     assert "columns scale for --objective power" in refused.output
+
+
+DECLARED = {
+    "nested": ("--bandwidth", "20", "--nested", "host,domain", "--nested-limits", "nested.csv"),
+    "budget and targets": (
+        *("--bandwidth", "1000", "--budget", "kB=size:900"),
+        *("--target", "30%:domain", "--target", "35%:domain=1"),
+    ),
+    "cheapest": ("--cheapest", "--target", "50%:domain"),
+}
+
+
+def declared_files() -> pl.DataFrame:
+    """Write sources in three files and in one, and nested limits of groups that are texts and integers."""
+    rng, n = np.random.default_rng(5), 90
+    host = rng.integers(0, 12, n)
+    frame = pl.DataFrame(
+        {
+            "source": [f"s{k}" for k in range(n)],
+            "change_rate": rng.gamma(1.0, 1.0, n) + 0.01,
+            "size": rng.uniform(0.5, 2.0, n),
+            "host": [f"h{k}" for k in host],
+            "domain": host // 4,
+        }
+    )
+    write(Path("web"), frame, 3)
+    frame.write_parquet("web.parquet")
+    Path("nested.csv").write_text("group,at_most,at_least\n0,5,\nh1,0.5,\n2,,8\nh9,,3\n", encoding="utf-8")
+    return frame
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared_constraints_are_those_in_memory(run: Run, name: str) -> None:
+    frame, job = declared_files(), ("--refresh", "poisson", *DECLARED[name])
+    shown = run("solve", "web", *job, "--engine", "dask", "--out", "out").output
+    memory = run("solve", "web.parquet", *job, "--out", "rates.parquet").output
+    expected = pl.read_parquet("rates.parquet")["rate"].to_numpy()
+    found = pl.read_parquet("out/part-*.parquet", glob=True)
+    assert found["source"].to_list() == frame["source"].to_list()
+    assert found["rate"].to_numpy() == pytest.approx(expected, rel=1e-6)
+    table = pl.read_parquet("out.constraints.parquet").rows_by_key("row", named=True, unique=True)
+    rows = pl.read_parquet("rates.constraints.parquet").rows_by_key("row", named=True, unique=True)
+    assert set(table) == set(rows)
+    for label, row in rows.items():
+        assert table[label]["price"] == pytest.approx(row["price"], rel=1e-5, abs=1e-9)
+    assert any(row["price"] > 0.0 for row in rows.values())
+    first = next(line for line in memory.splitlines() if "which binds" in line)
+    assert first.split(";")[0] in shown
+    assert "wrote: out, out.constraints.parquet" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget", "kB=sizes.csv:9"), "--engine dask reads costs from columns"),
+        (("--budget", "kB=no:9"), "--budget kB: web has no column 'no'"),
+        (("--target", "50%:size"), "holds Float64. Write groups as text or integers"),
+        (("--target", "50%:domain=9"), "unknown groups '9'"),
+        (("--nested", "host,", "--nested-limits", "nested.csv"), "has an empty name"),
+    ],
+)
+def test_constraints_that_are_none(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    declared_files()
+    result = run(
+        *("solve", "web", "--bandwidth", "9", "--engine", "dask", "--out", "out"), *arguments, code=2
+    )
+    assert message in " ".join(result.output.split())
+    assert not Path("out").exists()
+
+
+def test_a_plan_with_constraints_is_that_in_memory(run: Run) -> None:
+    frame, rng = declared_files(), np.random.default_rng(6)
+    time = np.tile(np.arange(30.0), len(frame))
+    log = pl.DataFrame(
+        {
+            "source": np.repeat(frame["source"].to_numpy(), 30),
+            "time": time,
+            "changed": rng.random(len(time)) < 0.4,
+        }
+    ).with_columns(pl.col("changed").cast(pl.Int8))
+    write(Path("log"), log, 3)
+    log.write_parquet("log.parquet")
+    write(Path("columns"), frame.select("source", "size", "host", "domain"), 3)
+    frame.select("source", "size", "host", "domain").write_parquet("columns.parquet")
+    # Each source's rate is learnt with a prior of its own file, or of the whole log: the estimator has none.
+    common = ("--horizon", "7", "--estimator", "naive")
+    for name in ("nested", "cheapest"):
+        more = (*common, *DECLARED[name], "--overwrite")
+        shown = run(
+            *("plan", "log", "--engine", "dask", "--columns", "columns", "--out", "far"), *more
+        ).output
+        run(*("plan", "log.parquet", "--columns", "columns.parquet", "--out", "near", "--draws", "0"), *more)
+        far, near = (json.loads(Path(f"{one}/summary.json").read_text()) for one in ("far", "near"))
+        assert far["value"] == pytest.approx(near["value"], rel=1e-9)
+        assert far["method"] == near["method"]
+        assert far["constraints"]["binding"] == near["constraints"]["binding"]
+        assert {row["label"] for row in far["constraints"]["listed"]} == {
+            row["label"] for row in near["constraints"]["listed"]
+        }
+        table = pl.read_parquet("far/constraints.parquet")
+        assert (
+            table["row"].sort().to_list()
+            == pl.read_parquet("near/constraints.parquet")["row"].sort().to_list()
+        )
+        assert "which binds" in shown

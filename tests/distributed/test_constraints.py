@@ -300,7 +300,7 @@ def at_most_one(rate: Expression) -> list[Expression]:
 @pytest.mark.parametrize(
     ("constraint", "error", "words"),
     [
-        (fo.Nested(["host"], at_most={"a": 1.0}, name="tree"), fo.SolverRefusedError, "Nested 'tree'"),
+        (fo.Nested([["a"] * 8], at_most={"a": 1.0}, name="tree"), fo.SolverRefusedError, "a level of Nested"),
         (fo.Tied("host", name="maps"), fo.SolverRefusedError, "Tied 'maps'"),
         (fo.Ratio(of=[0], at_most=2.0, name="pair"), fo.SolverRefusedError, "Ratio 'pair'"),
         (at_most_one, fo.SolverRefusedError, "a function of the rate"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.cvx import Expression, cp
 from freshopt.distributed import nested_tree
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals
 from tests.ground_truth.partitioned import rates_of, write
-from tests.ground_truth.tolerances import EXACT
+from tests.ground_truth.tolerances import EXACT, SCALAR
 
 OBJECTIVES = {
     "harmonic": HarmonicStaleness(),
@@ -109,3 +111,188 @@ def test_optimality_conditions(
     assert checked.gap <= EXACT
     assert found.relative_gap <= EXACT
     assert found.infeasibility == 0.0
+
+
+def small(**columns: Any) -> pl.DataFrame:  # noqa: ANN401
+    """Return six sources in three hosts of two domains."""
+    frame = pl.DataFrame(
+        {
+            "change_rate": [1.0, 2.0, 4.0, 1.0, 2.0, 4.0],
+            "host": ["a", "b", "c", "c", "b", "a"],
+            "domain": ["x", "x", None, None, "x", "x"],
+        }
+    )
+    return frame.with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+
+
+def tree(levels: Any, at_most: Any = None, at_least: Any = None) -> fo.Nested:  # noqa: ANN401
+    return fo.Nested(levels, at_most, at_least, name="tree")
+
+
+@pytest.mark.parametrize("gathered", GATHERED)
+def test_prices_and_rows_are_those_of_memory(
+    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    frame, limits, reserves = small(), {"x": 2.0, "c": 1.5, "a": 0.9}, {"b": 0.8, "c": 0.3}
+    sources = fo.Sources.from_frame(frame)
+    arrays = [np.array(frame[name].to_list(), dtype=object) for name in ("host", "domain")]
+    more = fo.Budget({"a": 0.7}, by="host", name="again")
+    memory = fo.solve(
+        fo.Problem(AccumulatedDelay(), sources, 3.0, constraints=[tree(arrays, limits, reserves), more])
+    )
+    found = fo.distributed.solve(
+        AccumulatedDelay(),
+        write(tmp_path / "in", frame, 4),
+        3.0,
+        constraints=[tree(["host", "domain"], limits, reserves), more],
+    )
+    assert rates_of(found) == pytest.approx(memory.rates, rel=SCALAR)
+    # In memory the first limits on disjoint groups come first.
+    assert set(found.prices) == set(memory.prices)
+    names = [label for label in found.prices if label.startswith("tree")]
+    assert names == ["tree[x]", "tree[c]", "tree[a]", "tree reserve[b]", "tree reserve[c]"]
+    for label, price in memory.prices.items():
+        assert found.prices[label] == pytest.approx(price, rel=1e-8, abs=EXACT)
+    assert found.rows is not None
+    assert memory.certificate is not None
+    assert memory.certificate.rows is not None
+    for row in memory.certificate.rows:
+        assert found.rows[row.label].used == pytest.approx(row.used, rel=SCALAR)
+        assert found.rows[row.label].limit == row.limit
+    again = rates_of(found)
+    assert np.array_equal(again, rates_of(found))
+
+
+@pytest.mark.parametrize("gathered", GATHERED)
+def test_a_source_alone_and_equal_sources(
+    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Σ 1/ρ, Σρ ≤ 4, two of four equal sources held to 1 together: ρ = .5 and 1.5, μ = 1/.5² − 1/1.5².
+    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
+    found = fo.distributed.solve(
+        AccumulatedDelay(), write(tmp_path / "in", frame, 2), 4.0, constraints=[tree(["g"], {"p": 1.0})]
+    )
+    assert rates_of(found) == pytest.approx([0.5, 1.5, 1.5, 0.5], rel=EXACT)
+    assert dict(found.prices) == pytest.approx({"bandwidth": 1 / 2.25, "tree[p]": 4 - 1 / 2.25}, rel=1e-8)
+    alone = pl.DataFrame({"change_rate": [1.0], "g": ["p"]})
+    one = fo.distributed.solve(
+        AccumulatedDelay(), write(tmp_path / "one", alone, 1), constraints=[tree(["g"], {"p": 2.0})]
+    )
+    assert rates_of(one) == pytest.approx([2.0], rel=EXACT)
+    assert one.bandwidth == np.inf
+
+
+@pytest.mark.parametrize("gathered", GATHERED)
+def test_bounds_that_use_up_a_limit_or_are_a_reserve(
+    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    frame = pl.DataFrame(
+        {
+            "change_rate": np.ones(5),
+            "min_rate": [0.5, 0.5, 0.0, 0.0, 0.0],
+            "max_rate": [np.inf, np.inf, np.inf, np.inf, 0.25],
+            "g": ["p", "p", "q", "q", "r"],
+        }
+    )
+    nested_limits = tree(["g"], {"p": 1.0}, {"r": 0.25})
+    found = fo.distributed.solve(
+        AccumulatedDelay(), write(tmp_path / "in", frame, 3), 4.25, constraints=[nested_limits]
+    )
+    assert rates_of(found) == pytest.approx([0.5, 0.5, 1.5, 1.5, 0.25], rel=SCALAR)
+    assert found.prices["tree[p]"] == pytest.approx(4.0 - 1.0 / 2.25, rel=1e-8)
+    assert found.prices["tree reserve[r]"] == 0.0
+    starved = frame.with_columns(min_rate=pl.Series([1.0, 0.0, 0.0, 0.0, 0.0]))
+    with pytest.raises(fo.InfeasibleProblemError, match="leave nothing for the other sources"):
+        fo.distributed.solve(
+            AccumulatedDelay(), write(tmp_path / "no", starved, 3), 4.25, constraints=[nested_limits]
+        )
+
+
+class Square(fo.Objective):
+    """(ρ − 1)², whose marginal changes its sign at the rate 1."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance, cp.square(rate - 1.0))
+
+
+class Shortfall(fo.Objective):
+    """(1 − ρ)⁺, of which nothing is left beyond the rate 1."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance, cp.pos(1.0 - rate))
+
+
+@pytest.mark.parametrize("gathered", GATHERED)
+@pytest.mark.parametrize(("objective", "price"), [(Square(), 1.0), (Shortfall(), 0.0)])
+def test_reserves_beyond_what_gains_anything(
+    objective: fo.Objective, price: float, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sources that gain nothing beyond 1 share a reserve of 3; d(ρ−1)²/dρ at 1.5 is 1."""
+    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
+    folder = write(tmp_path / "in", frame, 2)
+    found = fo.distributed.solve(objective, folder, 20.0, constraints=[tree(["g"], None, {"q": 3.0})])
+    assert rates_of(found) == pytest.approx([1.0, 1.5, 1.5, 1.0], rel=SCALAR)
+    assert found.prices["tree reserve[q]"] == pytest.approx(price, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_infeasible_groups_are_named_as_in_memory(seed: int, tmp_path: Path) -> None:
+    case = forest(seed, "delay", ill=False, groups=8)
+    rng = np.random.default_rng(seed)
+    case = replace(case, reserve=case.reserve * np.where(rng.random(len(case.reserve)) < 0.5, 1.0, 1.6))
+    frame = frame_of(case, seed)
+    names = [name for name in frame.columns if name.startswith("level")]
+    arrays = [np.array(frame[name].to_list(), dtype=object) for name in names]
+    try:
+        memory = fo.solve(
+            fo.Problem(OBJECTIVES["delay"], fo.Sources.from_frame(frame), constraints=[nested(case, arrays)])
+        )
+    except fo.InfeasibleProblemError as error:
+        expected = str(error)
+        with pytest.raises(fo.InfeasibleProblemError) as caught:
+            solved(case, tmp_path / "in", seed)
+        assert expected.endswith(str(caught.value))
+    else:
+        found, _, _, _ = solved(case, tmp_path / "in", seed)
+        assert found.value == pytest.approx(memory.value, rel=EXACT)
+
+
+def test_beside_another_unit_nested_limits_are_rows_of_the_engine(tmp_path: Path) -> None:
+    frame, limits = small(size=[3.0, 1.0, 2.0, 2.0, 1.0, 5.0]), {"x": 2.0, "c": 1.5, "a": 0.9}
+    sources = fo.Sources.from_frame(frame)
+    arrays = [np.array(frame[name].to_list(), dtype=object) for name in ("host", "domain")]
+    size = fo.Budget(6.0, cost=frame["size"].to_numpy(), name="size")
+    memory = fo.solve(fo.Problem(AccumulatedDelay(), sources, 3.0, constraints=[tree(arrays, limits), size]))
+    found = fo.distributed.solve(
+        AccumulatedDelay(),
+        write(tmp_path / "in", frame, 2),
+        3.0,
+        constraints=[tree(["host", "domain"], limits), fo.Budget(6.0, cost="size", name="size")],
+    )
+    assert memory.prices["size"] > 0.0
+    assert rates_of(found) == pytest.approx(memory.rates, rel=1e-8)
+    assert found.prices["size"] == pytest.approx(memory.prices["size"], rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        (tree(["host", "domain"], {"mars": 1.0}), "names unknown groups 'mars'"),
+        (tree(["host", "host"], {"a": 1.0}), "has the group 'a' in two levels"),
+        (tree(["domain", "host"], {"x": 1.0, "a": 1.0}), "'x' is in .* Groups must be nested"),
+        (tree(["none"], {"a": 1.0}), "names the column 'none'"),
+        (tree(["host"], {"a": 1.0}), "no constraint bounds the rate of row"),
+    ],
+)
+def test_what_is_refused_and_why(constraint: fo.Nested, words: str, tmp_path: Path) -> None:
+    with pytest.raises(fo.SourceDataError, match=words):
+        fo.distributed.solve(AccumulatedDelay(), write(tmp_path / "in", small(), 2), constraints=[constraint])
+
+
+def test_columns_of_a_constraint_are_none_of_a_table_in_memory() -> None:
+    with pytest.raises(fo.SourceDataError, match="'domain'"):
+        fo.Problem(AccumulatedDelay(), fo.Sources([1.0]), 1.0, constraints=[tree(["domain"], {"x": 1.0})])

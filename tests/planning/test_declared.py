@@ -153,5 +153,7 @@ def test_what_does_not_apply_says_so(log: fo.CrawlLog, tmp_path: Path) -> None:
     request = plan_request(constraints=(fo.Budget(1.0, cost=SIZE),))
     with pytest.raises(fo.SourceDataError, match="a backtest compares"):
         hold_out(log, request)
-    with pytest.raises(fo.SourceDataError, match="partitioned plans have bandwidth"):
+    with pytest.raises(fo.SolverRefusedError, match="cost of Budget 'budget' is an array"):
         plan_partitions(tmp_path, request, tmp_path / "out")
+    with pytest.raises(fo.SourceDataError, match="no function of the sources"):
+        plan_partitions(tmp_path, plan_request(constraints=lambda _: []), tmp_path / "out")

@@ -168,7 +168,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--cheapest", "--objective", "age", "--target", "95%"),
         ("--cheapest stands in place of --objective",),
     ),
-    "dask": (("--engine", "dask", "--target", "95%"), ("--target is for --engine memory", "Leave it out")),
 }
 
 
@@ -190,24 +189,6 @@ def test_other_commands_refuse(tables: Path) -> None:
         tables, [*job, "--cheapest", "--target", "95%", "--replay"], ("--target does not go with --replay",)
     )
     refuse(tables, [*job, "--bandwidth", "2", "--columns", "s.csv"], ("--columns is for --budget",))
-    refuse(
-        tables,
-        [
-            "plan",
-            "log.csv",
-            "--horizon",
-            "7d",
-            "--out",
-            "o",
-            "--engine",
-            "dask",
-            "--bandwidth",
-            "2",
-            "--target",
-            "9%",
-        ],
-        ("--target is for --engine memory",),
-    )
     Path("b.csv").write_text("source,tier\na,gold\n", encoding="utf-8")
     refuse(
         tables,
