@@ -7,6 +7,7 @@ build an expression. Every module that does says ``from freshopt.cvx import cp``
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 import warnings
 from typing import Any, TypeAlias
@@ -26,38 +27,50 @@ class _LazyCvxpy:
         return "<cvxpy, imported on first use>"
 
 
+class _Inside(threading.local):
+    """How often a thread is inside `quiet`."""
+
+    depth = 0
+
+
+class _Said:
+    """Pattern of a warning that matches only inside `quiet`, in the thread that is inside."""
+
+    __slots__ = ("_inside", "_pattern")
+
+    def __init__(self, inside: _Inside, message: str) -> None:
+        self._inside, self._pattern = inside, re.compile(message)
+
+    def match(self, text: str) -> bool:
+        """Return whether the warning is to be ignored."""
+        return self._inside.depth > 0 and self._pattern.match(text) is not None
+
+
 class _Quiet:
     """Context without the warnings of CVXPY in `SAID`.
 
-    `warnings.catch_warnings` alone restores what each thread found: where threads overlap, one restores the
-    filters of another, which then stay for good.
+    `warnings.catch_warnings` restores what each thread found: where threads overlap, one restores the
+    filters of another, which then stay for good. Those set here may stay: they match nothing outside.
     """
 
-    def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._before = warnings.catch_warnings()
+    def __init__(self, *messages: str) -> None:
+        self._inside = _Inside()
+        self._filters = [("ignore", _Said(self._inside, each), Warning, None, 0) for each in messages]
 
     def __enter__(self) -> None:
-        """Set the filters, for the first thread."""
-        with self._lock:
-            if not self._inside:
-                self._before = warnings.catch_warnings()
-                self._before.__enter__()
-                for message in SAID:
-                    warnings.filterwarnings("ignore", message=message)
-            self._inside += 1
+        """Set the filters where they are not the first."""
+        if list(warnings.filters[: len(self._filters)]) != self._filters:
+            warnings.filters[:0] = self._filters  # type: ignore[index] - a list, whatever its stub says
+        self._inside.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        """Restore the filters, after the last thread."""
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._before.__exit__(None, None, None)
+        """Let warnings through again."""
+        self._inside.depth -= 1
 
 
 # Warnings of CVXPY that the library says in its own words: by the certificate, and by a refusal.
 SAID = ("Solution may be inaccurate", r"\s*This use of ``\*`` has resulted")
-quiet = _Quiet()
+quiet = _Quiet(*SAID)
 cp: Any = _LazyCvxpy()
 # CVXPY has no types; the name says what is meant.
 Expression: TypeAlias = Any

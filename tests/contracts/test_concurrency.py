@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 from tests.contracts import concurrent_solves
-from tests.contracts.concurrent_solves import TASKS, WORKERS, answer, difference, leftovers, threads
+from tests.contracts.concurrent_solves import TASKS, WORKERS, answer, difference, silenced, threads
 from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import EXACT
 
@@ -20,10 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_threads_find_what_one_after_the_other_finds() -> None:
-    before = list(warnings.filters)
     assert difference(threads(list(TASKS)), [answer(task) for task in TASKS]) <= EXACT
     threads(["cones CLARABEL"] * WORKERS)
-    assert leftovers(before) == []
+    assert silenced() == []
 
 
 @exhaustive
