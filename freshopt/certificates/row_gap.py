@@ -104,7 +104,7 @@ class RowGap:
 
 
 def row_parts(multipliers: Array, limits: Array, used: Array, added: Array) -> Array:
-    """Return y (b − G), 0 at least, and what rounding of G may add to it.
+    """Return y (b − G) ≥ 0 with what rounding may add.
 
     All have shape (m,); `added` is Σ_k |g_jk|.
     """

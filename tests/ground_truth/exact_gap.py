@@ -6,6 +6,7 @@ Best responses by bisection. Nothing here imports freshopt.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import mpmath
 import numpy as np
@@ -15,7 +16,7 @@ from tests.ground_truth.row_truth import Floats, Planted
 DIGITS, HALVINGS = 60, 220
 # Rates between which best responses are looked for where no bound is nearer, in logarithms.
 WIDEST = 460
-Number = mpmath.mpf
+Number: TypeAlias = Any
 
 COSTS: dict[str, Callable[[Number, Number], Number]] = {
     "rate": lambda r, _: r,
