@@ -135,7 +135,14 @@ def check(path: Path, save: bool) -> tuple[str, list[str], float]:
     kept = nbformat.read(path, as_version=4)
     fresh = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(fresh, timeout=SECONDS, resources=where, extra_arguments=["--log-level=ERROR"])
+    client = NotebookClient(
+        fresh,
+        timeout=SECONDS,
+        resources=where,
+        extra_arguments=["--log-level=ERROR"],
+        # How a stream is cut differs from run to run.
+        coalesce_streams=True,
+    )
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from freshopt.io.read_log import read_log as read_log
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
-    from freshopt.modelling.budget import Budget as Budget
-    from freshopt.modelling.nested import Nested as Nested
+    from freshopt.modelling.constraints.budget import Budget as Budget
+    from freshopt.modelling.constraints.nested import Nested as Nested
+    from freshopt.modelling.constraints.ratio import Ratio as Ratio
+    from freshopt.modelling.constraints.target import Target as Target
+    from freshopt.modelling.constraints.tied import Tied as Tied
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh
     from freshopt.modelling.problem import Problem as Problem
-    from freshopt.modelling.ratio import Ratio as Ratio
     from freshopt.modelling.sources import Sources as Sources
     from freshopt.modelling.spend import Spend as Spend
-    from freshopt.modelling.target import Target as Target
-    from freshopt.modelling.tied import Tied as Tied
     from freshopt.modelling.worst import Worst as Worst
     from freshopt.parametric import Frontier as Frontier
     from freshopt.parametric import frontier as frontier
@@ -57,12 +57,12 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Worst": "freshopt.modelling.worst",
-    "Tied": "freshopt.modelling.tied",
-    "Target": "freshopt.modelling.target",
+    "Tied": "freshopt.modelling.constraints.tied",
+    "Target": "freshopt.modelling.constraints.target",
     "Spend": "freshopt.modelling.spend",
-    "Ratio": "freshopt.modelling.ratio",
-    "Nested": "freshopt.modelling.nested",
-    "Budget": "freshopt.modelling.budget",
+    "Ratio": "freshopt.modelling.constraints.ratio",
+    "Nested": "freshopt.modelling.constraints.nested",
+    "Budget": "freshopt.modelling.constraints.budget",
     "Agreement": "freshopt.crosscheck",
     "ChangeHistory": "freshopt.logs.change_history",
     "Certificate": "freshopt.certificates.certificate",

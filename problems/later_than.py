@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt.compiled import cost_functions
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, shortened, shown
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
@@ -64,7 +65,8 @@ class LaterThan(Objective):
             return Kernel(
                 sources.column("importance"), age, _periodic_cost, _periodic_marginal, _periodic_inverse
             )
-        return Kernel(sources.column("importance"), age, _cost, _marginal, _inverse)
+        value = cost_functions.later_cost
+        return Kernel(sources.column("importance"), age, _cost, _marginal, _inverse, unit_value=value)
 
 
 def _cost(rate: Array, d: Array) -> Array:

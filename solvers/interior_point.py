@@ -147,8 +147,10 @@ def _without_slack_rows(program: Program, found: RowAnswer) -> Array:
     On the path every multiplier is positive; this is where 0 proves as much.
     """
     y, gap = found.multipliers, RowGap.of(program, found.rates)
+    limits = np.abs(program.rows.limits)
     with np.errstate(all="ignore"):
-        kept = np.where(gap.slack > LOOSE * row_sizes(program, found.rates), 0.0, y)
+        size = limits if bool(np.all(limits)) else row_sizes(program, found.rates)
+        kept = np.where(gap.slack > LOOSE * size, 0.0, y)
     return kept if gap.at(kept) <= gap.at(y) else y
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.dual_search.nested_prices import fill_nested
 from freshopt.dual_search.nested_targets import fill_nested_targets
+from freshopt.dual_search.row_structure import RowStructure
 from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array
 from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
@@ -45,19 +47,11 @@ class NestedWaterFilling:
 
     def supports(self, problem: Problem) -> str | None:
         """Return why the constraints are no such tree, or None."""
-        if problem.program is None:
-            return "there are no constraints besides bandwidth, bounds and host limits; use WaterFilling"
-        if problem.couplings:
-            return problem.couplings[0].rstrip(".")
-        if problem.program.level is not None:
-            return "the objective is the worst of groups; use Leximin or InteriorPoint"
-        if problem.unknown_atom:
-            return problem.unknown_atom.rstrip(".")
-        return None if tree_of(problem.program) is not None else "its rows are no tree in one unit"
+        return TREE.refusal(problem)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the dual on the tree and certify the rates."""
-        return certified_solution(self, problem, options, lambda own, _: _answer(own))
+        return certified_solution(self, problem, options, TREE.answer)
 
 
 def tree_of(program: Program) -> LaminarTree | None:
@@ -69,12 +63,8 @@ def tree_of(program: Program) -> LaminarTree | None:
     return tree if linear == (tree.kind != RATE) else None
 
 
-def _answer(problem: Problem) -> Answer:
-    program = problem.program
-    tree = None if program is None else tree_of(program)
-    if program is None or tree is None:
-        raise ValueError("supports() refuses such a problem")
-    fill = fill_nested if tree.kind == RATE else fill_nested_targets
-    rates, multipliers, evaluations = fill(program, tree)
-    rates = rates if problem.bundles is None else problem.bundles.of_sources(rates)
-    return Answer(rates, iterations=evaluations, multipliers=multipliers)
+def _fill(program: Program, tree: LaminarTree) -> tuple[Array, Array, int]:
+    return (fill_nested if tree.kind == RATE else fill_nested_targets)(program, tree)
+
+
+TREE = RowStructure(tree_of, _fill, "its rows are no tree in one unit")

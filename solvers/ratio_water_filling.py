@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.dual_search.ratio_forest import fill_forest, forest_of
+from freshopt.dual_search.row_structure import RowStructure
 from freshopt.modelling.problem import Problem
 
 
@@ -40,28 +41,11 @@ class RatioWaterFilling:
 
     def supports(self, problem: Problem) -> str | None:
         """Return why the constraints are no such forest, or None."""
-        if problem.program is None:
-            return "there are no constraints besides bandwidth, bounds and host limits; use WaterFilling"
-        if problem.couplings:
-            return problem.couplings[0].rstrip(".")
-        if problem.program.level is not None:
-            return "the objective is the worst of groups; use Leximin or InteriorPoint"
-        if problem.unknown_atom:
-            return problem.unknown_atom.rstrip(".")
-        if forest_of(problem.program) is not None:
-            return None
-        return "its rows are no forest of ratios under one budget"
+        return FOREST.refusal(problem)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the dual on the forest and certify the rates."""
-        return certified_solution(self, problem, options, lambda own, _: _answer(own))
+        return certified_solution(self, problem, options, FOREST.answer)
 
 
-def _answer(problem: Problem) -> Answer:
-    program = problem.program
-    forest = None if program is None else forest_of(program)
-    if program is None or forest is None:
-        raise ValueError("supports() refuses such a problem")
-    rates, multipliers, evaluations = fill_forest(program, forest)
-    rates = rates if problem.bundles is None else problem.bundles.of_sources(rates)
-    return Answer(rates, iterations=evaluations, multipliers=multipliers)
+FOREST = RowStructure(forest_of, fill_forest, "its rows are no forest of ratios under one budget")

@@ -42,7 +42,7 @@ def imports(path: Path, known: Mapping[str, Path]) -> set[str]:
     typing_only = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     found: set[str] = set()
@@ -56,7 +56,10 @@ def imports(path: Path, known: Mapping[str, Path]) -> set[str]:
             for alias in node.names:
                 inner_module = f"{node.module}.{alias.name}"
                 found.add(inner_module if inner_module in known else node.module or "")
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and "import_module" in (
+            getattr(node.func, "id", None),
+            getattr(node.func, "attr", None),
+        ):
             found |= {a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
     return {name for name in found if name.split(".")[0] == "freshopt"}
 

@@ -10,6 +10,7 @@ import cvxpy as cp  # noqa: TID253 - a benchmark
 import numpy as np
 
 import freshopt as fo
+from freshopt.cvx import Expression
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,
@@ -35,7 +36,7 @@ def objective_of(formula: str, d: np.ndarray) -> fo.Objective:
     }[formula]
 
 
-def atom(formula: str, rate: Any, d: np.ndarray) -> Any:  # noqa: ANN401
+def atom(formula: str, rate: Expression, d: np.ndarray) -> Expression:
     """Return a formula in CVXPY, as a user writes it."""
     return {
         "rate": lambda: rate,
@@ -63,7 +64,7 @@ def planted_problem(p: Planted) -> fo.Problem:
         fo.Budget(float(b), cost=a, name=f"row {j}") for j, (t, a, b) in rows if t == "rate" and b > 0.0
     ]
 
-    def others(rate: Any) -> list[Any]:  # noqa: ANN401
+    def others(rate: Expression) -> list[Expression]:
         return [
             (a @ atom(t, rate, p.d) <= b).set_label(f"row {j}")
             for j, (t, a, b) in rows
@@ -82,7 +83,7 @@ def mixed_problem(p: Mixed, kept: np.ndarray | None = None) -> fo.Problem:
     """Return rows that may add several formulas as CVXPY inequalities, labelled "rowj"."""
     chosen = range(len(p.limits)) if kept is None else kept.tolist()
 
-    def rows(rate: Any) -> list[Any]:  # noqa: ANN401
+    def rows(rate: Expression) -> list[Expression]:
         found = []
         for j in chosen:
             parts = [

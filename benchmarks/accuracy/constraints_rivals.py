@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ import scipy.sparse as sp  # noqa: TID253 - a benchmark
 import freshopt as fo
 from benchmarks.accuracy.constraints_declared import nested_problem, objective_of, planted_problem
 from benchmarks.accuracy.constraints_fairness import drawn
+from freshopt.cvx import Expression
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import forest
 from tests.ground_truth.planted_rows import Formula, planted
@@ -126,7 +128,7 @@ def agreement(kind: str, count: int, *, ill: bool) -> dict[str, Any]:
     return row
 
 
-def members(labels: np.ndarray, weight: np.ndarray) -> Any:  # noqa: ANN401
+def members(labels: np.ndarray, weight: np.ndarray) -> sp.csr_array:
     """Return a sparse matrix of a group's weights per row."""
     return sp.csr_array((weight, (labels, np.arange(len(labels)))))
 
@@ -145,8 +147,10 @@ def timed(kind: str, n: int) -> Timed:
     stale = dict(enumerate(np.asarray(share["tier"] @ np.log1p(d / rates))))
     costs = [rng.lognormal(0.0, 0.5, n) for _ in range(3)]
 
-    def solved(make: Callable[[Any], tuple[Any, list[Any]]]) -> Callable[[], Any]:
-        def run() -> Any:  # noqa: ANN401
+    def solved(
+        make: Callable[[Expression], tuple[Expression, list[Expression]]],
+    ) -> Callable[[], cp.Problem]:
+        def run() -> cp.Problem:
             # Over rates relative to change rates, which CLARABEL takes best.
             value, limits = make(cp.Variable(n, nonneg=True))
             program = cp.Problem(cp.Minimize(value), limits)
@@ -155,13 +159,13 @@ def timed(kind: str, n: int) -> Timed:
 
         return run
 
-    def scaled(unit: Any) -> Any:  # noqa: ANN401
+    def scaled(unit: Expression) -> Expression:
         return cp.multiply(d, unit)
 
-    def harmonic(unit: Any) -> Any:  # noqa: ANN401
+    def harmonic(unit: Expression) -> Expression:
         return cp.logistic(-cp.log(unit))
 
-    def staleness(unit: Any) -> Any:  # noqa: ANN401
+    def staleness(unit: Expression) -> Expression:
         return cp.inv_pos(1.0 + unit)
 
     if kind == "budgets":
@@ -288,15 +292,9 @@ def main() -> None:
         saved = json.loads(options.save.read_text(encoding="utf-8"))
         record |= {part: saved[part] for part in PARTS if part not in options.parts}
     jobs: list[tuple[str, Callable[[], dict[str, Any]]]] = [
-        ("agreement", lambda kind=kind, ill=ill: agreement(kind, count, ill=ill))  # type: ignore[misc]
-        for ill in (False, True)
-        for kind in KINDS
+        ("agreement", partial(agreement, kind, count, ill=ill)) for ill in (False, True) for kind in KINDS
     ]
-    jobs += [
-        ("time", lambda kind=kind, n=n: seconds(kind, n))  # type: ignore[misc]
-        for n in sizes
-        for kind in KINDS[:4]
-    ]
+    jobs += [("time", partial(seconds, kind, n)) for n in sizes for kind in KINDS[:4]]
     for part, job in jobs:
         if part not in options.parts:
             continue

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.certificates.active_set import CENTRAL, STEP
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.target import Target
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.certificates.parameter_derivatives import Mean, ParameterDerivatives
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.nested import Nested
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.tied import Tied
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.separable.program import Program
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
-from freshopt.numerics.arrays import Array, read_only
+from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
@@ -148,6 +148,17 @@ class RowTable:
             row = self.position_[row]
         columns = (self.used, self.limit, self.slack, self.price, self.gap_share)
         return RowStatus(self.labels[row], *(float(column[row]) for column in columns))
+
+    def take(self, rows: IntArray) -> RowTable:
+        """Return some of the rows, in the order given."""
+        return RowTable(
+            tuple(self.labels[k] for k in rows.tolist()),
+            self.used[rows],
+            self.limit[rows],
+            self.slack[rows],
+            self.price[rows],
+            self.gap_share[rows],
+        )
 
     def __iter__(self) -> Iterator[RowStatus]:
         """Return the rows in their order."""

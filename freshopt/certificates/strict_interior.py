@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt.certificates.row_slopes import RowSlopes
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
@@ -113,6 +114,7 @@ class _Search:
     def __init__(self, program: Program, level: Array, start: Array) -> None:
         self.program, self.level, self.rates = program, level, start
         rows, self.source = program.rows, program.rows.source
+        self._linear: RowSlopes | None = None
         self.free: BoolArray = program.upper > program.lower
         self.bounded = self.free & np.isfinite(program.upper)
         self.used = rows.used(start)
@@ -147,18 +149,13 @@ class _Search:
 
     def step(self) -> bool:
         """Take one predictor-corrector step; return whether there was one."""
-        from scipy.sparse import csr_array
-
-        rows, n, m = self.program.rows, len(self.rates), len(self.y)
-        slope, bend = self._derivatives()
-        jacobian = csr_array((slope, (rows.row, self.source)), shape=(m, n))
-        curvature = np.bincount(self.source, weights=self.y[rows.row] * bend, minlength=n)
+        n, m = len(self.rates), len(self.y)
+        slopes, curvature = self._derivatives()
         below, above = self._room()
         stiff = curvature + self.low / below + self.high / above
         inverse = np.where(self.free & (stiff > 0.0), 1.0 / np.where(stiff > 0.0, stiff, 1.0), 0.0)
-        pull = jacobian.T @ self.y
-        matrix = ((jacobian * inverse[None, :]) @ jacobian.T).toarray()
-        solve = _bordered(matrix + np.diag(self.s / self.y), self.level)
+        pull = slopes.by_source(self.y)
+        solve = _bordered(slopes.gram(inverse) + np.diag(self.s / self.y), self.level)
 
         def direction(
             mu_rows: Array, mu_low: Array, mu_high: Array
@@ -166,9 +163,9 @@ class _Search:
             rest = np.where(
                 self.free, pull - mu_low / below + np.where(self.bounded, mu_high / above, 0.0), 0.0
             )
-            right = mu_rows / self.y - self.c - jacobian @ (inverse * rest)
+            right = mu_rows / self.y - self.c - slopes.by_row(inverse * rest)
             dy, dt = solve(right, 1.0 - float(np.dot(self.level, self.y)))
-            move = -inverse * (rest + jacobian.T @ dy)
+            move = -inverse * (rest + slopes.by_source(dy))
             low = np.where(self.free, (mu_low - self.low * move) / below - self.low, 0.0)
             high = np.where(self.bounded, (mu_high + self.high * move) / above - self.high, 0.0)
             return move, dt, dy, low, high
@@ -176,7 +173,7 @@ class _Search:
         mean = self._mean()
         zero = np.zeros(n)
         move, dt, dy, low, high = direction(np.zeros(m), zero, zero)
-        slack = self.c - self.s + self.level * dt - jacobian @ move
+        slack = self.c - self.s + self.level * dt - slopes.by_row(move)
         reach = min(1.0, self._primal_reach(move), _reach(self.s, slack))
         dual = min(1.0, _reach(self.y, dy), _reach(self.low, low), _reach(self.high, high))
         left = np.dot(self.y + dual * dy, self.s + reach * slack)
@@ -189,7 +186,7 @@ class _Search:
         target = min(mean * _PATIENCE, max(max(sigma, 1e-4) * mean, _OUTRUN * residual / self._count()))
         second = np.clip(dy * slack, -mean, mean)
         move, dt, dy, low, high = direction(target - second, zero + target, zero + target)
-        slack = self.c - self.s + self.level * dt - jacobian @ move
+        slack = self.c - self.s + self.level * dt - slopes.by_row(move)
         return self._advance(move, dt, slack, dy, low, high)
 
     def _advance(self, move: Array, dt: float, slack: Array, dy: Array, low: Array, high: Array) -> bool:
@@ -215,22 +212,29 @@ class _Search:
             _reach(below, np.where(self.free, move, 0.0)), _reach(above, np.where(self.bounded, -move, 0.0))
         )
 
-    def _derivatives(self) -> tuple[Array, Array]:
-        """Return slope and curvature of every entry."""
-        rows, kinds = self.program.rows, len(self.program.rows.curves) + 1
-        slope, bend = np.ones((kinds, len(self.rates))), np.zeros((kinds, len(self.rates)))
+    def _derivatives(self) -> tuple[RowSlopes, Array]:
+        """Return the rows' slopes, and the sources' curvature Σ y g''."""
+        rows, n = self.program.rows, len(self.rates)
+        if not rows.curves:
+            # Rates alone have the same slopes at every step.
+            if self._linear is None:
+                self._linear = RowSlopes(rows, rows.coefficient)
+            return self._linear, np.zeros(n)
+        slope, bend = np.ones((len(rows.curves) + 1, n)), np.zeros((len(rows.curves) + 1, n))
         for t, curve in enumerate(rows.curves, start=RATE + 1):
             slope[t], bend[t] = -curve.marginal(self.rates), curve.curvature(self.rates)
-        return (
-            rows.coefficient * slope[rows.kind, self.source],
-            rows.coefficient * bend[rows.kind, self.source],
+        place = rows.kind, self.source
+        bent = np.bincount(
+            self.source, weights=self.y[rows.row] * rows.coefficient * bend[place], minlength=n
         )
+        return RowSlopes(rows, rows.coefficient * slope[place]), bent.astype(np.float64)
 
 
 def _reach(value: Array, change: Array) -> float:
     """Return how far positive values can move before one is 0."""
-    falling = change < 0.0
-    return float(np.min(-value[falling] / change[falling], initial=np.inf)) if np.any(falling) else np.inf
+    # The largest −change/value is the inverse of the least reach, and 0/0 of no room and no change is none.
+    steepest = float(np.fmax.reduce(-change / value, initial=0.0))
+    return 1.0 / steepest if steepest > 0.0 else np.inf
 
 
 def _bordered(matrix: Array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:

@@ -18,8 +18,8 @@ from typing import Any
 import click
 
 from freshopt import __version__
-from freshopt.cli.console import DataError, plain
 from freshopt.errors import FreshoptError, SourceDataWarning
+from freshopt.terminal.console import DataError, plain
 
 COMMANDS = {
     "plan": "freshopt.cli.plan",

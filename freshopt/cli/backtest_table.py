@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.cli.console import count, number
 from freshopt.formatting import percent
 from freshopt.planning.backtest import HeldOut
 from freshopt.planning.plan import Plan
 from freshopt.report.held_out import MIDDLE, POLICIES, PolicyRow, verdicts
 from freshopt.report.objective_names import goal_of
+from freshopt.terminal.console import count, number
 
 
 def replay_table(held: HeldOut, plan: Plan) -> str:

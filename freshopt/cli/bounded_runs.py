@@ -22,10 +22,10 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
-from freshopt.cli.options import Decorator
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
 from freshopt.solvers import AutomataTree, Conic, MirrorDescent, ProjectedGradient
+from freshopt.terminal.options import Decorator
 
 # Solvers whose time depends on the scaling of the data; the others make some dozens of passes.
 ITERATIVE = (Conic, MirrorDescent, ProjectedGradient, AutomataTree)

@@ -13,18 +13,19 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from freshopt.cli import check_foreign, inputs, options, tables
+from freshopt.cli import check_foreign
 from freshopt.cli.bounded_runs import LONGEST, BoundedRuns, bounded, solving, time_limit_option
 from freshopt.cli.check_page import page
 from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped
-from freshopt.cli.console import count, heartbeat
-from freshopt.cli.constraint_options import refuse_constraints
-from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
 from freshopt.io.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import count, heartbeat
+from freshopt.terminal.constraint_options import refuse_constraints
+from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
 
 
 class Task(NamedTuple):

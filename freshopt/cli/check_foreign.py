@@ -14,9 +14,6 @@ import numpy as np
 
 from freshopt.cli.bounded_runs import BoundedRuns, NoAnswerError
 from freshopt.cli.check_problems import Case
-from freshopt.cli.console import heartbeat, progress
-from freshopt.cli.objective_options import NAMES, Parameters, objective_of
-from freshopt.cli.options import Decorator
 from freshopt.errors import (
     FreshoptError,
     InfeasibleProblemError,
@@ -26,6 +23,9 @@ from freshopt.errors import (
 )
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
+from freshopt.terminal.console import heartbeat, progress
+from freshopt.terminal.objective_options import NAMES, Parameters, objective_of
+from freshopt.terminal.options import Decorator
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt, guarded
 from freshopt.testing.problem_families import SCALES
 from freshopt.testing.recipe import Recipe

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from freshopt.cli.objective_options import Parameters
 from freshopt.modelling.sources import Sources
 from freshopt.problems import AccumulatedDelay
+from freshopt.terminal.objective_options import Parameters
 from freshopt.testing import instances
 from freshopt.testing.problem_families import Scale
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from freshopt.certificates.solution import Status
 from freshopt.certificates.solver_protocol import gap_is_expected
-from freshopt.cli.console import count
 from freshopt.crosscheck import Agreement, aligned, gap_text
+from freshopt.terminal.console import count
 
 HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import number
-from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
-from freshopt.cli.objective_options import OBJECTIVES, objective_of
-from freshopt.cli.source_columns import SourceColumns
 from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import number
+from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
+from freshopt.terminal.objective_options import OBJECTIVES, objective_of
+from freshopt.terminal.source_columns import SourceColumns
 
 # Range of the default bandwidths, in units of the sum of the change rates.
 SPAN = (0.1, 10.0)

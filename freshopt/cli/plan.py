@@ -10,18 +10,11 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from freshopt.cli import inputs, options, tables
 from freshopt.cli.backtest_table import replay_table
-from freshopt.cli.console import progress, show
-from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
-from freshopt.cli.estimator_options import Estimation, estimation_options
-from freshopt.cli.log_inputs import Origin, origin_options
-from freshopt.cli.objective_options import Parameters, objective_of
 from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.report import command_line
-from freshopt.cli.source_columns import SourceColumns
 from freshopt.io.atomic_output import complete_folder
-from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.planning.backtest import backtest
@@ -30,6 +23,13 @@ from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import PlanRequest
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import progress, show
+from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
+from freshopt.terminal.estimator_options import Estimation, estimation_options
+from freshopt.terminal.log_inputs import Origin, origin_options
+from freshopt.terminal.objective_options import Parameters, objective_of
+from freshopt.terminal.source_columns import SourceColumns
 
 
 @click.command(short_help="Turn a crawl LOG into refresh rates and a schedule.")
@@ -141,13 +141,11 @@ def plan(
     if not in_memory:
         if replay:
             raise click.UsageError("--replay is for --engine memory. Leave it out.")
-        constraints.require_none("is for --engine memory; dask plans under bandwidth, bounds and host limits")
-        if bandwidth is None:
-            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
-        limit = asked.pop("max_rate")
+        limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
             PlanRequest(
+                bandwidth=np.inf if most is None else most,
                 horizon=length,
                 confidence=confidence,
                 max_rate=np.inf if limit is None else limit,
@@ -157,6 +155,9 @@ def plan(
             out,
             importance,
             hosts,
+            columns,
+            constraints,
+            refresh,
             estimation,
             time_unit,
             scheduler,

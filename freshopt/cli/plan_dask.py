@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy.typing as npt
 
-from freshopt.cli import tables
-from freshopt.cli.console import count, number, progress, show
-from freshopt.cli.estimator_options import Estimation
-from freshopt.cli.log_inputs import Origin
+from freshopt.cli.constraint_columns import PartitionColumns
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
+from freshopt.distributed.column_rows import column_rows
+from freshopt.distributed.partitioned_sources import parquet_files
 from freshopt.errors import SourceDataError
+from freshopt.io.tables import read_table
+from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
 from freshopt.planning.request import PlanRequest
+from freshopt.terminal import tables
+from freshopt.terminal.console import count, number, progress, show
+from freshopt.terminal.constraint_options import ConstraintOptions
+from freshopt.terminal.estimator_options import Estimation
+from freshopt.terminal.log_inputs import Origin
 
 PASSES = 6  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log
@@ -30,6 +37,9 @@ def plan_in_partitions(
     out: Path,
     importance: Path | None,
     hosts: Path | None,
+    columns: Path | None,
+    constraints: ConstraintOptions,
+    refresh: str | None,
     estimation: Estimation,
     time_unit: str,
     scheduler: str | None,
@@ -66,15 +76,27 @@ def plan_in_partitions(
             raise click.UsageError(
                 f"{option} depends on the whole log, and --engine dask reads a file at a time. Leave it out."
             )
-    for table in (importance, hosts):
+    for table in (importance, hosts, columns):
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
-    own = partial(with_tables, _absolute(importance), _absolute(hosts))
+    own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
+    if constraints.given():
+        request, wanted = _declared(request, columns, hosts, constraints, refresh, time_unit)
+        further = partial(columns_for, _absolute(columns), wanted) if wanted else None
     with connected(scheduler), progress(PASSES) as report:
         made = plan_partitions(
-            origin.log, request, out, adapt=own, overwrite=overwrite, time_unit=time_unit, on_progress=report
+            origin.log,
+            request,
+            out,
+            adapt=own,
+            columns=further,
+            overwrite=overwrite,
+            time_unit=time_unit,
+            on_progress=report,
         )
-    show(_rows(made.facts, str(origin.log)))
+    sentences = [] if made.rows is None else price_sentences(made.rows)
+    prices = [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
+    show([*_rows(made.facts, str(origin.log)), *prices])
     folders = "".join(f"{table}/, " for table in TABLES)
     click.echo(f"\nwrote {folders}summary.json to {out}; each part of the schedule is sorted by time")
 
@@ -101,6 +123,39 @@ def with_tables(importance: Path | None, hosts: Path | None, request: PlanReques
         importance=tables.importance_of(_for_file(importance, file)),
         hosts=tables.hosts_of(_for_file(hosts, file)),
     )
+
+
+def columns_for(
+    table: Path | None, wanted: tuple[str, ...], file: Path, names: npt.NDArray[Any]
+) -> dict[str, Any]:
+    """Return the wanted columns of a file's sources.
+
+    They come from one table, or from one of the file's own name.
+    """
+    path = _for_file(table, file)
+    assert path is not None
+    position = tables.column_by_source(path, "source")
+    rows = tables.look_up({name: k for k, name in enumerate(position)}, names.tolist(), "row", path)
+    found = read_table(path, columns=list(wanted))[rows]
+    return {name: found[name].to_list() for name in wanted}
+
+
+def _declared(
+    request: PlanRequest,
+    columns: Path | None,
+    hosts: Path | None,
+    constraints: ConstraintOptions,
+    refresh: str | None,
+    time_unit: str,
+) -> tuple[PlanRequest, tuple[str, ...]]:
+    """Return the request with its constraints, and the columns of the table that they name."""
+    table = () if columns is None else tuple(parquet_files(columns))
+    known = PartitionColumns(table, str(columns or "--columns FILE"), host=hosts is not None)
+    made = known.made(constraints, refresh, time_unit)
+    rows = column_rows(made, None, {})
+    own = dict.fromkeys(name for one in rows for name in one.columns)
+    wanted = tuple(name for name in own if not known.elsewhere(name))
+    return replace(request, constraints=made), wanted
 
 
 def _for_file(table: Path | None, file: Path) -> Path | None:

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from freshopt.cli import inputs, options
-from freshopt.cli.console import number, show
-from freshopt.cli.log_inputs import Origin, origin_options, outcome
 from freshopt.goodness_of_fit.interpretation import interpret
 from freshopt.goodness_of_fit.plot import plot as draw
 from freshopt.goodness_of_fit.plot import require_picture
@@ -17,6 +14,9 @@ from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck
 from freshopt.goodness_of_fit.poisson_check import poisson_check as check_poisson
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
+from freshopt.terminal import inputs, options
+from freshopt.terminal.console import number, show
+from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

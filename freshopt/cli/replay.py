@@ -9,8 +9,6 @@ from pathlib import Path
 import click
 import numpy as np
 
-from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import count, number, show
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.read_history import read_history
@@ -23,6 +21,8 @@ from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.replaying import replay as replay_schedule
 from freshopt.simulation.world import World
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import count, number, show
 from freshopt.units import SECONDS
 
 WORDS = {

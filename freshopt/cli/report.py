@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from freshopt.cli import options
 from freshopt.report import write_report
+from freshopt.terminal import options
 
 # Options that say where a result goes, and not which.
 _APART = ("out", "overwrite")

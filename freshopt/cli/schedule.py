@@ -7,9 +7,6 @@ from pathlib import Path
 
 import click
 
-from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import count, number, show
-from freshopt.cli.schedule_options import Choice, Slots, method_options
 from freshopt.errors import SourceDataError
 from freshopt.exporters import (
     ChangeDetection,
@@ -27,6 +24,9 @@ from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import count, number, show
+from freshopt.terminal.schedule_options import Choice, Slots, method_options
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")

@@ -9,14 +9,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from freshopt.cli import inputs, options, tables
-from freshopt.cli.console import number, plain, show
-from freshopt.cli.constraint_options import ConstraintOptions, constraint_options
-from freshopt.cli.estimator_options import Estimation, estimation_options
-from freshopt.cli.log_inputs import Origin, origin_options, outcome
-from freshopt.cli.objective_options import objective_of
 from freshopt.cli.solve_dask import solve_in_partitions
-from freshopt.cli.source_columns import SourceColumns
 from freshopt.datasets.change_histories import EXAMPLES, load_example
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
@@ -24,6 +17,13 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
 from freshopt.planning.declared import price_sentences, row_table, solve_declared
 from freshopt.solving import solve as solve_problem
+from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.console import number, plain, show
+from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
+from freshopt.terminal.estimator_options import Estimation, estimation_options
+from freshopt.terminal.log_inputs import Origin, origin_options, outcome
+from freshopt.terminal.objective_options import objective_of
+from freshopt.terminal.source_columns import SourceColumns
 
 out_option = click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Table to write, .csv or .parquet."
@@ -140,17 +140,13 @@ def solve(
     objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
     constraints.require_usable(bandwidth, objective_given=objective_given)
     if engine == "dask":
-        constraints.require_none(
-            "is for --engine memory; dask solves under bandwidth, bounds and host limits"
-        )
-        if bandwidth is None:
-            raise click.UsageError("Missing option '--bandwidth'. Pass such as --bandwidth 200/day.")
         solve_in_partitions(
             sources,
             objective,
             (exponent, deadline, refresh),
             bandwidth,
             host_limits,
+            constraints,
             solver,
             out,
             time_unit,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
-from freshopt.cli import inputs, tables
-from freshopt.cli.console import progress
-from freshopt.cli.objective_options import OBJECTIVES, Parameters, objective_of
+from freshopt.cli.constraint_columns import PartitionColumns
 from freshopt.distributed import PartitionedSources
 from freshopt.distributed import solve as solve_partitions
 from freshopt.distributed.partitioned_sources import UNIT, read
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.tables import column_names
+from freshopt.io.atomic_output import complete_file
+from freshopt.io.tables import column_names, write_table
+from freshopt.modelling.spend import Spend
+from freshopt.planning.declared import DeclaredRows, price_sentences
+from freshopt.terminal import inputs, tables
+from freshopt.terminal.console import plain, progress
+from freshopt.terminal.constraint_options import ConstraintOptions
+from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
 
 # Solvers for partitioned sources.
 SOLVERS = ("auto", "water-filling")
@@ -28,8 +33,9 @@ def solve_in_partitions(
     sources: Path,
     objective: str,
     parameters: tuple[float | None, str | None, str | None],
-    bandwidth: str,
+    bandwidth: str | None,
     host_limits: Path | None,
+    constraints: ConstraintOptions,
     solver: str,
     out: Path,
     time_unit: str | None,
@@ -52,24 +58,36 @@ def solve_in_partitions(
     known = PartitionedSources.from_parquet(sources, time_unit)
     unit = _unit(known, time_unit)
     own = sorted(set(OBJECTIVES[objective].uses) & set(column_names(known.parts[0].path)))
-    if own:
+    if own and not constraints.cheapest:
         raise SourceDataError(
             f"{sources} has the columns {list_offenders(own)} for --objective {objective}, which --engine "
             "dask does not read. Give one number for all sources as an option, and drop the columns."
         )
     given = inputs.parameters_of(Parameters(), objective, exponent, deadline, unit)
-    with connected(scheduler), progress(PASSES) as report:
+    goal = Spend() if constraints.cheapest else objective_of(objective, refresh, given)
+    declared = constraints.given()
+    files = tuple(dict.fromkeys(Path(part.path) for part in known.parts))
+    rows = PartitionColumns(files, str(sources)).made(constraints, refresh, unit)
+    beside = out.with_name(f"{out.name}.constraints.parquet")
+    table = complete_file(beside, overwrite) if declared else nullcontext()
+    with table as staging, connected(scheduler), progress(PASSES) as report:
         solution = solve_partitions(
-            objective_of(objective, refresh, given),
+            goal,
             known,
-            inputs.rate_of("--bandwidth", bandwidth, unit),
+            None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
+            constraints=rows,
             out=out,
             overwrite=overwrite,
             on_progress=report,
         )
+        if staging is not None and solution.rows is not None:
+            write_table(solution.rows.to_frame(), staging)
     click.echo(repr(solution))
-    click.echo(f"   wrote: {out}")
+    click.echo(f"   wrote: {out}{f', {beside}' if declared else ''}")
+    if solution.rows is not None:
+        for k, text in enumerate(price_sentences(DeclaredRows.of_table(solution.rows, rows, goal, unit))):
+            click.echo(plain(text) if k else f"\n{plain(text)}")
 
 
 def _unit(known: PartitionedSources, asked: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.numerics.vector_math import fast_log
+from freshopt.numerics.vector_math import fast_exp, fast_log
 
 Value: TypeAlias = Callable[..., float]
 
@@ -77,3 +77,8 @@ def delay_signal_cost(rate: float, d: float) -> float:
 def age_poisson_cost(rate: float, d: float) -> float:
     """Return Δ/(ρ(ρ + Δ)): age, Poisson."""
     return d / (rate + d) / rate if rate > 0.0 else np.inf
+
+
+def later_cost(rate: float, d: float) -> float:
+    """Return e^{−dρ}: the share of time later than d, Poisson."""
+    return fast_exp(-d * rate)

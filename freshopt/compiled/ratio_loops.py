@@ -41,6 +41,24 @@ def heights(order: IntArray, parent: IntArray, height: IntArray) -> None:
             height[parent[node]] = max(height[parent[node]], height[node] + 1)
 
 
+def preorder(order: IntArray, parent: IntArray, first: IntArray, child: IntArray, place: IntArray) -> None:
+    """Write where each node comes if every subtree is a slice, its root first."""
+    size = np.ones(len(order), np.int64)
+    for k in range(len(order) - 1, -1, -1):
+        if parent[order[k]] >= 0:
+            size[parent[order[k]]] += size[order[k]]
+    end = 0
+    for k in range(len(order)):
+        node = order[k]
+        if parent[node] < 0:
+            place[node] = end
+            end += size[node]
+        behind = place[node] + 1
+        for j in range(first[node], first[node + 1]):
+            place[child[j]] = behind
+            behind += size[child[j]]
+
+
 def tighten(order: IntArray, parent: IntArray, ratio: Array, lower: Array, upper: Array) -> None:
     """Tighten bounds, in place, by those of children and parents."""
     for k in range(len(order) - 1, -1, -1):
@@ -61,6 +79,51 @@ def cap(order: IntArray, parent: IntArray, ratio: Array, lower: Array, rates: Ar
             rates[node] = max(lower[node], min(rates[node], ratio[node] * rates[parent[node]]))
 
 
+def bound_by_others(
+    holder: IntArray, gain: Array, limits: Array, first: IntArray, row: IntArray, loss: Array, upper: Array
+) -> None:
+    """Write upper bounds that comparisons imply, in topological order.
+
+    Row r says gain·ρ_holder − Σ loss·ρ ≤ limits, holder −1 if it is no comparison; source k is in the sums of
+    ``row[first[k]:first[k+1]]``. Only infinite bounds change.
+    """
+    waiting, room, reached = np.zeros(len(limits), dtype=np.int64), limits.copy(), upper < np.inf
+    for k in range(len(upper)):
+        for j in range(first[k], first[k + 1]):
+            if reached[k]:
+                room[row[j]] += loss[j] * upper[k]
+            else:
+                waiting[row[j]] += 1
+    ready, bounded = np.empty(len(limits), dtype=np.int64), np.empty(len(upper), dtype=np.int64)
+    done, end = 0, 0
+    for r in range(len(limits)):
+        if holder[r] >= 0 and waiting[r] == 0 and not reached[holder[r]]:
+            ready[end] = r
+            end += 1
+    while done < end:
+        # A source's bound is the least of all rows that are ready at once.
+        found = 0
+        for place in range(done, end):
+            r = ready[place]
+            k, bound = holder[r], max(0.0, room[r]) / gain[r]
+            if upper[k] == np.inf and bound < np.inf:
+                bounded[found] = k
+                found += 1
+            upper[k] = min(upper[k], bound)
+        done = end
+        for place in range(found):
+            reached[bounded[place]] = True
+        for place in range(found):
+            k = bounded[place]
+            for j in range(first[k], first[k + 1]):
+                r = row[j]
+                room[r] += loss[j] * upper[k]
+                waiting[r] -= 1
+                if waiting[r] == 0 and holder[r] >= 0 and not reached[holder[r]]:
+                    ready[end] = r
+                    end += 1
+
+
 def gather(
     nodes: IntArray,
     own: Array,
@@ -73,14 +136,14 @@ def gather(
     member: IntArray,
     factor: Array,
     until: Array,
-) -> None:
-    """Write who may be in the pool of each node.
+) -> int:
+    """Write who may be in the pool of each node; return how many.
 
     These are the node and descendants.
 
     A descendant joins while the node's rate is below `until`, the least of what the tops on its path would
-    have, in units of the node's rate. Only those of more than `own` count. Without room in `member` their
-    numbers are written to `begin`.
+    have, in units of the node's rate. Only those of more than `own` count. Beyond the room in `member` they
+    are counted alone.
 
     Parameters
     ----------
@@ -94,20 +157,21 @@ def gather(
     first, child : ndarray of int
         Children of each node.
     begin : ndarray of int, shape (k+1,)
+        Written: where the members of each pool begin.
     member, factor, until : ndarray
         Written from ``begin[j]`` on: nodes, their rates in units of the top's, and when they leave.
     """
-    counting = len(member) == 0
+    most, place = len(member), 0
     room = 64
     stack, scale, least = np.empty(room, np.int64), np.empty(room), np.empty(room)
     for j in range(len(nodes)):
-        place = 0 if counting else begin[j]
+        begin[j] = place
         stack[0], scale[0], least[0] = nodes[j], 1.0, np.inf
         size = 1
         while size > 0:
             size -= 1
             node, unit, limit = stack[size], scale[size], least[size]
-            if not counting:
+            if place < most:
                 member[place], factor[place], until[place] = node, unit, limit
             place += 1
             for k in range(first[node], first[node + 1]):
@@ -123,8 +187,8 @@ def gather(
                         room *= 2
                     stack[size], scale[size], least[size] = below, times, when
                     size += 1
-        if counting:
-            begin[j + 1] = place
+    begin[len(nodes)] = place
+    return place
 
 
 def multipliers(

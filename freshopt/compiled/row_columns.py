@@ -16,16 +16,20 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled import backend
-from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
+from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.row_products import added_blocks
-from freshopt.compiled.row_records import LANES, RowEntries, RowPrices, RowSums
+from freshopt.compiled.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import Array, IntArray
 
 # Blocks of sources: as many as threads may share, fewer where each has a large matrix to be added up.
 BLOCKS, FEW_BLOCKS = 16, 4
+# From so many sources on a loop that is loaded is faster.
+AT_HAND = 128
+# Sources of a block at least, and of a pass that threads share: to start them takes as long as 10⁴ sources.
+LEAST, SHARED = 4096, 65_536
 # Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
 SMALL = 2**15
 
@@ -71,11 +75,11 @@ class RowColumns:
     Attributes
     ----------
     n : int
-    formula, announced : callable
-        Demand functions, as in `freshopt.compiled.columns.Columns`.
+    formula, announced : callable or None
+        Demand functions, as in `freshopt.compiled.columns.Columns`; None for costs of several families.
     value : callable or None
-        Cost of one source that belongs to the demand; needed by curved rows.
-    columns : SourceColumns
+        Cost of one source that belongs to the demand; needed by rows of the cost.
+    columns : SourceColumns or FamilyColumns
         `cost` is the price per unit of rate besides those of rows.
     entries : RowEntries
     dense, sparse, hosts : ndarray of int
@@ -83,10 +87,10 @@ class RowColumns:
     """
 
     n: int
-    formula: Demand
+    formula: Demand | None
     announced: Demand | None
     value: Value | None
-    columns: SourceColumns
+    columns: SourceColumns | FamilyColumns
     entries: RowEntries
     dense: IntArray
     sparse: IntArray
@@ -106,22 +110,22 @@ class RowColumns:
             Whether the matrix is asked for: None without.
         """
         loops, rates = _loops(self.formula, self.announced, self.value), np.empty(self.n)
-        prices = RowPrices(
-            _by_kind(multipliers[self.dense], self.entries.dense_curved),
-            _by_kind(multipliers[self.sparse], self.entries.sparse_curved),
-            _by_kind(multipliers[self.hosts], self.entries.host_curved),
-        )
+        prices = RowPrices(multipliers[self.dense], multipliers[self.sparse], multipliers[self.hosts])
         sums, blocks = self._room(gram)
         size = -(-self.n // blocks)
 
         def part(begin: int, end: int) -> None:
             loops.scan(begin, end, self.n, size, self.columns, self.entries, prices, gram, sums, rates)
 
-        run_chunks_in_threads(part, blocks, 1)
+        run_chunks_in_threads(part, blocks, 1 if self.n >= SHARED else blocks)
         used = np.empty(len(self))
-        used[self.dense] = added_blocks(sums.dense[:, :, 0, 0], sums.dense[:, :, 1, 0])
-        used[self.sparse] = added_blocks(sums.sparse[:, :, 0], sums.sparse[:, :, 1])
-        used[self.hosts] = added_blocks(sums.host[:, :, 0], sums.host[:, :, 1])
+        for rows, own in (
+            (self.dense, sums.dense[:, :, :, 0]),
+            (self.sparse, sums.sparse),
+            (self.hosts, sums.host),
+        ):
+            if len(rows):
+                used[rows] = added_blocks(own[:, :, 0], own[:, :, 1])
         return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
 
     def _room(self, gram: bool) -> tuple[RowSums, int]:
@@ -129,7 +133,8 @@ class RowColumns:
         d, s, h = len(self.dense), len(self.sparse), len(self.hosts)
         pairs = s * (s + 1) // 2
         size = d * (2 * LANES + d) + s * (2 + d) + h * (3 + d + s) + pairs
-        blocks = BLOCKS if size <= SMALL else FEW_BLOCKS
+        # What a block is depends on the number of sources alone.
+        blocks = max(1, min(BLOCKS if size <= SMALL else FEW_BLOCKS, self.n // LEAST))
         return RowSums(
             np.zeros((blocks, d, 2, LANES)),
             np.zeros((blocks, s, 2)),
@@ -143,16 +148,17 @@ class RowColumns:
     def _gram(self, loops: _Loops, sums: RowSums) -> Array | ArrowGram:
         """Return the sum of the blocks' matrices in the declared order."""
         d, s = len(self.dense), len(self.sparse)
-        others = np.concatenate((self.dense, self.sparse))
         corner = np.empty((d + s, d + s))
         low = np.sum(sums.dense_gram, axis=0)
         corner[:d, :d] = low + np.tril(low, -1).T
-        corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
-        corner[:d, d:] = corner[d:, :d].T
-        loops.unpack(sums.sparse_gram, corner[d:, d:])
-        order = np.argsort(others)
-        if np.any(order != np.arange(d + s)):
-            corner = corner[np.ix_(order, order)]
+        order = np.arange(d)
+        if s:
+            corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
+            corner[:d, d:] = corner[d:, :d].T
+            loops.unpack(sums.sparse_gram, corner[d:, d:])
+            order = np.argsort(np.concatenate((self.dense, self.sparse)))
+            if np.any(order != np.arange(d + s)):
+                corner = corner[np.ix_(order, order)]
         if not len(self.hosts):
             return corner
         diagonal: Array = np.sum(sums.host[:, :, 2], axis=0)
@@ -160,7 +166,7 @@ class RowColumns:
         return ArrowGram(diagonal, cross[:, order], corner)
 
 
-def rows_enabled(n: int, formula: Demand, announced: Demand | None, value: Value | None) -> bool:
+def rows_enabled(n: int, formula: Demand | None, announced: Demand | None, value: Value | None) -> bool:
     """Return whether passes over n sources are to be compiled.
 
     They are for many sources, or once the loops are at hand; those that are needed are at hand from now on.
@@ -172,27 +178,30 @@ def rows_enabled(n: int, formula: Demand, announced: Demand | None, value: Value
     return True
 
 
-def _by_kind(multipliers: Array, curved: BoolArray) -> Array:
-    """Return multipliers in one line of two.
-
-    Those of rows of the rate stand in the first and those of curved rows in the second, 0 in the other.
-    """
-    return np.stack((np.where(curved, 0.0, multipliers), np.where(curved, multipliers, 0.0)))
-
-
 class _Loops(NamedTuple):
     scan: Callable[..., None]
     unpack: Callable[..., None]
 
 
-_BUILT: dict[tuple[Demand, Demand | None, Value | None], _Loops] = {}
+_BUILT: dict[tuple[Demand | None, Demand | None, Value | None], _Loops] = {}
 
 
-def _loops(formula: Demand, announced: Demand | None, value: Value | None) -> _Loops:
-    """Return the compiled loops of a demand function and its cost."""
+def _loops(formula: Demand | None, announced: Demand | None, value: Value | None) -> _Loops:
+    """Return the compiled loops of a demand function and its cost.
+
+    Without a demand function they are those of several families.
+    """
     key = (formula, announced, value)
     if key not in _BUILT:
-        from freshopt.compiled.row_loops import build  # noqa: PLC0415 - numba loads only if needed
+        from freshopt.compiled import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
 
-        _BUILT[key] = _Loops(*backend.built(lambda cache: build(formula, announced, value, cache=cache)))
+        def build(*, cache: bool) -> _Loops:
+            scan = (
+                mixed_loops.build(cache=cache)
+                if formula is None
+                else row_loops.build(formula, announced, value, cache=cache)
+            )
+            return _Loops(scan, row_loops.build_unpack(cache=cache))
+
+        _BUILT[key] = backend.built(build)
     return _BUILT[key]

@@ -25,12 +25,13 @@ from freshopt.compiled.row_sums import (
     STEP,
     add_dense_gram,
     add_host_gram,
+    add_prices,
     add_sparse_gram,
     add_used,
     bound_rates,
+    fill_base,
     fill_curvature,
     fill_demand,
-    fill_prices,
     fill_slopes,
     fill_values,
     fold_lanes,
@@ -56,10 +57,10 @@ EDITION = hashlib.sha256(
 
 def build(
     formula: Demand, announced: Demand | None, cost: Value | None, *, cache: bool
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the loops (scan, unpack) of a demand function and its cost.
+) -> Callable[..., None]:
+    """Return the loop `scan` of a demand function and its cost.
 
-    Without a cost there are no curved rows.
+    Without a cost all rows are of the rate.
     """
     rate, value, edition = loops.rate_of(formula, announced), _value_of(cost), EDITION
     has_value = cost is not None
@@ -79,7 +80,9 @@ def build(
         out: Array,
     ) -> None:
         _ = edition
-        memory, slopes = np.zeros((8, CHUNK)), np.empty(0)
+        memory, slopes = np.zeros((4, CHUNK)), np.empty(0)
+        # Of each kind, the rate and the cost, what is paid for it, its value and its slope.
+        theta, values, tilt = np.zeros((2, CHUNK)), np.zeros((2, CHUNK)), np.ones((2, CHUNK))
         for block in range(begin, end):
             own = RowSums(
                 sums.dense[block],
@@ -94,19 +97,21 @@ def build(
             for a in range(block * size, last, CHUNK):
                 b = min(last, a + CHUNK)
                 # Views of one line each: those of several would not be known to be contiguous.
-                price, weight = memory[0, : b - a], memory[1, : b - a]
-                values, tilt, inverse = memory[2, : b - a], memory[3, : b - a], memory[4, : b - a]
-                free, less, more = memory[5, : b - a], memory[6, : b - a], memory[7, : b - a]
+                price, weight = theta[0, : b - a], theta[1, : b - a]
+                inverse, free = memory[0, : b - a], memory[1, : b - a]
+                less, more = memory[2, : b - a], memory[3, : b - a]
                 chunk, rates = sources_of(columns, a, b), out[a:b]
-                fill_prices(rows, y, chunk, a, price, weight)
+                fill_base(chunk, price, weight)
+                add_prices(rows, y, a, b - a, theta)
                 # One call in a loop: each takes seconds to compile.
                 for trial in range(3 if gram else 1):
                     factor = 1.0 if trial == 0 else (1.0 - STEP if trial == 1 else 1.0 + STEP)
-                    fill_demand(rate, chunk, price, weight, factor, memory[5 + trial, : b - a])
+                    fill_demand(rate, chunk, price, weight, factor, memory[1 + trial, : b - a])
                 bound_rates(chunk, free, rates)
+                values[0, : b - a] = rates
                 if has_value:
-                    fill_values(value, chunk, rates, price, weight, values, tilt)
-                add_used(rows, rates, values, a, own)
+                    fill_values(value, chunk, rates, price, weight, values[1, : b - a], tilt[1, : b - a])
+                add_used(rows, values, a, b - a, own)
                 if not gram:
                     continue
                 fill_curvature(chunk, rates, free, less, more, price, inverse)
@@ -115,7 +120,7 @@ def build(
                 if has_value:
                     if len(slopes) < z - x:
                         slopes = np.empty(2 * (z - x))
-                    fill_slopes(rows, tilt, a, slopes)
+                    fill_slopes(rows, tilt, a, b - a, slopes)
                     add_sparse_gram(rows, slopes, inverse, tilt, a, own)
                     if len(rows.host) > 0:
                         add_host_gram(rows, slopes, inverse, tilt, a, own)
@@ -126,7 +131,14 @@ def build(
             for j in range(len(own.dense)):
                 fold_lanes(own.dense[j, 0], own.dense[j, 1])
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    return scan
+
+
+def build_unpack(*, cache: bool) -> Callable[..., None]:
+    """Return the loop that adds up the packed triangles of blocks."""
+    edition = EDITION
+
+    @njit(nogil=True, fastmath=FAITHFUL, error_model="numpy", cache=cache)  # type: ignore[untyped-decorator]
     def unpack(packed: Array, out: Array) -> None:
         _ = edition
         for i in range(len(out)):
@@ -138,7 +150,7 @@ def build(
                 out[i, j] = total
                 out[j, i] = total
 
-    return scan, unpack
+    return unpack
 
 
 def _value_of(cost: Value | None) -> Value:

@@ -2,7 +2,8 @@
 
 Rows come in three parts, of which any may be empty. *Dense* rows concern about every source and are kept as
 columns. *Host* rows are disjoint: a source is in one of them or in none. The others are *sparse*: entries
-source by source. A row multiplies its coefficients with the rate, or with the source's cost: a *curved* row.
+source by source. A row multiplies its coefficients with one *kind* of function of the rate: kind 0 is the
+rate itself, the others are costs.
 """
 
 from __future__ import annotations
@@ -24,36 +25,67 @@ class RowEntries(NamedTuple):
     Attributes
     ----------
     dense : ndarray, shape (D, n)
-    dense_curved : ndarray of bool, shape (D,)
+    dense_kind : ndarray of int, shape (D,)
     first : ndarray of int, shape (n+1,)
         Source k has the sparse entries first[k]:first[k+1].
     row : ndarray of int32
         Sparse rows, rising within a source.
     coefficient : ndarray
-    sparse_curved : ndarray of bool, shape (S,)
+    sparse_kind : ndarray of int, shape (S,)
     host : ndarray of int32, shape (n,), or empty
         The host row of each source; −1 of none.
     share : ndarray, shape (n,), or empty
         Its coefficient.
-    host_curved : ndarray of bool, shape (H,)
+    host_kind : ndarray of int, shape (H,)
     """
 
     dense: Array
-    dense_curved: BoolArray
+    dense_kind: IntArray
     first: IntArray
     row: npt.NDArray[np.int32]
     coefficient: Array
-    sparse_curved: BoolArray
+    sparse_kind: IntArray
     host: npt.NDArray[np.int32]
     share: Array
-    host_curved: BoolArray
+    host_kind: IntArray
+
+
+class FamilyColumns(NamedTuple):
+    """Columns of sources whose costs are of F families.
+
+    Attributes
+    ----------
+    code : ndarray of int, shape (F,)
+        Of each family, from `freshopt.compiled.mixed_costs`. Family f is kind 1 + f of the rows.
+    which : ndarray of int, shape (F,)
+        The line of `parameter` that a family takes.
+    valued : ndarray of bool, shape (F,)
+        Whether rows ask for the family's cost.
+    objective : int
+        The kind that the objective is; 0 if it is none.
+    importance : ndarray, shape (n,)
+        Of the sources in the objective.
+    parameter : ndarray, shape (lines, n)
+    cost, lower, upper : ndarray, shape (n,)
+        As in `freshopt.compiled.source_columns`.
+    near : ndarray, shape (n,)
+        Rates > 0 where the next search starts; a pass leaves its own there.
+    """
+
+    code: IntArray
+    which: IntArray
+    valued: BoolArray
+    objective: int
+    importance: Array
+    parameter: Array
+    cost: Array
+    lower: Array
+    upper: Array
+    near: Array
 
 
 class RowPrices(NamedTuple):
-    """Multipliers of dense, sparse and host rows, shape (2, rows) each.
-
-    The first line is that of rows of the rate and the second that of curved rows; 0 in the other line.
-    """
+    """Multipliers of dense, sparse and host rows."""
 
     dense: Array
     sparse: Array

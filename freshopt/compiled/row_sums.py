@@ -29,32 +29,27 @@ KINK = 0.5
 place, ONE = np.uint64, np.uint64(1)
 
 
-def fill_prices(
-    rows: RowEntries,
-    y: RowPrices,
-    columns: SourceColumns,
-    begin: int,
-    price: Array,
-    weight: Array,
-) -> None:
-    """Write θ and W of consecutive sources from `begin` on."""
-    n = len(price)
-    for k in range(n):
+def fill_base(columns: SourceColumns, price: Array, weight: Array) -> None:
+    """Write θ and W of sources without rows."""
+    for k in range(len(price)):
         price[k] = at(columns.cost, k)
         weight[k] = at(columns.importance, k)
+
+
+def add_prices(rows: RowEntries, y: RowPrices, begin: int, n: int, theta: Array) -> None:
+    """Add what n sources from `begin` on pay for each kind, a line of theta."""
     for j in range(len(rows.dense)):
-        into = weight if rows.dense_curved[j] else price
-        add_multiple(y.dense[0, j] + y.dense[1, j], rows.dense[j, begin : begin + n], into)
+        add_multiple(y.dense[j], rows.dense[j, begin : begin + n], theta[rows.dense_kind[j], :n])
     if len(rows.coefficient) > 0:
-        if np.any(rows.sparse_curved):
-            add_prices(rows, y.sparse[1], begin, weight)
-        add_prices(rows, y.sparse[0], begin, price)
+        if np.any(rows.sparse_kind):
+            add_entry_prices(rows, y.sparse, begin, n, theta)
+        else:
+            add_rate_prices(rows, y.sparse, begin, theta[0, :n])
     if len(rows.host) > 0:
         host, share = rows.host[begin : begin + n], rows.share[begin : begin + n]
         for k in range(n):
             if host[k] >= 0:
-                price[k] += y.host[0, host[k]] * share[k]
-                weight[k] += y.host[1, host[k]] * share[k]
+                theta[place(rows.host_kind[host[k]]), k] += y.host[host[k]] * share[k]
 
 
 def add_multiple(factor: float, terms: Array, into: Array) -> None:
@@ -63,8 +58,17 @@ def add_multiple(factor: float, terms: Array, into: Array) -> None:
         into[k] += factor * terms[k]
 
 
-def add_prices(rows: RowEntries, y: Array, begin: int, into: Array) -> None:
-    """Add what sources pay for their sparse rows."""
+def add_entry_prices(rows: RowEntries, y: Array, begin: int, n: int, theta: Array) -> None:
+    """Add what sources pay for their sparse rows, of any kind."""
+    first, row, coefficient, kind = rows.first, rows.row, rows.coefficient, rows.sparse_kind
+    for k in range(n):
+        for e in range(place(first[begin + k]), place(first[begin + k + 1])):
+            j = place(row[e])
+            theta[place(kind[j]), place(k)] += y[j] * coefficient[e]
+
+
+def add_rate_prices(rows: RowEntries, y: Array, begin: int, into: Array) -> None:
+    """Add what sources pay for their sparse rows, all of the rate."""
     first, row, coefficient = rows.first, rows.row, rows.coefficient
     for k in range(len(into)):
         paid = into[k]
@@ -134,21 +138,23 @@ def fill_values(
         tilt[k] = slope if abs(slope) < LARGEST_RATE else 0.0
 
 
-def add_used(rows: RowEntries, rates: Array, values: Array, begin: int, sums: RowSums) -> None:
-    """Add what sources use of each row, with rounding errors apart."""
-    n = len(rates)
+def add_used(rows: RowEntries, values: Array, begin: int, n: int, sums: RowSums) -> None:
+    """Add what sources use of each row, with rounding errors apart.
+
+    Each kind has a line of `values`.
+    """
     for j in range(len(rows.dense)):
-        amounts = values if rows.dense_curved[j] else rates
+        amounts = values[rows.dense_kind[j], :n]
         add_lanes(rows.dense[j, begin : begin + n], amounts, sums.dense[j, 0], sums.dense[j, 1])
     if len(rows.coefficient) > 0:
-        add_entries(rows, rates, values, begin, sums.sparse)
+        add_entries(rows, values, begin, n, sums.sparse)
     if len(rows.host) > 0:
         host, share = rows.host[begin : begin + n], rows.share[begin : begin + n]
         for k in range(n):
             h = host[k]
             if h >= 0:
                 own = sums.host[h]
-                amount = share[k] * (values[k] if rows.host_curved[h] else rates[k])
+                amount = share[k] * values[place(rows.host_kind[h]), k]
                 own[0], own[1] = added(own[0], own[1], amount)
 
 
@@ -169,31 +175,34 @@ def fold_lanes(sums: Array, lost: Array) -> None:
         sums[0], lost[0] = added(sums[0], lost[0] + lost[lane], sums[lane])
 
 
-def add_entries(rows: RowEntries, rates: Array, values: Array, begin: int, sums: Array) -> None:
+def add_entries(rows: RowEntries, values: Array, begin: int, n: int, sums: Array) -> None:
     """Add what sources use of their sparse rows."""
-    first, row, coefficient, curved = rows.first, rows.row, rows.coefficient, rows.sparse_curved
-    for k in range(len(rates)):
-        rate, value = rates[k], values[k]
+    first, row, coefficient, kind = rows.first, rows.row, rows.coefficient, rows.sparse_kind
+    for k in range(n):
         for e in range(place(first[begin + k]), place(first[begin + k + 1])):
             j = place(row[e])
-            amount = coefficient[e] * (value if curved[j] else rate)
+            amount = coefficient[e] * values[place(kind[j]), place(k)]
             sums[j, 0], sums[j, 1] = added(sums[j, 0], sums[j, 1], amount)
 
 
 def add_dense_gram(
     rows: RowEntries, inverse: Array, tilt: Array, begin: int, one: Array, other: Array, gram: Array
 ) -> None:
-    """Add Σ g_i' g_j'/φ'' of dense rows; `one` and `other` are memory."""
-    n, dense, curved = len(inverse), rows.dense, rows.dense_curved
-    any_curved = np.any(curved)
+    """Add Σ g_i' g_j'/φ'' of dense rows; `one` and `other` are memory.
+
+    Each kind has a line of `tilt`; that of the rate is 1.
+    """
+    n, dense, kind = len(inverse), rows.dense, rows.dense_kind
     for i in range(len(dense)):
         multiply(dense[i, begin : begin + n], inverse, one)
-        if curved[i]:
-            multiply(one, tilt, one)
-        if any_curved:
-            multiply(one, tilt, other)
+        if kind[i] > 0:
+            multiply(one, tilt[kind[i], :n], one)
+        last = 0
         for j in range(i + 1):
-            gram[i, j] += product(other if curved[j] else one, dense[j, begin : begin + n])
+            if kind[j] > 0 and kind[j] != last:
+                multiply(one, tilt[kind[j], :n], other)
+                last = kind[j]
+            gram[i, j] += product(other if kind[j] > 0 else one, dense[j, begin : begin + n])
 
 
 def multiply(a: Array, b: Array, out: Array) -> None:
@@ -210,20 +219,20 @@ def product(a: Array, b: Array) -> float:
     return total
 
 
-def fill_slopes(rows: RowEntries, tilt: Array, begin: int, slopes: Array) -> None:
+def fill_slopes(rows: RowEntries, tilt: Array, begin: int, n: int, slopes: Array) -> None:
     """Write the slopes g' of sparse entries of consecutive sources."""
-    first, row, coefficient, curved = rows.first, rows.row, rows.coefficient, rows.sparse_curved
+    first, row, coefficient, kind = rows.first, rows.row, rows.coefficient, rows.sparse_kind
     start = place(first[begin])
-    for k in range(len(tilt)):
+    for k in range(n):
         for e in range(place(first[begin + k]), place(first[begin + k + 1])):
-            slopes[e - start] = coefficient[e] * (tilt[k] if curved[place(row[e])] else 1.0)
+            slopes[e - start] = coefficient[e] * tilt[place(kind[place(row[e])]), place(k)]
 
 
 def add_sparse_gram(
     rows: RowEntries, slopes: Array, inverse: Array, tilt: Array, begin: int, sums: RowSums
 ) -> None:
     """Add Σ g_i' g_j'/φ'' of sparse rows with sparse and dense rows."""
-    first, row, dense, curved = rows.first, rows.row, rows.dense, rows.dense_curved
+    first, row, dense, kind = rows.first, rows.row, rows.dense, rows.dense_kind
     start, gram, mixed = place(first[begin]), sums.sparse_gram, sums.mixed_gram
     for k in range(len(inverse)):
         if inverse[k] == 0.0:
@@ -237,23 +246,23 @@ def add_sparse_gram(
             for other in range(a, e):
                 gram[line + place(row[other])] += own * slopes[other - start]
             for d in range(len(dense)):
-                mixed[j, d] += own * dense[d, begin + k] * (tilt[k] if curved[d] else 1.0)
+                mixed[j, d] += own * dense[d, begin + k] * tilt[place(kind[d]), k]
 
 
 def add_host_gram(
     rows: RowEntries, slopes: Array, inverse: Array, tilt: Array, begin: int, sums: RowSums
 ) -> None:
     """Add Σ g_i' g_j'/φ'' of host rows with themselves and all others."""
-    first, row, dense, curved = rows.first, rows.row, rows.dense, rows.dense_curved
+    first, row, dense, kind = rows.first, rows.row, rows.dense, rows.dense_kind
     start = place(first[begin])
     for k in range(len(inverse)):
         h = rows.host[begin + k]
         if inverse[k] == 0.0 or h < 0:
             continue
-        slope = rows.share[begin + k] * (tilt[k] if rows.host_curved[h] else 1.0)
+        slope = rows.share[begin + k] * tilt[place(rows.host_kind[h]), k]
         own, line = slope * inverse[k], sums.host[h]
         line[2] += own * slope
         for d in range(len(dense)):
-            line[3 + d] += own * dense[d, begin + k] * (tilt[k] if curved[d] else 1.0)
+            line[3 + d] += own * dense[d, begin + k] * tilt[place(kind[d]), k]
         for e in range(place(first[begin + k]), place(first[begin + k + 1])):
             sums.host_gram[h, place(row[e])] += own * slopes[e - start]

@@ -11,7 +11,10 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
@@ -21,6 +24,48 @@ Result = TypeVar("Result")
 AT_ONCE = 4
 # Partitions per thread of the workers; results wait on workers until the client has time for them.
 IN_FLIGHT = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passes:
+    """Runs passes over partitions and keeps the seconds they take.
+
+    Parameters
+    ----------
+    on_progress : callable
+        Called with a word before each pass.
+    seconds : list of float
+        Of the passes so far.
+    """
+
+    on_progress: Callable[[str], None]
+    seconds: list[float] = field(default_factory=list)
+
+    def run(
+        self,
+        word: str,
+        step: Callable[..., Any],
+        calls: Sequence[tuple[Any, ...]],
+        message: object,
+        fold: Callable[[int, Any], Any] = lambda _, result: result,
+    ) -> list[Any]:
+        """Run a step on every partition; return folded results in order.
+
+        `fold` is applied to each result as it arrives.
+        """
+        results: list[Any] = [None] * len(calls)
+        with self.timed(word):
+            for k, result in run_pass(step, list(calls), message):
+                results[k] = fold(k, result)
+        return results
+
+    @contextmanager
+    def timed(self, word: str) -> Iterator[None]:
+        """Announce a pass and, if it succeeds, note how long it takes."""
+        self.on_progress(word)
+        begun = time.perf_counter()
+        yield
+        self.seconds.append(time.perf_counter() - begun)
 
 
 def run_pass(

@@ -8,18 +8,17 @@
 
 from __future__ import annotations
 
-import pickle
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from freshopt.distributed.certify import Needed, judge
-from freshopt.distributed.dask_passes import pack, run_behind, run_pass
+from freshopt.distributed.certify import Judged, Needed, judge
+from freshopt.distributed.certify_rows import JudgedRows
+from freshopt.distributed.dask_passes import Passes, run_behind, run_pass
+from freshopt.distributed.objective_shares import rows_of, whole_shares
 from freshopt.distributed.partition import HostSums, PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
 from freshopt.distributed.price_search import (
@@ -29,10 +28,11 @@ from freshopt.distributed.price_search import (
     trials_of_sample,
 )
 from freshopt.distributed.solution import DistributedSolution
-from freshopt.distributed.worker_passes import Scan, collect, count, edges, measure, require_room, scan
+from freshopt.distributed.worker_passes import Scan, collect, edges, measure, require_room, scan
 from freshopt.distributed.write_rates import Decision, Finished, finish
+from freshopt.distributed.write_row_rates import FinishedRows
 from freshopt.dual_search.trial_search import Trials
-from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, exact_sum
@@ -44,48 +44,6 @@ SAMPLE = 200_000
 REWRITES = 2
 
 Decide: TypeAlias = Callable[[float, Array | float], Decision]  # with parts of the limits left unused
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Passes:
-    """Runs passes over partitions and keeps the seconds they take.
-
-    Parameters
-    ----------
-    on_progress : callable
-        Called with a word before each pass.
-    seconds : list of float
-        Of the passes so far.
-    """
-
-    on_progress: Callable[[str], None]
-    seconds: list[float] = field(default_factory=list)
-
-    def run(
-        self,
-        word: str,
-        step: Callable[..., Any],
-        calls: Sequence[tuple[Any, ...]],
-        message: object,
-        fold: Callable[[int, Any], Any] = lambda _, result: result,
-    ) -> list[Any]:
-        """Run a step on every partition; return folded results in order.
-
-        `fold` is applied to each result as it arrives.
-        """
-        results: list[Any] = [None] * len(calls)
-        with self.timed(word):
-            for k, result in run_pass(step, list(calls), message):
-                results[k] = fold(k, result)
-        return results
-
-    @contextmanager
-    def timed(self, word: str) -> Iterator[None]:
-        """Announce a pass and, if it succeeds, note how long it takes."""
-        self.on_progress(word)
-        begun = time.perf_counter()
-        yield
-        self.seconds.append(time.perf_counter() - begun)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +98,7 @@ class DistributedSolve:
         unit = partitions.time_unit or "day"
         terms = PartitionedProblem(objective, bandwidth, tuple(limits), partitions.columns, unit)
         parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
-        own = _shares(objective, _rows(objective, partitions, passes), len(parts))
+        own = whole_shares(objective, rows_of(objective, partitions, passes), len(parts))
         size = max(1, -(-sample // len(parts)))
         calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
         host_lower, members = HostSums((len(most),)), np.zeros(len(most), dtype=np.int64)
@@ -206,11 +164,7 @@ class DistributedSolve:
     ) -> DistributedSolution:
         """Write the rates and certify them."""
         terms, limits = self.terms, self.limits
-        starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
-        calls = [
-            (*call, start, file_name(k))
-            for k, (call, start) in enumerate(zip(self.calls, starts, strict=False))
-        ]
+        calls = self.last_calls(self.calls)
         trim, host_trims = 0.0, np.zeros(len(limits))
         for turn in range(1 + REWRITES):
             decision = decide(trim, host_trims)
@@ -234,30 +188,54 @@ class DistributedSolve:
         infeasibility = over if over > FEW_ULP else 0.0
         needed = Needed(self.lower, self.host_lower)
         judged = judge(found, decision, terms, limits, use, source_gaps, needed, infeasibility, tolerance)
-        return DistributedSolution(
-            objective=terms.objective,
-            sources=self.partitions,
+        prices = dict(zip(terms.hosts, decision.multipliers.tolist(), strict=True))
+        return self.solution(
+            judged,
+            found,
+            calls,
+            folder,
             bandwidth=terms.bandwidth,
-            n=starts[-1],
+            price=decision.price,
+            host_prices=prices,
+            used=judged.used,
+            infeasibility=infeasibility,
+            terms=terms,
+            decision=decision,
+        )
+
+    def last_calls(self, calls: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return calls with the place of each first source, and with the files of rates."""
+        starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
+        own = zip(calls, starts, strict=False)
+        return [(*call, start, file_name(k)) for k, (call, start) in enumerate(own)]
+
+    def solution(
+        self,
+        judged: Judged | JudgedRows,
+        found: Sequence[Finished | FinishedRows],
+        calls: Sequence[tuple[Any, ...]],
+        folder: Path | None,
+        **more: Any,  # noqa: ANN401 - fields of the solution
+    ) -> DistributedSolution:
+        """Return the certified solution, given the last pass over each partition."""
+        return DistributedSolution(
+            objective=self.terms.objective,
+            sources=self.partitions,
+            n=sum(one.n for one in self.scans),
             status=judged.status,
             value=judged.value,
             bound=judged.bound,
             gap=judged.gap,
             relative_gap=judged.relative_gap,
-            infeasibility=infeasibility,
-            price=decision.price,
-            host_prices=dict(zip(terms.hosts, decision.multipliers.tolist(), strict=True)),
-            used=judged.used,
+            note=judged.note,
             never=sum(one.never for one in found),
             at_lower=sum(one.at_lower for one in found),
             at_upper=sum(one.at_upper for one in found),
             passes=len(self.passes.seconds),
             seconds=tuple(self.passes.seconds),
             folder=folder,
-            note=judged.note,
-            terms=terms,
-            decision=decision,
-            calls=tuple((*call, start) for call, start in zip(self.calls, starts, strict=False)),
+            calls=tuple(call[:-1] for call in calls),
+            **more,
         )
 
     def _first_trials(self) -> Array:
@@ -340,42 +318,6 @@ def file_name(k: int) -> str:
     'part-00003.parquet'
     """
     return f"part-{k:05d}.parquet"
-
-
-def _rows(objective: Objective, partitions: PartitionedSources, passes: Passes) -> tuple[int, ...] | None:
-    """Return the rows of each partition, where they matter.
-
-    They do if the objective may hold something for each source.
-    """
-    if objective.take(slice(0, 1)) is objective:
-        return None
-    if partitions.rows is not None:
-        return partitions.rows
-    return tuple(passes.run("counting the sources", count, [(part,) for part in partitions.parts], None))
-
-
-def _shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> list[bytes | None]:
-    """Return each partition's share of an objective's arrays.
-
-    None for an objective without arrays.
-    """
-    if rows is None:
-        return [None] * parts
-    n, ends = sum(rows), np.cumsum(rows).tolist()
-    if n and pickle.dumps(objective.take(slice(n - 1, None))) != pickle.dumps(
-        objective.take(slice(n - 1, n))
-    ):
-        raise ObjectiveError(
-            f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
-        )
-    return [pack(objective.take(slice(end - number, end))) for number, end in zip(rows, ends, strict=True)]
-
-
-def shares_of(objective: Objective | None, rows: tuple[int, ...]) -> tuple[bytes | None, ...]:
-    """Return each partition's share of an objective, None without arrays."""
-    if objective is None or objective.take(slice(0, 1)) is objective:
-        return (None,) * len(rows)
-    return tuple(_shares(objective, rows, len(rows)))
 
 
 def _with_unit(terms: PartitionedProblem, scans: Sequence[Scan], asked: str | None) -> PartitionedProblem:

@@ -11,7 +11,7 @@ Cost: one reading of the log; the check reads 8 bytes per source.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -34,16 +34,19 @@ from freshopt.planning.request import PlanRequest
 SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
 AT_A_TIME = 4_000_000  # hashes that a worker compares, 32 MB
 Adapt: TypeAlias = Callable[[PlanRequest, Path], PlanRequest]
+FurtherColumns: TypeAlias = Callable[[Path, npt.NDArray[Any]], Mapping[str, Any]]
 
 
 class Order(NamedTuple):
     """Instructions for each file of the log.
 
-    They are the request, a file's own request, the time unit and the folder to write to.
+    They are the request, a file's own request, its sources' further columns, the time unit and the folder to
+    write to.
     """
 
     request: PlanRequest
     adapt: Adapt | None
+    columns: FurtherColumns | None
     time_unit: str
     folder: str
 
@@ -99,7 +102,10 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
     with complete_file(folder / "change_rates" / name, overwrite=True) as part:
         write_table(change_rates(estimate, lower, upper, sources), part)
     with complete_file(folder / SOURCES / name, overwrite=True) as part:
-        write_table(sources.to_frame().with_columns(polars.Series("last_crawl", log.last_crawl)), part)
+        further = {} if order.columns is None else order.columns(Path(file), log.sources_)
+        known = sources.to_frame().with_columns(polars.Series("last_crawl", log.last_crawl))
+        more = [polars.Series(key, values) for key, values in further.items() if key not in known.columns]
+        write_table(known.with_columns(more), part)
     with complete_file(folder / HASHES / f"{name}.npy", overwrite=True) as part:
         np.save(part, np.sort(_hashes(log.sources_)))
     flags, counts = np.unique(estimate.flag_, return_counts=True)

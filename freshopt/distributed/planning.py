@@ -17,7 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,21 @@ import numpy as np
 from freshopt.distributed import estimation
 from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import file_name
-from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, Learnt, Order, learn_file
+from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
 from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_folder
+from freshopt.io.tables import write_table
+from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
+from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
-from freshopt.planning.plan_files import FILES, TABLES, settings, versions
+from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, settings, versions
 from freshopt.planning.request import PlanRequest
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
@@ -57,10 +61,13 @@ class DistributedPlan:
         of the log, and ``summary.json``.
     facts : dict
         What ``summary.json`` says.
+    rows : DeclaredRows or None
+        Declared constraints with their prices; None without.
     """
 
     folder: Path
     facts: dict[str, Any]
+    rows: DeclaredRows | None = None
 
     def __repr__(self) -> str:
         """Return one line: how much of what, and where."""
@@ -76,6 +83,7 @@ def plan(
     out: str | os.PathLike[str],
     *,
     adapt: Adapt | None = None,
+    columns: FurtherColumns | None = None,
     overwrite: bool = False,
     time_unit: str = "day",
     on_progress: Callable[[str], None] = lambda _: None,
@@ -89,12 +97,16 @@ def plan(
         holds a file at a time, with its sources and their schedule.
     request : PlanRequest
         Its functions are called on the workers. `estimate` sees one file at a time; `draws` is not used.
+        Its constraints are a list and name columns, as those of `solve` do.
     out : path
         Folder to write, which every worker must be able to; it is written atomically. Each part of
         the schedule is sorted by time.
     adapt : callable, optional
         Returns the request of a file of the log, given the request for all and the file; runs on the workers,
         and so can read importances and hosts there.
+    columns : callable, optional
+        Returns the columns that constraints name, by name, given a file of the log and its sources' names;
+        runs on the workers. Hosts are the column ``host``.
     overwrite : bool
         Whether an earlier plan in `out` may be replaced.
     time_unit : str
@@ -129,15 +141,16 @@ def plan(
     >>> sorted(entry.name for entry in (folder / "plan").iterdir())
     ['change_rates', 'rates', 'schedule', 'summary.json']
     """
-    if request.constraints is not None:
+    if callable(request.constraints):
         raise SourceDataError(
-            "partitioned plans have bandwidth, bounds and host limits, and no declared constraints. Leave "
-            "them out, or plan in memory."
+            "constraints of a partitioned plan are no function of the sources, which no machine need hold. "
+            "Pass a list that names columns, such as [fo.Budget(2e9, cost='bytes')]."
         )
     unit = check_time_unit(time_unit)
     files = [file for file in parquet_files(log) if footer(file).num_rows]
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
+    request = replace(request, constraints=as_constraints(request.constraints or ()))
     _rehearse(request)
     known = {*FILES} | {
         f"{table}/{name}"
@@ -145,25 +158,25 @@ def plan(
         for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
     }
     with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
-        facts = _write(files, request, adapt, unit, staging, on_progress)
-    return DistributedPlan(Path(out), facts)
+        facts, rows = _write(files, request, (adapt, columns), unit, staging, on_progress)
+    return DistributedPlan(Path(out), facts, rows)
 
 
 def _write(
     files: list[Path],
     request: PlanRequest,
-    adapt: Adapt | None,
+    per_file: tuple[Adapt | None, FurtherColumns | None],
     unit: str,
     staging: Path,
     on_progress: Callable[[str], None],
-) -> dict[str, Any]:
-    """Write the plan's folders and return its facts."""
+) -> tuple[dict[str, Any], DeclaredRows | None]:
+    """Write the plan's folders and return its facts and rows."""
     clock = [time.perf_counter()]
     for table in (*TABLES[::2], SOURCES, HASHES):  # `solve` makes that of the rates
         (staging / table).mkdir()
     paths = [str(file) for file in files]
     on_progress("change rates")
-    order = Order(request, adapt, unit, str(staging))
+    order = Order(request, *per_file, unit, str(staging))
     learnt: list[Learnt] = _in_order(learn_file, list(zip(paths, range(len(paths)), strict=True)), order)
     require_parts(staging / "change_rates", len(files))
     require_parts(staging / SOURCES, len(files))
@@ -180,13 +193,16 @@ def _write(
     solution = solve(
         request.objective,
         known,
-        request.bandwidth,
+        None if math.isinf(request.bandwidth) else request.bandwidth,
         request.host_limits,
+        constraints=request.constraints or (),
         out=staging / "rates",
         tolerance=TOLERANCE,
         on_progress=on_progress,
     )
     (staging / "rates" / MARKER).unlink()
+    if solution.rows is not None:
+        write_table(solution.rows.to_frame(), staging / f"{CONSTRAINTS}.parquet")
     clock.append(time.perf_counter())
     on_progress("schedule")
     calendar, shifts = _calendar(learnt, request, unit, staging)
@@ -199,7 +215,7 @@ def _write(
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
     facts = summary(learnt, solution, scheduled, calendar, steps)
     (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return facts
+    return facts, declared_rows(solution, request, unit)
 
 
 def _calendar(
@@ -218,6 +234,7 @@ def _calendar(
     end = max(one.end + shift for one, shift in zip(learnt, shifts, strict=True))
     begin: datetime | None = None if origin is None else origin + timedelta(seconds=end * SECONDS[unit])
     plain = request.min_rate == 0.0 and math.isinf(request.max_rate) and not request.host_limits
+    plain = plain and not request.constraints
     whole = sum(one.n for one in learnt), exact_sum(one.change_rate for one in learnt)
     lasting = estimation.lasting(request)
     return Calendar(lasting, unit, str(staging), end, begin, whole if plain else None), shifts
@@ -232,6 +249,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says: as `plan_folder.summary`, but for medians over all sources."""
     request, objective = calendar.request, solution.objective
+    declared = declared_rows(solution, request, calendar.time_unit)
     flags: dict[str, int] = {}
     for one in learnt:
         for flag, number in one.flags.items():
@@ -242,10 +260,10 @@ def summary(
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
-        "discipline": objective.refresh.value,
+        "discipline": discipline_under(objective, request.constraints or ()).value,
         "time_unit": calendar.time_unit,
         "log": _span(learnt, calendar),
-        "bandwidth": solution.bandwidth,
+        "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
         "bandwidth_used": solution.used,
         "horizon": request.horizon,
         "status": solution.status.value,
@@ -259,7 +277,7 @@ def summary(
         "solver": "freshopt.distributed",
         "method": repr(method_of(request)),
         "uncertainty": None,
-        "constraints": None,
+        "constraints": None if declared is None else constraint_facts(declared),
         "findings": None,
         "settings": settings(request),
         "counts": {
@@ -294,14 +312,24 @@ def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
     return {"begin": min(begins).isoformat(), "end": calendar.origin.isoformat()}
 
 
+def declared_rows(solution: DistributedSolution, request: PlanRequest, time_unit: str) -> DeclaredRows | None:
+    """Return the rows of a plan's constraints; None where none are declared."""
+    if solution.rows is None or not request.constraints:
+        return None
+    constraints = as_constraints(request.constraints)
+    return DeclaredRows.of_table(solution.rows, constraints, solution.objective, time_unit)
+
+
 def _rehearse(request: PlanRequest) -> None:
     """Plan for one source, to raise early.
 
     What cannot be scheduled raises before the log is read.
     """
     one = Sources(change_rate=1.0)
-    times = schedule({0: request.bandwidth}, request.horizon, method_of(request))
-    expected_value(times, request.objective.take(slice(0, 1)), one)
+    bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
+    times = schedule({0: bandwidth}, request.horizon, method_of(request))
+    if not isinstance(request.objective, Spend):
+        expected_value(times, request.objective.take(slice(0, 1)), one)
 
 
 def _in_order(work: Callable[..., Any], calls: list[tuple[Any, ...]], message: object) -> list[Any]:

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.distributed.certify_rows import judge_rows
-from freshopt.distributed.column_rows import ColumnRows
+from freshopt.distributed.column_rows import ColumnRows, declared_order
 from freshopt.distributed.dask_passes import run_pass
-from freshopt.distributed.driver import DistributedSolve, file_name, shares_of
+from freshopt.distributed.driver import DistributedSolve
+from freshopt.distributed.nested_pieces import NestedDecision
+from freshopt.distributed.nested_tree import PartitionedTree, TreeSearch, partitioned_tree
+from freshopt.distributed.objective_shares import shares_of
 from freshopt.distributed.partition import HostSums
 from freshopt.distributed.row_pieces import PartitionedRows
 from freshopt.distributed.row_search import (
@@ -33,7 +36,6 @@ from freshopt.distributed.row_search import (
     solve_sample,
 )
 from freshopt.distributed.row_steps import (
-    GroupSums,
     Responses,
     RowSums,
     add_groups,
@@ -41,13 +43,15 @@ from freshopt.distributed.row_steps import (
     disprove,
     price_tight,
     respond,
+    with_groups,
 )
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.write_row_rates import FinishedRows, finish_rows
-from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, list_offenders
+from freshopt.errors import InfeasibleProblemError, SolverRefusedError
 from freshopt.interior_point.row_presolve import idle_and_tight
 from freshopt.interior_point.solve_rows import RowAnswer
 from freshopt.modelling.general_program import require_least
+from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import Array, IntArray, exact_sum
 from freshopt.separable.rows import Rows
 
@@ -90,11 +94,6 @@ class RowSolve:
         SolverRefusedError
             If there are too many rows.
         """
-        sizes = tuple(one.n for one in work.scans)
-        parts = [call[:3] for call in work.calls]
-        own = [tuple(call[3] for call in work.calls)]
-        own += [shares_of(one.objective, sizes) for one in constraints]
-        calls = tuple((*part, shares) for part, shares in zip(parts, zip(*own, strict=True), strict=True))
         none = np.zeros(0)
         unfound = PartitionedRows(
             work.terms.objective,
@@ -105,24 +104,12 @@ class RowSolve:
             none.astype(np.bool_),
             none.astype(np.bool_),
         )
-        found = work.passes.run("adding up groups", add_groups, calls, unfound)
-        resolved, needed, members = [], [], 0
-        for k, one in enumerate(constraints):
-            complete, at_least, count = _with_groups(one, [sums[k] for sums in found])
-            resolved.append(complete)
-            needed.append(at_least)
-            members += count
+        found = work.passes.run("adding up groups", add_groups, _calls(work, constraints), unfound)
+        resolved, needed, members = with_groups(constraints, found)
         m = sum(map(len, resolved))
         nothing = np.zeros(m, dtype=np.bool_)
-        terms = replace(
-            unfound, constraints=tuple(resolved), needed=np.concatenate(needed), idle=nothing, tight=nothing
-        )
-        if m > MOST_ROWS and terms.arrow is None:
-            raise SolverRefusedError(
-                f"there are {m} rows, and over partitions up to {MOST_ROWS} are solved for where groups "
-                "overlap. Declare fewer groups."
-            )
-        return cls(work, terms, _without_entries(terms.constraints), calls, members)
+        terms = replace(unfound, constraints=resolved, needed=needed, idle=nothing, tight=nothing)
+        return cls(work, terms, _without_entries(resolved), _calls(work, resolved), members)
 
     def solve(
         self, staging: Path | None, folder: Path | None, tolerance: float, bandwidth: float | None = None
@@ -134,6 +121,16 @@ class RowSolve:
         InfeasibleProblemError
             If rows are proved to conflict.
         """
+        tree = self._tree()
+        if tree is not None:
+            decision, y = TreeSearch(self.work, self.terms, self.calls, tree).solve()
+            return self._finish(self.terms, decision, [y], None, staging, folder, bandwidth, tolerance)
+        m = len(self.rows)
+        if m > MOST_ROWS and self.terms.arrow is None:
+            raise SolverRefusedError(
+                f"there are {m} rows, and over partitions up to {MOST_ROWS} are solved for where groups "
+                "overlap, unless all are nested limits on bandwidth. Declare fewer groups."
+            )
         terms, facts, drawn = self._presolved()
         sample = self._of_sample(terms, facts.n, drawn)
         near = None
@@ -155,7 +152,23 @@ class RowSolve:
                 self._require_no_conflict(terms, found.multipliers)
             y[terms.kept] = found.multipliers
         y = self._with_tight(terms, y)
-        return self._finish(terms, y, found, staging, folder, bandwidth, tolerance)
+        candidates = [y]
+        if found is not None and np.isfinite(found.gap):
+            # On the path every multiplier is positive; 0 may prove as much of rows that do not bind.
+            bare, limits = y.copy(), np.abs(self.rows.limits[terms.kept])
+            bare[np.flatnonzero(terms.kept)[found.slack > LOOSE * limits]] = 0.0
+            candidates.insert(0, bare)
+        why = None if found is None else found.why
+        return self._finish(terms, y, candidates, why, staging, folder, bandwidth, tolerance)
+
+    def _tree(self) -> PartitionedTree | None:
+        """Return the tree of nested rows; None where other rows are among them."""
+        constraints = self.terms.constraints
+        plain = all(one.plain for one in constraints) and not isinstance(self.terms.objective, Spend)
+        if not plain and not any(one.nested for one in constraints):
+            return None
+        found = partitioned_tree(self.work, self.terms, self.calls)
+        return found if plain else None
 
     def _presolved(self) -> tuple[PartitionedRows, Facts, list[dict[str, npt.NDArray[Any]] | None]]:
         """Add up the rows, and again where some fix their sources.
@@ -251,102 +264,51 @@ class RowSolve:
     def _finish(
         self,
         terms: PartitionedRows,
-        multipliers: Array,
-        found: RowAnswer | None,
+        decision: Array | NestedDecision,
+        candidates: list[Array],
+        why: str | None,
         staging: Path | None,
         folder: Path | None,
         bandwidth: float | None,
         tolerance: float,
     ) -> DistributedSolution:
         """Write the rates and certify them."""
-        candidates = [multipliers]
-        if found is not None and np.isfinite(found.gap):
-            # On the path every multiplier is positive; 0 may prove as much of rows that do not bind.
-            bare, limits = multipliers.copy(), np.abs(self.rows.limits[terms.kept])
-            bare[np.flatnonzero(terms.kept)[found.slack > LOOSE * limits]] = 0.0
-            candidates.insert(0, bare)
-        starts = np.cumsum([0, *(one.n for one in self.work.scans)]).tolist()
-        calls = [
-            (*call, start, file_name(k))
-            for k, (call, start) in enumerate(zip(self.calls, starts, strict=False))
-        ]
+        calls = self.work.last_calls(self.calls)
         sums = HostSums((3, len(self.rows)))
 
         def fold(_: int, one: FinishedRows) -> FinishedRows:
             sums.add(one.sums)
             return one._replace(sums=np.empty(0))
 
-        message = (terms, multipliers, np.stack(candidates), None if staging is None else str(staging))
+        message = (terms, decision, np.stack(candidates), None if staging is None else str(staging))
         parts = self.work.passes.run("writing the rates", finish_rows, calls, message, fold)
-        why = None if found is None else found.why
         judged = judge_rows(terms, self.rows, parts, sums.total(), candidates, tolerance, why)
         price, hosts = judged.prices_of(terms.constraints)
-        return DistributedSolution(
-            objective=terms.objective,
-            sources=self.work.partitions,
+        return self.work.solution(
+            judged,
+            parts,
+            calls,
+            folder,
             bandwidth=np.inf if bandwidth is None else bandwidth,
-            n=starts[-1],
-            status=judged.status,
-            value=judged.value,
-            bound=judged.bound,
-            gap=judged.gap,
-            relative_gap=judged.relative_gap,
-            infeasibility=judged.infeasibility,
             price=price,
             host_prices=hosts,
             used=exact_sum(one.bandwidth for one in parts),
-            never=sum(one.never for one in parts),
-            at_lower=sum(one.at_lower for one in parts),
-            at_upper=sum(one.at_upper for one in parts),
-            passes=len(self.work.passes.seconds),
-            seconds=tuple(self.work.passes.seconds),
-            folder=folder,
-            note=judged.note,
+            infeasibility=judged.infeasibility,
             terms=terms,
-            decision=multipliers,
-            calls=tuple((*call, start) for call, start in zip(self.calls, starts, strict=False)),
-            rows=judged.rows,
+            decision=decision,
+            rows=judged.rows.take(declared_order(terms.constraints)),
         )
-
-
-def _with_groups(constraint: ColumnRows, sums: list[GroupSums]) -> tuple[ColumnRows, Array, int]:
-    """Return a constraint with its groups, their needs and their sources.
-
-    Raises
-    ------
-    SourceDataError
-        If a group is unknown, or a mean is over sources of no importance.
-    """
-    what = f"{'Budget' if constraint.objective is None else 'Target'} {constraint.name!r}"
-    keys = constraint.keys
-    if keys is None:
-        keys = tuple(sorted({key for one in sums for key in one.keys}))
-        if not keys:
-            raise SourceDataError(f"{what} is by {constraint.by!r}, a column without values. Fill it.")
-    place = {key: k for k, key in enumerate(keys)}
-    totals = HostSums((4, len(keys)))
-    for one in sums:
-        own = np.zeros((4, len(keys)))
-        own[:, [place[key] for key in one.keys]] = np.stack(one[1:])
-        totals.add(own)
-    count, weight, best, needed = totals.total()
-    unknown = [repr(keys[k]) for k in np.flatnonzero(count == 0.0)]
-    if unknown:
-        raise SourceDataError(
-            f"{what} names unknown groups {list_offenders(unknown)}, of which there is no source. Correct "
-            "the names, or leave these groups out."
-        )
-    if constraint.objective is not None:
-        empty = [repr(keys[k]) for k in np.flatnonzero(weight == 0.0)]
-        if empty:
-            raise SourceDataError(
-                f"{what} is a mean over sources of no importance: {list_offenders(empty)}. Give them "
-                "importance, or leave the group out."
-            )
-        best = best / weight
-    return replace(constraint, keys=keys, weight=weight, best=best), needed, int(np.sum(count))
 
 
 def _without_entries(constraints: tuple[ColumnRows, ...]) -> Rows:
     """Return all rows without entries: limits, labels and how they were declared."""
     return Rows.gather([one.without_entries() for one in constraints], 0)
+
+
+def _calls(work: DistributedSolve, constraints: tuple[ColumnRows, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Return what workers are told of each partition, with its shares of objectives."""
+    sizes = tuple(one.n for one in work.scans)
+    own = [tuple(call[3] for call in work.calls)]
+    own += [shares_of(one.objective, sizes) for one in constraints]
+    shares = zip(*own, strict=True)
+    return tuple((*call[:3], share) for call, share in zip(work.calls, shares, strict=True))

@@ -7,6 +7,7 @@ worker computes anew wherever it is asked about them, so that none are sent.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.distributed.column_rows import ColumnRows
-from freshopt.distributed.partition import naming_rows, plain_column
+from freshopt.distributed.partition import HostSums, naming_rows, plain_column
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.distributed.row_pieces import (
     PartitionedRows,
@@ -23,6 +24,7 @@ from freshopt.distributed.row_pieces import (
     own_objectives,
     piece_of_part,
 )
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.interior_point.infeasibility import lower_bound, responses_to_rows
 from freshopt.interior_point.row_passes import Gram
 from freshopt.interior_point.row_presolve import free_entries, least_multiplier, range_of, turning_entries
@@ -83,7 +85,10 @@ def _with_groups(constraint: ColumnRows, table: Table, label: str, first: int) -
     if constraint.keys is not None or constraint.by is None:
         return constraint
     column = plain_column(table, constraint.by, label, first, optional=True)
-    return replace(constraint, keys=tuple(column.unique().drop_null().to_pylist()))
+    keys = column.unique().drop_null().to_pylist()
+    if constraint.nested and isinstance(constraint.declared, dict):
+        keys = [key for key in keys if key in constraint.declared]
+    return replace(constraint, keys=tuple(keys))
 
 
 def _group_sums(
@@ -111,6 +116,81 @@ def _group_sums(
         found = GroupSums(keys, count, added(as_float64(sources.column("importance"))), best, none)
     present = np.flatnonzero(count)
     return GroupSums(tuple(keys[k] for k in present), *(array[present] for array in found[1:]))
+
+
+def with_groups(
+    constraints: tuple[ColumnRows, ...], found: list[tuple[GroupSums, ...]]
+) -> tuple[tuple[ColumnRows, ...], Array, int]:
+    """Return the constraints with their groups, what these need, and the number of entries.
+
+    Levels of nested limits of which no group is limited are left out.
+
+    Raises
+    ------
+    SourceDataError
+        If a group is unknown or in two levels, or a mean is over sources of no importance.
+    """
+    resolved, needed, members = list[ColumnRows](), [np.zeros(0)], 0
+    for k, one in enumerate(constraints):
+        complete, at_least, count = _complete(one, [sums[k] for sums in found])
+        resolved.append(complete)
+        needed.append(at_least)
+        members += count
+    for name in dict.fromkeys(one.name for one in resolved if one.nested):
+        _require_levels([one for one in resolved if one.name == name])
+    return tuple(one for one in resolved if len(one)), np.concatenate(needed), members
+
+
+def _complete(constraint: ColumnRows, sums: list[GroupSums]) -> tuple[ColumnRows, Array, int]:
+    """Return a constraint with its groups, their needs and their sources."""
+    what = f"{'Budget' if constraint.objective is None else 'Target'} {constraint.name!r}"
+    keys = constraint.keys
+    if keys is None:
+        known = {key for one in sums for key in one.keys}
+        if constraint.nested and isinstance(constraint.declared, dict):
+            keys = tuple(key for key in constraint.declared if key in known)
+        else:
+            keys = tuple(sorted(known))
+        if not keys and not constraint.nested:
+            raise SourceDataError(f"{what} is by {constraint.by!r}, a column without values. Fill it.")
+    place = {key: k for k, key in enumerate(keys)}
+    totals = HostSums((4, len(keys)))
+    for one in sums:
+        own = np.zeros((4, len(keys)))
+        own[:, [place[key] for key in one.keys]] = np.stack(one[1:])
+        totals.add(own)
+    count, weight, best, needed = totals.total()
+    _require_known(what, [keys[k] for k in np.flatnonzero(count == 0.0)])
+    if constraint.objective is not None:
+        empty = [repr(keys[k]) for k in np.flatnonzero(weight == 0.0)]
+        if empty:
+            raise SourceDataError(
+                f"{what} is a mean over sources of no importance: {list_offenders(empty)}. Give them "
+                "importance, or leave the group out."
+            )
+        best = best / weight
+    return replace(constraint, keys=keys, weight=weight, best=best), needed, int(np.sum(count))
+
+
+def _require_levels(levels: list[ColumnRows]) -> None:
+    """Raise SourceDataError unless each declared group is in one level."""
+    what, declared = f"Nested {levels[0].nested!r}", levels[0].declared
+    assert isinstance(declared, dict)
+    times = Counter(key for one in levels for key in one.groups)
+    _require_known(what, [key for key in declared if key not in times])
+    twice = [key for key in declared if times[key] > 1]
+    if twice:
+        raise SourceDataError(
+            f"{what} has the group {twice[0]!r} in two levels. Give the groups of one of them other names."
+        )
+
+
+def _require_known(what: str, unknown: list[Any]) -> None:
+    if unknown:
+        raise SourceDataError(
+            f"{what} names unknown groups {list_offenders(map(repr, unknown))}, of which there is no source. "
+            "Correct the names, or leave these groups out."
+        )
 
 
 class RowSums(NamedTuple):

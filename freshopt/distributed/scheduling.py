@@ -21,7 +21,8 @@ from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import read_table, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array
+from freshopt.modelling.spend import Spend
+from freshopt.numerics.arrays import Array, total
 from freshopt.planning.plan import method_of
 from freshopt.planning.request import PlanRequest
 from freshopt.scheduling.expected_cost import expected_value
@@ -103,7 +104,10 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
         problem = Problem(objective, sources, request.bandwidth)
         uniform = _value(problem, np.full(len(sources), request.bandwidth / n))
         proportional = _value(problem, request.bandwidth * (sources.change_rate / changes))
-    value = expected_value(times, objective, sources, age)
+    if isinstance(objective, Spend):
+        value = total(sources.refresh_cost[times.source]) / times.horizon
+    else:
+        value = expected_value(times, objective, sources, age)
     return Scheduled(len(times), value, uniform, proportional)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
+from freshopt.distributed.nested_pieces import NestedDecision
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
 from freshopt.distributed.row_pieces import PartitionedRows
@@ -88,7 +89,7 @@ class DistributedSolution:
     folder: Path | None
     note: str
     terms: PartitionedProblem | PartitionedRows
-    decision: Decision | Array
+    decision: Decision | Array | NestedDecision
     calls: tuple[tuple[Any, ...], ...]
     rows: RowTable | None = None
 

@@ -9,8 +9,15 @@ import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
 from freshopt.distributed.dask_passes import unpack
+from freshopt.distributed.nested_pieces import NestedDecision, NestedPiece
 from freshopt.distributed.partitioned_sources import FilePart, Frame
-from freshopt.distributed.row_pieces import PartitionedRows, columns_of_part, piece_of_part
+from freshopt.distributed.row_pieces import (
+    PartitionedRows,
+    RowColumns,
+    RowPiece,
+    columns_of_part,
+    piece_of_part,
+)
 from freshopt.distributed.row_steps import Shares
 from freshopt.distributed.write_rates import rates_table, write_part
 from freshopt.modelling.objective import value_at
@@ -55,7 +62,7 @@ def finish_rows(
     shares: Shares,
     place: int,
     file: str,
-    message: tuple[PartitionedRows, Array, Array, str | None],
+    message: tuple[PartitionedRows, Array | NestedDecision, Array, str | None],
 ) -> FinishedRows:
     """Compute a partition's rates and certificate terms; write the rates.
 
@@ -68,16 +75,16 @@ def finish_rows(
     file : str
         The name of the file to write.
     message : tuple
-        The terms; the multipliers that the rates respond to, shape (m,); candidates for the certificate's,
-        shape (candidates, m); the folder to write to or None.
+        The terms; what decides the rates, multipliers to respond to, shape (m,), or prices of nested groups;
+        candidates for the certificate's multipliers, shape (candidates, m); the folder to write to or None.
     """
-    terms, multipliers, candidates, folder = message
+    terms, decision, candidates, folder = message
     table, columns = columns_of_part(part, label, first, terms, names=folder is not None)
     if columns is None:
         none = np.zeros((3, candidates.shape[1]))
         return FinishedRows(0, none, (0.0, 0.0, 0.0), 0.0, np.zeros(len(candidates)), 0.0, 0, 0, 0)
     piece = piece_of_part(label, first, shares, columns, terms)
-    rates, program, sources = piece.rates(terms, multipliers), piece.program, piece.sources
+    rates, program, sources = _rates(piece, columns, terms, decision), piece.program, piece.sources
     if folder is not None:
         write_part(rates_table(table, sources, rates, place, terms.time_unit), Path(folder), file)
     lower, upper = program.lower, program.upper
@@ -103,9 +110,18 @@ def row_rates_frame(
     part: FilePart | Frame, label: str, first: int, shares: Shares, place: int, message: bytes
 ) -> Any:  # noqa: ANN401 - a pandas frame
     """Return a partition's rates, computed anew, as a pandas frame."""
-    terms, multipliers = unpack(message)
+    terms, decision = unpack(message)
     table, columns = columns_of_part(part, label, first, terms, names=True)
     assert columns is not None
     piece = piece_of_part(label, first, shares, columns, terms)
-    rates = piece.rates(terms, multipliers)
+    rates = _rates(piece, columns, terms, decision)
     return rates_table(table, piece.sources, rates, place, terms.time_unit).to_pandas()
+
+
+def _rates(
+    piece: RowPiece, columns: RowColumns, terms: PartitionedRows, decision: Array | NestedDecision
+) -> Array:
+    """Return a partition's rates, as prices decide them."""
+    if isinstance(decision, NestedDecision):
+        return NestedPiece.of(columns, piece.objective, decision.leaf(columns.codes)).rates(decision)
+    return piece.rates(terms, decision)

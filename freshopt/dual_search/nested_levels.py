@@ -19,7 +19,7 @@ from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 # A rate without bound counts as one beyond all limits, whose cost is finite.
-_LARGEST_RATE = 1e190
+LARGEST_RATE = 1e190
 # Relative width of the last bracket of a price; at a jump, the gap that a mixture of its two sides leaves.
 _WIDTH = 1e-15
 
@@ -53,7 +53,7 @@ class _Slices:
     def rates(self, prices: Array) -> Array:
         """Return the best responses to a price per group."""
         found = best_responses(self.numerics, prices[self.code] * self.cost)
-        found = np.where(np.isnan(found), self.lower, np.minimum(found, _LARGEST_RATE))
+        found = np.where(np.isnan(found), self.lower, np.minimum(found, LARGEST_RATE))
         return np.clip(found, self.lower, self.upper)
 
     def used(self, rates: Array) -> Array:
@@ -185,7 +185,7 @@ def _not_positive(slices: _Slices, target: Array, at_zero: Array, guess: float) 
     The groups use no more than their targets at the price 0.
     """
     capped = np.where(
-        slices.upper < _LARGEST_RATE,
+        slices.upper < LARGEST_RATE,
         slices.upper,
         np.maximum(at_zero, 2.0 * target[slices.code] / slices.cost),
     )

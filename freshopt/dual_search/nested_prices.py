@@ -28,6 +28,7 @@ from freshopt.compiled.nested_groups import settle_groups
 from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.dual_search.nested_levels import best_responses, settle_levels
 from freshopt.dual_search.problem_columns import numerics_columns
+from freshopt.dual_search.typical_price import typical_log_price
 from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import group_sums
@@ -36,8 +37,6 @@ from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.program import Program
 
-# Sources from which a typical price is taken: it is only where searches start.
-_SAMPLED = 2000
 # Below so many sources NumPy is done before the compiled loop is loaded from its cache.
 _COMPILED_FROM = 20_000
 
@@ -78,7 +77,7 @@ def fill_nested(program: Program, tree: LaminarTree) -> tuple[Array, Array, int]
     numerics = program.numerics
     if numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")
-    heights, pushed = tree.bounded_heights(), _pushed(tree)
+    heights, pushed = tree.bounded_heights(), tree.pushed()
     program = replace(program, upper=_declared_upper(program, tree))
     settled = _settle(program, numerics, tree, heights, pushed)
     order, nesting = tree.nesting.order, tree.nesting
@@ -103,7 +102,7 @@ def _settle(
     """Return the groups' own prices, by compiled loops where they serve."""
     nesting, order = tree.nesting, tree.nesting.order
     groups = NestedGroups(nesting.begin, nesting.end, np.stack([tree.limit, tree.reserve]), pushed)
-    typical = _typical_log_price(program, numerics, tree)
+    typical = typical_log_price(program, tree.cost)
     columns = _columns(program, numerics, tree)
     if columns is not None:
         lower, upper = program.lower[order], program.upper[order]
@@ -144,24 +143,6 @@ def _declared_upper(program: Program, tree: LaminarTree) -> Array:
     return np.where(program.upper >= implied * (1.0 - FEW_ULP), np.inf, program.upper)
 
 
-def _pushed(tree: LaminarTree) -> BoolArray:
-    """Return whether a group around each one has a reserve."""
-    parent, pushed = tree.nesting.parent, np.zeros(len(tree), dtype=np.bool_)
-    if bool(np.any(tree.reserve > 0.0)):
-        for groups in tree.levels()[1:]:
-            pushed[groups] = pushed[parent[groups]] | (tree.reserve[parent[groups]] > 0.0)
-    return pushed
-
-
-def _typical_log_price(program: Program, numerics: Numerics, tree: LaminarTree) -> float:
-    """Return the log of the typical marginal at typical rates."""
-    some = slice(0, None, max(1, len(program) // _SAMPLED))
-    typical = np.clip(program.typical[some], program.lower[some], program.upper[some])
-    slope = numerics.take(some).marginal(typical) / tree.cost[some]
-    usable = slope[(slope > 0.0) & np.isfinite(slope)]
-    return float(np.median(np.log(usable))) if len(usable) else 0.0
-
-
 def _edges(
     program: Program, numerics: Numerics, tree: LaminarTree, settled: _Settled, rates: Array
 ) -> tuple[Array, Array]:
@@ -178,7 +159,7 @@ def _edges(
         if len(full):
             starved = np.where(loose, marginal, -np.inf)
             upper_price[full] = np.maximum(0.0, _over(tree, full, starved, np.maximum))
-            _require_finite(tree, full[upper_price[full] == np.inf])
+            require_finite(tree, full[upper_price[full] == np.inf])
         if len(scarce):
             eager = np.where(loose, marginal, np.inf)
             found = _over(tree, scarce, eager, np.minimum)
@@ -194,7 +175,8 @@ def _over(tree: LaminarTree, groups: IntArray, values: Array, reduce: np.ufunc) 
     return found
 
 
-def _require_finite(tree: LaminarTree, starved: IntArray) -> None:
+def require_finite(tree: LaminarTree, starved: IntArray) -> None:
+    """Raise InfeasibleProblemError if any groups are starved of sources of infinite cost."""
     if len(starved):
         label = tree.labels[tree.limit_row[starved[0]]]
         raise InfeasibleProblemError(

@@ -16,6 +16,7 @@ import numpy as np
 
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, total
+from freshopt.numerics.bracketed_roots import next_fraction
 
 Demand: TypeAlias = Callable[[Array], Array]
 
@@ -137,18 +138,3 @@ def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array,
         )
         high, below = np.where(need_high, trial, high), np.where(need_high, value, below)
         step *= 4.0
-
-
-def next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array, tolerance: Array) -> Array:
-    """Return the next point as a fraction of a to b.
-
-    Inverse quadratic interpolation if that is safe, else half.
-    """
-    with np.errstate(all="ignore"):
-        xi = (a - b) / (c - b)
-        phi = (fa - fb) / (fc - fb)
-        safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
-        quadratic = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
-        t = np.where(safe & np.isfinite(quadratic), quadratic, 0.5)
-        least = np.minimum(0.5, tolerance / np.abs(b - a))
-    return np.clip(t, least, 1.0 - least)

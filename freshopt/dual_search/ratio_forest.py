@@ -19,10 +19,11 @@ from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
 from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE
-from freshopt.dual_search.price_bracketing import next_fraction
 from freshopt.dual_search.ratio_pools import Pooling
+from freshopt.dual_search.typical_price import typical_log_price
 from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import ROUNDED, Array, total
+from freshopt.numerics.bracketed_roots import next_fraction
 from freshopt.separable.forest import Forest
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
@@ -39,10 +40,11 @@ _WIDTH = 1e-15
 _STEPS = 200
 # Log of a rate per log of the price, at most, that is guessed, and what is added for rounding.
 _SHIFT, _LEAST_SHIFT = 1.0, 1e-13
-# First step from a guessed price, in nats, and by how much each further one is longer.
-_STEP, _GROWTH = 0.5, 4.0
-# Sources from which a typical price is taken: it is only where the search starts.
-_SAMPLED = 2000
+# First step from a guessed price, by what demand is off, in nats each, and by how much each further one is
+# longer. Demand falls with the price's square root or faster for every named objective.
+_STEP, _GROWTH = 2.0, 4.0
+# The least first step.
+_LEAST_STEP = 1e-6
 # Slopes are taken on both sides of a rate, so far off: a kink between the two is one that the rate is at.
 _BESIDE = 8 * float(np.finfo(np.float64).eps)
 
@@ -96,11 +98,16 @@ def fill_forest(program: Program, forest: Forest) -> tuple[Array, Array, int]:
     if program.numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")
     _require_feasible(program, forest)
-    lower, upper = forest.bounds(program.lower, program.upper)
-    search = _Search(Pooling.of(program.numerics, forest, lower, upper))
+    # Trees whose nodes are neighbours in memory are gone through three times as fast.
+    nodes = forest.preorder()
+    near = forest.take(nodes)
+    lower, upper = near.bounds(program.lower[nodes], program.upper[nodes])
+    search = _Search(Pooling.of(program.numerics.take(nodes), near, lower, upper))
+    rates = np.empty(len(forest))
     # Logarithms of nothing, and sources of no importance, are infinite.
     with np.errstate(all="ignore"):
-        price, rates = search.end(_typical_log_price(program, forest))
+        guess = typical_log_price(program, forest.cost)
+        price, rates[nodes] = search.end(guess)
         multipliers = _multipliers(program, forest, price, rates)
     return rates, multipliers, math.ceil(search.evaluated / max(1, len(rates)))
 
@@ -141,8 +148,8 @@ class _Search:
 
         There is none beyond where the price is 0.
         """
-        near, step = self.look(guess), _STEP
-        far = near
+        near = self.look(guess)
+        far, step = near, max(_LEAST_STEP, _STEP * abs(near.excess))
         while (far.excess > 0.0) == (near.excess > 0.0):
             near = far
             if near.excess <= 0.0 and near.price <= _FLOOR:
@@ -207,18 +214,6 @@ def _require_feasible(program: Program, forest: Forest) -> None:
             f"lower bounds and ratios need {needed:.6g} of {label!r}, which is {forest.limit:.6g}. Raise it "
             f"to {needed:.6g}, or lower min_rate or raise the ratios."
         )
-
-
-def _typical_log_price(program: Program, forest: Forest) -> float:
-    """Return the log of the typical marginal at typical rates."""
-    some = slice(0, None, max(1, len(program) // _SAMPLED))
-    paying = forest.cost[some] > 0.0
-    if program.numerics is None or not bool(np.any(paying)):
-        return 0.0
-    typical = np.clip(program.typical[some], program.lower[some], program.upper[some])
-    slope = program.numerics.take(some).marginal(typical)[paying] / forest.cost[some][paying]
-    usable = slope[(slope > 0.0) & np.isfinite(slope)]
-    return float(np.median(np.log(usable))) if len(usable) else 0.0
 
 
 def _multipliers(program: Program, forest: Forest, price: float, rates: Array) -> Array:

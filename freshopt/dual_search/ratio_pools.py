@@ -26,19 +26,18 @@ from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
 from freshopt.compiled.nested_records import LOWEST_PRICE
 from freshopt.dual_search.nested_levels import best_responses
-from freshopt.dual_search.price_bracketing import next_fraction
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.bracketed_roots import bracketed_roots
 from freshopt.separable.forest import Forest
 from freshopt.separable.kernel import Numerics
 
 # Log of 1e300: slopes beyond are not representable.
 _LOG_RANGE = 690.0
-# Width of the last bracket of log x: what it leaves of a gap is its square.
-_WIDTH = 1e-15
+# Room for members, per node of a height and per node of the forest; beyond it they are gathered anew. Memory
+# that is not written costs nothing.
+_MEMBERS = 8
 # Relative: the exponential of a logarithm is off by no more.
 _NEAR = 2e-14
-# Steps at most; bisection of 1400 nats to 1e-15 takes 61.
-_STEPS = 200
 # A rate without bound counts as one beyond all limits, whose cost is finite.
 _LARGEST_RATE = 1e190
 
@@ -158,17 +157,20 @@ class Pooling:
         inner = np.clip(guess[0] * np.exp(-guess[1]), low, high)
         outer = np.clip(guess[0] * np.exp(guess[1]), inner, high)
         pools = self._pools(nodes, top, inner, paid)
-        at_inner, at_outer = pools.excess(np.log(inner)), pools.excess(np.log(outer))
-        # A guess that is no bound is dropped.
-        missed = (inner > low) & ~(at_inner > 0.0)
-        outer = np.where(at_outer < 0.0, outer, high)
-        found, evaluated = np.empty(len(nodes)), 2.0 * len(pools.code)
-        for part, least in ((~missed, inner), (missed, low)):
-            own = np.flatnonzero(part)
-            if len(own):
-                some = pools.take(part) if least is inner else self._pools(nodes[own], top, low[own], paid)
-                found[own], looked = _solved(some, least[own], outer[own])
-                evaluated += looked
+        ends = np.log(inner), np.log(outer)
+        at_inner, at_outer = pools.excess(ends[0]), pools.excess(ends[1])
+        hit = (at_inner > 0.0) & (at_outer < 0.0)
+        found, own = np.empty(len(nodes)), pools.take(hit)
+        roots, evaluations = bracketed_roots(own, ends[0][hit], ends[1][hit], at_inner[hit], at_outer[hit])
+        found[hit] = np.minimum(_onto_jumps(own, np.exp(roots)), outer[hit])
+        evaluated = 2.0 * len(pools.code) + float(np.sum(evaluations[own.code]))
+        rest = np.flatnonzero(~hit)
+        if len(rest):
+            # A guess that is no bound is dropped.
+            least = np.where((inner > low) & ~(at_inner > 0.0), low, inner)[rest]
+            most = np.where(at_outer < 0.0, outer, high)[rest]
+            found[rest], looked = _solved(self._pools(nodes[rest], top, least, paid), least, most)
+            evaluated += looked
         return found, evaluated
 
     def _pools(self, nodes: IntArray, top: Array, low: Array, paid: Array) -> _Pools:
@@ -176,26 +178,33 @@ class Pooling:
         forest = self.forest
         begin = np.zeros(len(nodes) + 1, dtype=np.int64)
         tree = (nodes, low, top, self.lower, forest.ratio, forest.first, forest.child, begin)
-        gather, none = fast(ratio_loops.gather), np.zeros(0)
-        gather(*tree, np.zeros(0, dtype=np.int64), none, none)
-        begin[:] = np.cumsum(begin)
-        member = np.empty(begin[-1], dtype=np.int64)
-        factor, until = np.empty(len(member)), np.empty(len(member))
-        gather(*tree, member, factor, until)
+        room = _MEMBERS * len(nodes) + len(forest)
+        while True:
+            member, factor, until = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
+            needed = fast(ratio_loops.gather)(*tree, member, factor, until)
+            if needed <= room:
+                break
+            room = needed
+        member, factor, until = member[:needed], factor[:needed], until[:needed]
         code = np.repeat(np.arange(len(nodes)), np.diff(begin))
         return _Pools(self.numerics.take(member), paid[member], factor, until, code, len(nodes))
 
 
 def _solved(pools: _Pools, low: Array, high: Array) -> tuple[Array, float]:
-    """Return the roots between low and high, and evaluations of members.
-
-    Where a member that its upper bound holds leaves its pool, slopes jump. A root there is put right on it.
-    """
+    """Return the roots between low and high, and evaluations of members."""
     found, evaluated = _roots(pools, low, high)
+    return np.minimum(_onto_jumps(pools, found), high), evaluated
+
+
+def _onto_jumps(pools: _Pools, found: Array) -> Array:
+    """Return the roots, put right on a jump that they are near.
+
+    Slopes jump where a member that its upper bound holds leaves its pool.
+    """
     x = found[pools.code]
     near = np.flatnonzero(np.abs(pools.until - x) <= _NEAR * x)
     found[pools.code[near]] = pools.until[near]
-    return np.minimum(found, high), evaluated
+    return found
 
 
 def _roots(pools: _Pools, low: Array, high: Array) -> tuple[Array, float]:
@@ -222,25 +231,6 @@ def _roots(pools: _Pools, low: Array, high: Array) -> tuple[Array, float]:
     if len(left) < pools.count:
         pools = pools.take(below & (fa > 0.0))
         a, fa, b, fb = a[left], fa[left], b[left], fb[left]
-    # Chandrupatla's names: a is the newest point, b the opposite end, c the one before.
-    c, fc, t = b, fb, np.full(len(left), 0.5)
-    for _ in range(_STEPS):
-        done = (np.abs(b - a) <= _WIDTH + 2e-16 * np.abs(a)) | (fa == 0.0)
-        if bool(np.any(done)):
-            # The end at which no more is asked for, so that a jump counts as met.
-            found[left[done]] = np.exp(np.where(fa > 0.0, b, a)[done])
-            if bool(np.all(done)):
-                break
-            open_ = ~done
-            pools, left = pools.take(open_), left[open_]
-            a, fa, b, fb = a[open_], fa[open_], b[open_], fb[open_]
-            c, fc, t = c[open_], fc[open_], t[open_]
-        x = a + t * (b - a)
-        fx = pools.excess(x)
-        evaluated += len(pools.code)
-        same = np.sign(fx) == np.sign(fa)
-        c, fc = np.where(same, a, b), np.where(same, fa, fb)
-        b, fb = np.where(same, b, a), np.where(same, fb, fa)
-        a, fa = x, fx
-        t = next_fraction(a, b, c, fa, fb, fc, 0.5 * _WIDTH + 1e-16 * np.abs(a))
-    return found, evaluated
+    roots, evaluations = bracketed_roots(pools, a, b, fa, fb)
+    found[left] = np.exp(roots)
+    return found, evaluated + float(np.sum(evaluations[pools.code]))

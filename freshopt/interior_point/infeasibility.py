@@ -14,12 +14,14 @@ others, by the same search.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.strict_interior import interior_path, row_sizes
+from freshopt.certificates.strict_interior import inside_bounds, interior_path, row_sizes
 from freshopt.interior_point.conflict import Conflict
+from freshopt.interior_point.row_tangents import Tangents
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, exact_sum
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program, implied_upper
@@ -28,15 +30,25 @@ from freshopt.separable.program import Program, implied_upper
 CERTAIN = 1e-9
 # Rows count as met within this share of their size, between rounding and what `CERTAIN` can prove.
 MET = 1e-10
-# Multipliers below these shares of the largest are dropped while the rest still prove the conflict.
-_SHARES = (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 0.05)
+# Multipliers below these shares of the largest are dropped together while the rest still prove the conflict.
+_SHARES = (0.0, 1e-9, 1e-4, 1e-2)
+# A proof whose tangents do not suffice is looked for by best responses once t is known to this share.
+_CLOSE = 0.01
 # Of more sources than this as many are looked at first: multipliers that are this far from a proof on them,
 # as a share of Σ y|b|, need no look at all others.
 _SAMPLED, _FAR_OFF = 20_000, 0.05
 # A limit is known when the best is nearer than this share of what the row is short by.
-_LIMIT = 1e-4
+_LIMIT = 1e-3
 # The multipliers that are reported are of a least violation known to this share.
 _SHARP = 1e-6
+
+
+class Proof(NamedTuple):
+    """Multipliers y with D(y) ≥ `excess` > 0, and the rates that show it."""
+
+    multipliers: Array
+    excess: float
+    rates: Array
 
 
 def explain(
@@ -105,14 +117,15 @@ def _bare(program: Program, multipliers: Array | None) -> tuple[Program, Array |
 
 def _explained(program: Program, multipliers: Array | None) -> Conflict | None:
     chosen = np.ones(len(program.rows), dtype=np.bool_)
-    proof: tuple[Array, float] | Array | None = None
+    proof: Proof | Array | None = None
     if multipliers is not None:
-        proof = _sparse(_only(program, chosen), np.maximum(0.0, multipliers), None)
+        own, y = _only(program, chosen), np.maximum(0.0, multipliers)
+        proof = _sparse(own, y, responses_to_rows(own, y), tangents=False)
     if proof is None:
         proof = _search(program, chosen)
-    if not isinstance(proof, tuple):
+    if not isinstance(proof, Proof):
         return None
-    chosen, y = _narrowed(program, chosen, proof[0])
+    chosen, y = _narrowed(program, chosen, proof)
     needed: dict[int, Array] = {}
     while True:
         tried = [j for j in np.flatnonzero(chosen) if j not in needed]
@@ -122,31 +135,36 @@ def _explained(program: Program, multipliers: Array | None) -> Conflict | None:
         row = min(tried, key=lambda j: y[j])
         fewer = chosen.copy()
         fewer[row] = False
-        found = _search(program, fewer)
-        if isinstance(found, tuple):
-            chosen, y = _narrowed(program, fewer, found[0])
+        found = _search(program, fewer, start=proof.rates)
+        if isinstance(found, Proof):
+            proof = found
+            chosen, y = _narrowed(program, fewer, proof)
         else:
             # Rates that meet the others; or nothing certain, and the row stays.
-            needed[int(row)] = np.zeros(0) if found is None else found
-    return _conflict(program, chosen)
+            needed[int(row)] = proof.rates if found is None else found
+    # Rates that meet all rows but one still do so where the others have become fewer.
+    return _conflict(program, chosen, proof.rates, [needed[j] for j in np.flatnonzero(chosen)])
 
 
-def _narrowed(program: Program, chosen: BoolArray, multipliers: Array) -> tuple[BoolArray, Array]:
+def _narrowed(program: Program, chosen: BoolArray, proof: Proof) -> tuple[BoolArray, Array]:
     """Return the rows that a proof uses, and multipliers among all rows.
 
     Where the proof rests on bounds that other rows imply, its rows may not conflict by themselves; then all
     stay.
     """
     y = np.zeros(len(chosen))
-    y[chosen] = multipliers
+    y[chosen] = proof.multipliers
     fewer = y > 0.0
     if np.array_equal(fewer, chosen):
         return chosen, y
+    own = _only(program, fewer)
+    if Tangents(own, proof.rates).bound(_normal(own, y[fewer])) > CERTAIN:
+        return fewer, y
     found = _search(program, fewer)
-    if not isinstance(found, tuple):
+    if not isinstance(found, Proof):
         return chosen, y
     y = np.zeros(len(chosen))
-    y[fewer] = found[0]
+    y[fewer] = found.multipliers
     return fewer, y
 
 
@@ -167,26 +185,28 @@ def _only(program: Program, chosen: BoolArray) -> Program:
     return replace(program, rows=rows, upper=np.maximum(program.lower, upper))
 
 
-def _search(program: Program, chosen: BoolArray, near: float = 0.5) -> tuple[Array, float] | Array | None:
-    """Return a proof (y, D), or rates that meet the rows.
+def _search(
+    program: Program, chosen: BoolArray, near: float = 0.5, *, start: Array | None = None
+) -> Proof | Array | None:
+    """Return a proof, or rates that meet the rows.
 
     None where nothing is certain. The proof is taken once the least violation is known to a share `near`
-    of itself.
+    of itself. The search begins near the rates `start`, if any.
     """
     own = _only(program, chosen)
     if not len(own.rows):
         return own.lower
     sizes = row_sizes(own, np.maximum(own.typical, own.lower))
     least = np.inf
-    for point in interior_path(own, sizes):
+    for point in interior_path(own, sizes, None if start is None else inside_bounds(own, start)):
         if bool(np.all(point.used <= own.rows.limits + MET * sizes)):
             return point.rates
         if point.t > 0.0 and point.gap < near * point.t and point.gap < 0.7 * least:
             least = point.gap
-            proof = _sparse(own, point.multipliers, point.rates)
+            proof = _sparse(own, point.multipliers, point.rates, tangents=point.gap > _CLOSE * point.t)
             if proof is not None:
                 return proof
-    return None
+    return None if start is None else _search(program, chosen, near)
 
 
 def lower_bound(program: Program, multipliers: Array, rates: Array) -> float:
@@ -215,22 +235,50 @@ def _endless(own: Lagrangian, rates: Array) -> Array:
     return np.where((own.price == 0.0) & (own.slope(most) <= 0.0), saved, np.inf)
 
 
-def _sparse(program: Program, multipliers: Array, rates: Array | None) -> tuple[Array, float] | None:
-    """Return multipliers of few rows that prove the conflict, with D."""
+def _sparse(program: Program, multipliers: Array, rates: Array, *, tangents: bool) -> Proof | None:
+    """Return multipliers of few rows that prove the conflict.
+
+    Rows are dropped, from the least weight on, while tangents at the rates prove that the others conflict.
+    Where they prove nothing, best responses may, unless `tangents` alone are asked for.
+    """
     sizes = row_sizes(program, np.maximum(program.typical, program.lower))
-    weight, best = multipliers * sizes, None
+    weight = multipliers * sizes
     if not np.isfinite(weight).all() or not weight.any():
         return None
+    at = Tangents(program, rates)
+    y = _normal(program, multipliers)
+    d = at.bound(y)
+    if not d > CERTAIN:
+        return None if tangents else _sparse_by_responses(program, multipliers, weight, rates)
+    for j in np.argsort(weight, kind="stable"):
+        fewer = y.copy()
+        fewer[j] = 0.0
+        if not fewer.any():
+            break
+        fewer = _normal(program, fewer)
+        found = at.bound(fewer)
+        if found > CERTAIN:
+            y, d = fewer, found
+    return Proof(y, d, rates)
+
+
+def _sparse_by_responses(program: Program, multipliers: Array, weight: Array, rates: Array) -> Proof | None:
+    """Return multipliers of few rows that prove the conflict, at the sources' best responses."""
+    best = None
     for share in _SHARES:
-        y = np.where(weight > share * np.max(weight), multipliers, 0.0)
-        y = y / float(np.dot(y, sizes))
-        at = responses_to_rows(program, y) if rates is None else rates
-        d = lower_bound(program, y, at)
+        y = _normal(program, np.where(weight > share * np.max(weight), multipliers, 0.0))
+        d = lower_bound(program, y, rates)
         if d > CERTAIN:
-            best = (y, d)
+            best = Proof(y, d, rates)
         elif best is not None:
             break
     return best
+
+
+def _normal(program: Program, multipliers: Array) -> Array:
+    """Return multipliers with Σ y|b| = 1."""
+    sizes = row_sizes(program, np.maximum(program.typical, program.lower))
+    return multipliers / float(np.dot(multipliers, sizes))
 
 
 def responses_to_rows(program: Program, multipliers: Array) -> Array:
@@ -239,17 +287,20 @@ def responses_to_rows(program: Program, multipliers: Array) -> Array:
     return np.where(np.isfinite(rates), rates, program.typical)
 
 
-def _conflict(program: Program, chosen: BoolArray) -> Conflict | None:
-    """Return the conflict of an irreducible set."""
-    proof = _search(program, chosen, _SHARP)
-    if not isinstance(proof, tuple):
+def _conflict(program: Program, chosen: BoolArray, near: Array, others: list[Array]) -> Conflict | None:
+    """Return the conflict of an irreducible set.
+
+    Searches begin at the rates `near` of a proof, and for each row at those of `others`, that meet the rest.
+    """
+    proof = _search(program, chosen, _SHARP, start=near)
+    if not isinstance(proof, Proof):
         proof = _search(program, chosen)
-    if not isinstance(proof, tuple):
+    if not isinstance(proof, Proof):
         return None
-    y, d = proof
+    y, d = proof.multipliers, proof.excess
     own = _only(program, chosen)
     rows = own.rows
-    enough = np.array([_sufficient(program, chosen, k) for k in range(len(rows))])
+    enough = np.array([_sufficient(program, chosen, k, start) for k, start in enumerate(others)])
     below, above = _bounds_used(program, chosen, y)
     return Conflict(
         labels=rows.labels,
@@ -263,7 +314,7 @@ def _conflict(program: Program, chosen: BoolArray) -> Conflict | None:
     )
 
 
-def _sufficient(program: Program, chosen: BoolArray, position: int) -> float:
+def _sufficient(program: Program, chosen: BoolArray, position: int, start: Array) -> float:
     """Return the least limit of one row that suffices.
 
     It is G_j at rates that meet the others, and within `_LIMIT` of the shortage of what the dual bounds.
@@ -278,12 +329,13 @@ def _sufficient(program: Program, chosen: BoolArray, position: int) -> float:
     level[position] = row_sizes(own, own.typical)[position]
     sizes = row_sizes(own, np.maximum(own.typical, own.lower))
     best, fixed = np.inf, level == 0.0
-    for point in interior_path(own, level):
+    for point in interior_path(own, level, inside_bounds(own, start)):
         if bool(np.all((point.used <= rows.limits + MET * sizes)[fixed])):
             best = min(best, float(point.used[position]))
             if point.gap * level[position] <= _LIMIT * abs(best - limit):
                 y = point.multipliers * level[position] / float(np.dot(level, point.multipliers))
-                if best - limit - lower_bound(own, y, point.rates) <= _LIMIT * abs(best - limit):
+                short = best - limit - _LIMIT * abs(best - limit)
+                if Tangents(own, point.rates).bound(y) >= short or lower_bound(own, y, point.rates) >= short:
                     break
     return best
 

@@ -77,7 +77,7 @@ def _cholesky(scaled: Array) -> Array:
     unit, shift = np.eye(len(scaled)), _SHIFT
     while True:
         try:
-            factor: Array = np.linalg.cholesky(scaled + shift * unit).astype(np.float64, copy=False)
+            factor: Array = np.asfortranarray(np.linalg.cholesky(scaled + shift * unit))
         except np.linalg.LinAlgError:
             shift *= 100.0
             if shift > 1.0 or not bool(np.all(np.isfinite(scaled))):
@@ -87,7 +87,9 @@ def _cholesky(scaled: Array) -> Array:
 
 
 def _solved(factor: Array, right: Array) -> Array:
-    from scipy.linalg import solve_triangular
+    from scipy.linalg.lapack import dpotrs
 
-    half = solve_triangular(factor, right, lower=True, check_finite=False)
-    return np.asarray(solve_triangular(factor.T, half, lower=False, check_finite=False))
+    if not len(right):
+        return right
+    # Two triangular solves; the routine itself, since checks around it take a fifth of a millisecond.
+    return np.asarray(dpotrs(factor, right, lower=1)[0])

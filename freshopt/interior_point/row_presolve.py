@@ -95,6 +95,8 @@ def idle_and_tight(
 def free_entries(program: Program) -> Array:
     """Return how many entries of each row have room between their bounds."""
     rows, free = program.rows, program.upper > program.lower
+    if bool(np.all(free)) and rows.dense:
+        return np.full(len(rows), float(rows.n))
     weights = None if bool(np.all(free)) else free[rows.source]
     return np.bincount(rows.row, weights=weights, minlength=len(rows)).astype(np.float64)
 

@@ -178,6 +178,8 @@ class _Search:
         self._totals, self._rows, self._tolerance = totals, rows, tolerance
         self._kept: list[Array] = []
         self._best: tuple[float, Iterate] | None = None
+        # The last rates whose cost was asked for, and that.
+        self._cost: tuple[Array | None, float] = None, 0.0
 
     def run(self, start: Start, iterations: int) -> RowAnswer:
         """Iterate to the tolerance or until steps stall."""
@@ -193,7 +195,7 @@ class _Search:
         for k in range(iterations):
             gap = self._gap(point)
             if gap <= self._tolerance:
-                return self._answer(point, k, None)
+                return self._answer(point, k, None, gap)
             if k % EVERY == EVERY - 1 and self._conflicting(point):
                 # Rates of the path would be no answer, nor its multipliers a proof.
                 self._best = None
@@ -203,8 +205,9 @@ class _Search:
             if step is None:
                 return self._answer(point, k, "steps became negligible")
             point, aim = step
-        why = None if self._gap(point) <= self._tolerance else f"{iterations} Newton steps were not enough"
-        return self._answer(point, iterations, why)
+        gap = self._gap(point)
+        why = None if gap <= self._tolerance else f"{iterations} Newton steps were not enough"
+        return self._answer(point, iterations, why, gap)
 
     def _conflicting(self, point: Iterate) -> bool:
         """Return whether the multipliers prove that no rates meet all rows."""
@@ -217,8 +220,11 @@ class _Search:
 
     def _size(self, point: Iterate) -> float:
         """Return |F| + Σ y|b|, what gaps are measured by."""
-        value = self._totals.cost(point.at.rates) if self._rows.level is None else point.level
-        return abs(value) + self._rows.paid(point.y)
+        if self._rows.level is not None:
+            return abs(point.level) + self._rows.paid(point.y)
+        if self._cost[0] is not point.at.rates:
+            self._cost = point.at.rates, self._totals.cost(point.at.rates)
+        return abs(self._cost[1]) + self._rows.paid(point.y)
 
     def _gap(self, point: Iterate) -> float:
         """Return the relative gap, inf if infeasible; keep feasible rates."""
@@ -261,12 +267,12 @@ class _Search:
         down = rows.feasible_level(point.at.slack)
         return rows.lifted(point.at.slack, down), point.level + down
 
-    def _answer(self, point: Iterate, iterations: int, why: str | None) -> RowAnswer:
-        gap = float("inf")
-        if why is None:
-            gap = self._gap(point)
-        elif self._best is not None:
-            gap, point = self._best
+    def _answer(
+        self, point: Iterate, iterations: int, why: str | None, gap: float = float("inf")
+    ) -> RowAnswer:
+        """Return an iterate that is near enough, or the best one."""
+        if why is not None:
+            gap, point = (float("inf"), point) if self._best is None else self._best
         rows = self._rows
         slack, level = self._slack(point)
         return RowAnswer(

@@ -10,10 +10,10 @@ import numpy as np
 
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
-from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.tied import Tied
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.rows import RATE, RowBlock

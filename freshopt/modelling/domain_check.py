@@ -1,4 +1,4 @@
-"""`require_defined`: domain check of a user's objective.
+"""`require_domain`: domain check of a user's objective.
 
 It raises ObjectiveError where the objective has no value at rates that its bounds allow. The domain of a
 convex function is convex, so the two ends of each source's rates show whether it holds all of them. Between,
@@ -7,17 +7,46 @@ the value must be a number: an atom of the user's own may return nan where it sh
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from freshopt.cvx import Expression
+from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.declaration import Declaration, show
+from freshopt.modelling.declaration import Declaration, declare, name_of, show
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray, total
 from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics
+
+if TYPE_CHECKING:
+    from freshopt.modelling.problem import Problem
 
 
-def require_defined(
+def require_domain(problem: Problem) -> None:
+    """Raise ObjectiveError where the objective is undefined.
+
+    It must have a value at rates within the bounds and the bandwidth.
+    """
+    n, signalled, numerics = len(problem.sources), problem.sources.signalled, problem.numerics
+    silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
+    announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else numerics
+    for method, chosen, own in (
+        (problem.objective.per_source, ~signalled, silent),
+        (problem.objective.signalled_per_source, signalled, announced),
+    ):
+        if bool(np.any(chosen)) and (own is None or isinstance(own, DerivedNumerics)):
+            rate = cp.Variable(n, nonneg=True, name="rate")
+            declaration = declare(problem.objective, method, rate, problem.sources)
+            where = name_of(problem.objective, method)
+            highest = np.minimum(problem.upper, problem.bandwidth / problem.sources.refresh_cost)
+            highest = np.minimum(highest, LARGEST)
+            typical = np.clip(problem.bandwidth / total(problem.sources.refresh_cost), problem.lower, highest)
+            points = {"min_rate": problem.lower, "max_rate": highest, "bounds": typical}
+            _require_defined(declaration, rate, own, chosen, points, problem.sources, where)
+
+
+def _require_defined(
     declaration: Declaration,
     rate: Expression,
     numerics: DerivedNumerics | None,

@@ -19,40 +19,37 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression, cp
 from freshopt.errors import (
-    InfeasibleProblemError,
     ObjectiveError,
     SourceDataError,
     expect,
-    list_offenders,
     shortened,
 )
 from freshopt.formatting import count
-from freshopt.modelling.charged_once import charged_once
-from freshopt.modelling.constraint import Constraint
-from freshopt.modelling.declaration import declare, declare_total, name_of
+from freshopt.modelling.bounds_check import FEW_ULP as FEW_ULP
+from freshopt.modelling.bounds_check import require_room
+from freshopt.modelling.constraints.charged_once import charged_once
+from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
+from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
-from freshopt.modelling.domain_check import require_defined
+from freshopt.modelling.domain_check import require_domain
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.host_limits import HostLimits
-from freshopt.modelling.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.tied import Tied
 from freshopt.modelling.worst import Worst
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number, is_scalar, read_only, total
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.bundles import Bundles
-from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import MixedNumerics, Numerics
+from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
 
 _MINIMAX = "the worst of several groups is no sum over sources."
-# Sums of any length here are correct to a few ulp; so are constraints.
-FEW_ULP = 8 * np.finfo(np.float64).eps
 
 
 @frozen_arrays
@@ -188,14 +185,14 @@ class Problem:
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
-        self._require_room()
+        require_room(self)
         general = found is not None and (short.rest or found.bundles or found.couplings)
         linear = isinstance(objective, Spend)
         if worst is not None or linear or general or short.bandwidth is None:
             program = general_program(self, short.rest, worst, once=found is not None and found.once)
             object.__setattr__(self, "program", program)
         if worst is None and not linear:
-            self._require_domain()
+            require_domain(self)
 
     def __repr__(self) -> str:
         """Return one line: objective, size and bandwidth."""
@@ -233,8 +230,8 @@ class Problem:
         for key in Problem.__slots__:
             object.__setattr__(other, key, getattr(self, key))
         object.__setattr__(other, "bandwidth", _bandwidth(bandwidth))
-        other._require_room()
-        other._require_domain()
+        require_room(other)
+        require_domain(other)
         return other
 
     def with_estimates(self, estimates: Estimates) -> Problem:
@@ -397,81 +394,6 @@ class Problem:
         if once and self.program is not None and self.bundles is not None:
             return charged_once(constraints, rate, self.program.rows, self.bundles)
         return constraints
-
-    def _require_domain(self) -> None:
-        """Raise ObjectiveError where the objective is undefined.
-
-        It must have a value at rates within the bounds and the bandwidth.
-        """
-        n, signalled, numerics = len(self.sources), self.sources.signalled, self.numerics
-        silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
-        announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else numerics
-        for method, chosen, own in (
-            (self.objective.per_source, ~signalled, silent),
-            (self.objective.signalled_per_source, signalled, announced),
-        ):
-            if bool(np.any(chosen)) and (own is None or isinstance(own, DerivedNumerics)):
-                rate = cp.Variable(n, nonneg=True, name="rate")
-                declaration = declare(self.objective, method, rate, self.sources)
-                where = name_of(self.objective, method)
-                highest = np.minimum(self.upper, self.bandwidth / self.sources.refresh_cost)
-                highest = np.minimum(highest, LARGEST)
-                typical = np.clip(self.bandwidth / total(self.sources.refresh_cost), self.lower, highest)
-                points = {"min_rate": self.lower, "max_rate": highest, "bounds": typical}
-                require_defined(declaration, rate, own, chosen, points, self.sources, where)
-
-    def _require_room(self) -> None:
-        """Raise InfeasibleProblemError if no rates are feasible, by arithmetic."""
-        unit, lower = self.sources.time_unit, self.lower
-        self._require_open()
-        if is_scalar(lower) and lower[0] == 0.0:
-            return
-        crossed = np.flatnonzero(lower > self.upper)
-        if len(crossed):
-            where = list_offenders(
-                f"{self.sources.label(k)}: {lower[k]:g} > {self.upper[k]:g}" for k in crossed
-            )
-            if not bool(np.all(self.sources.signalled[crossed])):
-                raise InfeasibleProblemError(
-                    f"constraints of single sources leave no rates to {where}. Lower the lower bound, or "
-                    "raise the upper one."
-                )
-            raise InfeasibleProblemError(
-                f"min_rate exceeds the change rate of signalled sources {where}. Lower min_rate: a "
-                f"signalled source is refreshed at most once per change."
-            )
-        needs = [
-            ("bandwidth", self.bandwidth, total(self.sources.refresh_cost * lower), int(np.argmax(lower)))
-        ]
-        host_needs = self.hosts.totals(self.sources.refresh_cost * lower)
-        for k in np.flatnonzero(host_needs > self.hosts.limits * (1 + FEW_ULP)):
-            members = np.flatnonzero(self.hosts.codes == k)
-            largest = int(members[np.argmax(lower[members])])
-            needs.append(
-                (f"the limit of host {self.hosts.names[k]!r}", self.hosts.limits[k], host_needs[k], largest)
-            )
-        for what, available, needed, largest in needs:
-            if needed > available * (1 + FEW_ULP):
-                named = f"{self.sources.label(largest)} {lower[largest]:g}"
-                raise InfeasibleProblemError(
-                    f"lower bounds need {needed:.6g} refreshes/{unit} but {what} is {available:.6g} (short "
-                    f"by {needed - available:.3g}). Raise it to >= {needed:.6g} or lower min_rate "
-                    f"(largest: {named})."
-                )
-
-    def _require_open(self) -> None:
-        """Raise InfeasibleProblemError where max_rate 0 costs infinitely much."""
-        if is_scalar(self.upper) and self.upper[0] > 0.0:
-            return
-        closed = np.flatnonzero(self.upper == 0.0)
-        if len(closed) and self.numerics is not None:
-            costs = self.numerics.take(closed).cost(np.zeros(len(closed)))
-            unbounded = closed[~np.isfinite(costs)]
-            if len(unbounded):
-                raise InfeasibleProblemError(
-                    f"max_rate is 0 for {list_offenders(map(self.sources.label, unbounded))}, whose cost is "
-                    f"infinite when never refreshed. Drop these sources or set their importance to 0."
-                )
 
 
 def _bandwidth(value: float) -> float:

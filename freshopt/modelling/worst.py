@@ -9,12 +9,12 @@ import numpy as np
 
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, shown
+from freshopt.modelling.constraints.declared_settings import checked_labels
+from freshopt.modelling.constraints.groups import Labels
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.declared_settings import checked_labels
-from freshopt.modelling.groups import Labels
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.target import Target
 from freshopt.numerics.arrays import Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RowBlock

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,15 +17,16 @@ from freshopt.certificates.row_table import RowStatus, RowTable
 from freshopt.certificates.solution import Solution
 from freshopt.errors import CertificateError, SourceDataError
 from freshopt.formatting import number, percent
-from freshopt.modelling.budget import Budget
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.general_program import general_program
-from freshopt.modelling.nested import Nested
-from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.short_form import NAMES
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.target import Target
 from freshopt.numerics.arrays import BoolArray
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.later_than import LaterThan
@@ -47,6 +48,65 @@ LOOSER = 0.01
 _SHARES = (BinaryFreshness, LaterThan)
 
 
+class DeclaredRows(NamedTuple):
+    """Rows of declared constraints at a solution, with what is needed to tell of them.
+
+    Attributes
+    ----------
+    table : RowTable
+    at_least : ndarray of bool, shape (m,)
+        Which rows are bounded from below.
+    constraints : tuple
+        As they were declared.
+    labels : tuple of str
+        Of the bandwidth and of the host limits.
+    objective : Objective
+    time_unit : str
+    """
+
+    table: RowTable
+    at_least: BoolArray
+    constraints: tuple[Any, ...]
+    labels: tuple[str, ...]
+    objective: Objective
+    time_unit: str
+
+    @classmethod
+    def of_solution(cls, solution: Solution) -> DeclaredRows | None:
+        """Return the rows of a solution; None where none are declared."""
+        table, problem = row_table(solution), solution.problem
+        if table is None:
+            return None
+        least: BoolArray = _program(problem).rows.direction < 0.0
+        unit = problem.sources.time_unit
+        return cls(table, least, problem.constraints, problem.labels, problem.objective, unit)
+
+    @classmethod
+    def of_table(
+        cls, table: RowTable, constraints: Sequence[Any], objective: Objective, time_unit: str
+    ) -> DeclaredRows:
+        """Return the rows of budgets, targets and nested limits."""
+        rising = [f"{one.label} reserve" for one in constraints if isinstance(one, Nested)]
+        rising += [
+            one.label for one in constraints if isinstance(one, Target) and one.objective.sense == "maximise"
+        ]
+        least = np.array([_is_named(label, tuple(rising)) for label in table.labels], dtype=np.bool_)
+        return cls(table, least, tuple(constraints), NAMES, objective, time_unit)
+
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """Names of targets whose means are shares."""
+        targets = [one for one in self.constraints if isinstance(one, Target)]
+        return tuple(one.label for one in targets if isinstance(one.objective, _SHARES))
+
+    @property
+    def per_time(self) -> tuple[str, ...]:
+        """Names of limits on costs per time unit."""
+        names = (one.label for one in self.constraints if isinstance(one, Budget | Nested))
+        reserves = (f"{one.label} reserve" for one in self.constraints if isinstance(one, Nested))
+        return (*self.labels, *names, *reserves)
+
+
 def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, ...]:
     """Return a request's constraints on these sources."""
     if given is None:
@@ -61,13 +121,18 @@ def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, .
 
 
 def discipline_of(problem: Problem) -> Refresh:
-    """Return the discipline by which a problem's rates are carried out.
+    """Return the discipline by which a problem's rates are carried out."""
+    return discipline_under(problem.objective, problem.constraints)
+
+
+def discipline_under(objective: Objective, constraints: Sequence[Any]) -> Refresh:
+    """Return the discipline of an objective under constraints.
 
     Bandwidth itself has none; then it is that of the first target, or else equal intervals.
     """
-    if not isinstance(problem.objective, Spend):
-        return problem.objective.refresh
-    targets = [one.objective.refresh for one in problem.constraints if isinstance(one, Target)]
+    if not isinstance(objective, Spend):
+        return objective.refresh
+    targets = [one.objective.refresh for one in constraints if isinstance(one, Target)]
     return targets[0] if targets else Refresh.PERIODIC
 
 
@@ -110,12 +175,12 @@ def row_table(solution: Solution) -> RowTable | None:
     return RowTable.of(gap, np.array([solution.price, *solution.host_prices.values()]))
 
 
-def constraint_facts(solution: Solution) -> dict[str, Any] | None:
+def constraint_facts(given: Solution | DeclaredRows) -> dict[str, Any] | None:
     """Return the rows in numbers, the highest priced first."""
-    table = row_table(solution)
-    if table is None:
+    declared = _declared(given)
+    if declared is None:
         return None
-    at_least, shares = _at_least(solution), _shares(solution.problem)
+    table, at_least, shares = declared.table, declared.at_least, declared.shares
     listed = [
         {
             "label": row.label,
@@ -127,33 +192,31 @@ def constraint_facts(solution: Solution) -> dict[str, Any] | None:
         }
         for k, row in _ordered(table)[:LISTED]
     ]
-    names = [
-        repr(one) if hasattr(one, "label") else "a function of the rate"
-        for one in solution.problem.constraints
-    ]
+    names = [repr(one) if hasattr(one, "label") else "a function of the rate" for one in declared.constraints]
+    curved = isinstance(given, Solution) and depends_on_change_rates(given.problem)
     return {
         "declared": names,
         "rows": len(table),
         "binding": int(np.count_nonzero(table.price > 0.0)),
-        "depend_on_change_rates": depends_on_change_rates(solution.problem),
+        "depend_on_change_rates": curved or any(isinstance(one, Target) for one in declared.constraints),
         "listed": listed,
     }
 
 
-def price_sentences(solution: Solution, most: int = SENTENCES) -> list[str]:
+def price_sentences(given: Solution | DeclaredRows, most: int = SENTENCES) -> list[str]:
     """Return a sentence on each price, the largest first.
 
     What a looser limit gains is at most its price times the difference, by weak duality.
     """
-    table = row_table(solution)
-    if table is None:
+    declared = _declared(given)
+    if declared is None:
         return []
-    at_least, shares = _at_least(solution), _shares(solution.problem)
-    objective = solution.problem.objective
-    noun, unit = goal_of(type(objective).__name__).noun, solution.problem.sources.time_unit
+    table, at_least, shares = declared.table, declared.at_least, declared.shares
+    objective, unit, rates = declared.objective, declared.time_unit, declared.per_time
+    noun = goal_of(type(objective).__name__).noun
     verb = "raise" if objective.sense == "maximise" else "lower"
-    rates = _per_time(solution.problem)
     priced = [(k, row) for k, row in _ordered(table) if row.price > 0.0]
+    binding = int(np.count_nonzero(table.price > 0.0))
     found = []
     for k, row in priced[:most]:
         share = _is_named(row.label, shares)
@@ -165,13 +228,13 @@ def price_sentences(solution: Solution, most: int = SENTENCES) -> list[str]:
             if gain > 0.0
             else f"price {number(row.price)}"
         )
-    if len(priced) > most:
-        found.append(f"and {len(priced) - most:,} more that bind")
-    slack = len(table) - len(priced)
+    if binding > most:
+        found.append(f"and {binding - most:,} more that bind")
+    slack = len(table) - binding
     if slack:
         which = (
             "none of them binds"
-            if not priced
+            if not binding
             else f"{slack:,} more {'does' if slack == 1 else 'do'} not bind"
         )
         found.append(which)
@@ -204,26 +267,12 @@ def _ordered(table: RowTable) -> list[tuple[int, RowStatus]]:
     return [(int(k), table[int(k)]) for k in order[: max(LISTED, SENTENCES)]]
 
 
-def _at_least(solution: Solution) -> BoolArray:
-    least: BoolArray = _program(solution.problem).rows.direction < 0.0
-    return least
-
-
 def _program(problem: Problem) -> Program:
     return problem.program or general_program(problem, (), None, once=False)
 
 
-def _shares(problem: Problem) -> tuple[str, ...]:
-    """Return the names of targets whose means are shares."""
-    targets = [one for one in problem.constraints if isinstance(one, Target)]
-    return tuple(one.label for one in targets if isinstance(one.objective, _SHARES))
-
-
-def _per_time(problem: Problem) -> tuple[str, ...]:
-    """Return the names of limits on costs per time unit."""
-    names = (one.label for one in problem.constraints if isinstance(one, Budget | Nested))
-    reserves = (f"{one.label} reserve" for one in problem.constraints if isinstance(one, Nested))
-    return (*problem.labels, *names, *reserves)
+def _declared(given: Solution | DeclaredRows) -> DeclaredRows | None:
+    return given if isinstance(given, DeclaredRows) else DeclaredRows.of_solution(given)
 
 
 def _is_named(label: str, names: tuple[str, ...]) -> bool:

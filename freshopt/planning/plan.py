@@ -36,6 +36,7 @@ from freshopt.planning.declared import (
     constraints_for,
     depends_on_change_rates,
     discipline_of,
+    discipline_under,
     solve_declared,
 )
 from freshopt.planning.findings import findings
@@ -336,7 +337,11 @@ def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic 
 
     Bandwidth itself has none: that of the problem's targets is meant.
     """
-    refresh = request.objective.refresh if problem is None else discipline_of(problem)
+    if problem is not None:
+        refresh = discipline_of(problem)
+    else:
+        listed = () if callable(request.constraints) else request.constraints or ()
+        refresh = discipline_under(request.objective, listed)
     return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
 
 

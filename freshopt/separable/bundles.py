@@ -8,11 +8,19 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, ObjectiveError
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
+from freshopt.numerics.bracketed_roots import bracketed_roots
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.root_finding import decreasing_root
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE, Rows
+
+# Log of 1e300: marginal values beyond are not representable.
+_LOG_RANGE = 690.0
+# Brackets in log ρ are wider by this than inverse marginals say, which are rounded.
+_ROUNDING = 1e-13
+# First step downwards where a bracket has no lower end, in nats, and by how much each further one is longer.
+_STEP, _GROWTH = 1.0, 4.0
 
 
 @frozen_arrays
@@ -87,7 +95,38 @@ class BundledNumerics:
         """Return None: the cost says it."""
 
     def inverse_marginal(self, price: Array) -> Array:
-        """Return the best response of each bundle, by Newton on logarithms."""
+        """Return the best response of each bundle.
+
+        With m sources it lies between the largest response of one of them to the price and to an m-th of it.
+        """
+        if not isinstance(self.each, Kernel | MixedNumerics) or not bool(np.all(price > 0.0)):
+            return self._by_newton(price)
+        bundles = self.bundles
+        with np.errstate(all="ignore"):
+            price = np.broadcast_to(price, (len(bundles),))
+            alone = bundles.largest(self.each.inverse_marginal(bundles.of_sources(price)))
+            share = price / np.diff(bundles.first)
+            most = bundles.largest(self.each.inverse_marginal(bundles.of_sources(share)))
+            low, high = np.log(alone) - _ROUNDING, np.log(most) + _ROUNDING
+            rates = np.where(self.marginal(np.zeros(len(bundles))) <= price, 0.0, np.nan)
+            # Sources that alone would have none may have some together.
+            low, step = np.where(np.isfinite(low), low, high - _STEP), _STEP
+            open_ = _Open(self, np.log(price))
+            above, below = open_.excess(low), open_.excess(high)
+            while len(short := np.flatnonzero(np.isnan(rates) & (above <= 0.0) & (low > -_LOG_RANGE))):
+                step *= _GROWTH
+                low[short] -= step
+                above[short] = _Open(self.take(short), np.log(price[short])).excess(low[short])
+            usual = np.isnan(rates) & (above > 0.0) & (below < 0.0) & np.isfinite(high)
+            found = open_.take(usual), low[usual], high[usual], above[usual], below[usual]
+            rates[usual] = np.exp(bracketed_roots(*found)[0])
+        rest = np.flatnonzero(np.isnan(rates))
+        if len(rest):
+            rates[rest] = self.take(rest)._by_newton(price[rest])
+        return rates
+
+    def _by_newton(self, price: Array) -> Array:
+        """Return the best responses by Newton on logarithms."""
 
         def compare(x: Array) -> tuple[BoolArray, Array]:
             with np.errstate(all="ignore"):
@@ -110,6 +149,25 @@ class BundledNumerics:
         return BundledNumerics(
             self.each.take(members), Bundles(codes, np.arange(len(codes)), first), self.typical[index]
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    """Bundles whose marginal value is to meet a price, as functions of log rate."""
+
+    numerics: BundledNumerics
+    log_price: Array
+
+    def excess(self, x: Array) -> Array:
+        """Return log of marginal value over price, at rates exp(x)."""
+        found: Array = np.log(self.numerics.marginal(np.exp(x))) - self.log_price
+        return np.clip(found, -_LOG_RANGE, _LOG_RANGE)
+
+    def take(self, chosen: BoolArray) -> _Open:
+        """Return some of the bundles."""
+        if bool(np.all(chosen)):
+            return self
+        return _Open(self.numerics.take(chosen), self.log_price[chosen])
 
 
 def bundled(program: Program, bundles: Bundles, once: bool) -> Program:

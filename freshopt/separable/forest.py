@@ -80,6 +80,8 @@ class Forest:
         >>> Forest.from_rows(Rows.gather([ratio], 2))
         Forest(2 sources, 1 ratios, depth 2)
         """
+        if not bool(np.any(rows.limits == 0.0)):
+            return None
         some = np.flatnonzero(rows.coefficient != 0.0)
         source, row, size = rows.source[some], rows.row[some].astype(np.int64), rows.coefficient[some]
         m = len(rows)
@@ -133,6 +135,30 @@ class Forest:
             return None
         fast(ratio_loops.heights)(order, parent, height)
         return cls(parent, ratio, row, scale, cost, limit, budget, first, child, order, height)
+
+    def preorder(self) -> IntArray:
+        """Return the nodes in an order of which every subtree is a slice, its root first."""
+        place, nodes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        fast(ratio_loops.preorder)(self.order, self.parent, self.first, self.child, place)
+        nodes[place] = np.arange(len(self))
+        return nodes
+
+    def take(self, nodes: IntArray) -> Forest:
+        """Return the forest with its nodes in another order."""
+        place = np.empty(len(self), np.int64)
+        place[nodes] = np.arange(len(self))
+        above = self.parent[nodes]
+        found = Forest._of(
+            np.where(above >= 0, place[above], -1),
+            self.ratio[nodes],
+            self.row[nodes],
+            self.scale[nodes],
+            self.cost[nodes],
+            self.limit,
+            self.budget_row,
+        )
+        assert found is not None
+        return found
 
     def bounds(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return bounds of rates, tightened along the trees."""

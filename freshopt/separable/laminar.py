@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.nesting import Nesting, nest
 from freshopt.separable.rows import RATE, Rows
@@ -21,6 +21,8 @@ from freshopt.separable.rows import RATE, Rows
 # Coefficients of one row are multiples of one cost vector if their ratios differ by no more, relatively: a
 # product and a quotient are each off by half an ulp.
 _PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
+# Sources at which proportionality is tried before it is at all of them.
+_FIRST = 1000
 
 
 @frozen_arrays
@@ -103,12 +105,16 @@ class LaminarTree:
             return None
         if int(kinds[0]) == RATE and bool(np.any(~falls & ~(rows.limits > 0.0))):
             return None
-        nesting = nest(source, row, m, rows.n)
-        if nesting is None:
-            return None
+        # What is quickly seen comes first: rows of different costs differ at the first sources already.
         size = np.abs(coefficient)
+        few = int(np.searchsorted(source, _FIRST))
+        if few < len(source) and _one_cost(source[:few], row[:few], size[:few], many, _FIRST) is None:
+            return None
         found = _one_cost(source, row, size, many, rows.n)
         if found is None:
+            return None
+        nesting = nest(source, row, m, rows.n)
+        if nesting is None:
             return None
         cost, scale = found
         bound = rows.limits / scale
@@ -150,6 +156,14 @@ class LaminarTree:
         order = bounded[np.argsort(height[bounded], kind="stable")]
         parts = np.split(order, np.cumsum(np.bincount(height[bounded]))[:-1])
         return [part for part in parts if len(part)]
+
+    def pushed(self) -> BoolArray:
+        """Return whether a group around each one has a reserve."""
+        parent, pushed = self.nesting.parent, np.zeros(len(self), dtype=np.bool_)
+        if bool(np.any(self.reserve > 0.0)):
+            for groups in self.levels()[1:]:
+                pushed[groups] = pushed[parent[groups]] | (self.reserve[parent[groups]] > 0.0)
+        return pushed
 
     def multipliers(self, price: Array) -> Array:
         """Return the dual variables of the rows, shape (m,).

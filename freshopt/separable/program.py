@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freshopt.compiled import ratio_loops
+from freshopt.compiled.backend import fast
 from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Numerics
@@ -84,42 +86,43 @@ def implied_upper(rows: Rows, lower: Array, upper: Array, needed: Array | None =
 def _implied_by_others(rows: Rows, upper: Array) -> Array:
     """Return upper bounds, with those that comparisons imply.
 
-    A row a·ρ_k − Σ c·ρ ≤ b leaves source k at most (b + Σ c·hi)/a. Each pass reaches one source further.
+    A row a·ρ_k − Σ c·ρ ≤ b leaves source k at most (b + Σ c·hi)/a once every other source has a bound.
     """
     rising = np.bincount(rows.row, weights=rows.coefficient > 0.0, minlength=len(rows))
     curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows))
     comparing = (rising == 1.0) & (curved == 0.0)
-    source, found = rows.source, np.array(upper)
     own = np.flatnonzero((rows.coefficient > 0.0) & comparing[rows.row])
     others = np.flatnonzero((rows.coefficient < 0.0) & comparing[rows.row])
-    a, row, held = rows.coefficient[own], rows.row[own], source[own]
-    while True:
-        unbounded = np.isinf(found)
-        terms = -rows.coefficient[others] * found[source[others]]
-        room = rows.limits + np.bincount(rows.row[others], weights=terms, minlength=len(rows))
-        least = np.full(len(found), np.inf)
-        np.minimum.at(least, held, np.maximum(0.0, room[row]) / a * (1.0 + _FEW_ULP))
-        found = np.where(unbounded, least, found)
-        if not bool(np.any(unbounded & np.isfinite(found))):
-            return found
+    if not len(others):
+        return upper
+    holder, gain = np.full(len(rows), -1, dtype=np.int64), np.ones(len(rows))
+    holder[rows.row[own]], gain[rows.row[own]] = rows.source[own], rows.coefficient[own]
+    # Entries are kept source by source.
+    first = np.searchsorted(rows.source[others], np.arange(rows.n + 1))
+    row, loss, bounds = rows.row[others].astype(np.int64), -rows.coefficient[others], np.array(upper)
+    fast(ratio_loops.bound_by_others)(holder, gain / (1.0 + _FEW_ULP), rows.limits, first, row, loss, bounds)
+    return bounds
 
 
 def _implied_by_limits(rows: Rows, lower: Array, upper: Array, needed: Array | None) -> Array:
     """Return upper bounds, with those of rows that limit sums."""
-    source, linear = rows.source, rows.kind == RATE
-    bounding = np.ones(len(rows), dtype=np.bool_)
-    bounding[rows.row[~linear | (rows.coefficient < 0.0)]] = False
-    entries = np.flatnonzero(linear & (rows.coefficient > 0.0) & bounding[rows.row])
-    if not len(entries):
+    first, row, a = rows.first, rows.row, rows.coefficient
+    if rows.curves or not bool(np.all(a > 0.0)):
+        linear, bounding = rows.kind == RATE, np.ones(len(rows), dtype=np.bool_)
+        bounding[row[~linear | (a < 0.0)]] = False
+        kept = linear & (a > 0.0) & bounding[row]
+        first = np.concatenate(([0], np.cumsum(kept)))[first]
+        row, a = row[kept], a[kept]
+    if not len(a):
         return upper
-    own, row, a = source[entries], rows.row[entries], rows.coefficient[entries]
+    counts = np.diff(first)
     if needed is None:
-        needed = np.bincount(row, weights=a * lower[own], minlength=len(rows)).astype(np.float64)
-    room = np.maximum(0.0, rows.limits - needed)[row] / a
-    most = (lower[own] + _ROOMY * room) * (1.0 + _FEW_ULP)
-    implied = np.full(len(lower), np.inf)
+        needed = np.zeros(len(rows))
+        if bool(np.any(lower)):
+            weights = a * np.repeat(lower, counts)
+            needed = np.bincount(row, weights=weights, minlength=len(rows)).astype(np.float64)
+    room, some = np.full(len(lower), np.inf), counts > 0
     # Entries are kept source by source.
-    first = np.flatnonzero(np.diff(own, prepend=-1))
-    implied[own[first]] = np.minimum.reduceat(most, first)
-    bounds: Array = np.minimum(upper, implied)
+    room[some] = np.minimum.reduceat(np.maximum(0.0, rows.limits - needed)[row] / a, first[:-1][some])
+    bounds: Array = np.minimum(upper, (lower + _ROOMY * room) * (1.0 + _FEW_ULP))
     return bounds

@@ -8,7 +8,7 @@ is the row's dual variable. Entries are kept source by source, as the passes rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,6 +140,8 @@ class Rows:
     @classmethod
     def gather(cls, blocks: Sequence[RowBlock], n: int) -> Rows:
         """Return the rows of several blocks, in their order."""
+        if len(blocks) and all(_of_every_source(block, n) for block in blocks):
+            return cls._of_every_source(blocks, n)
         curves: list[Numerics] = []
         kinds = []
         for block in blocks:
@@ -155,12 +157,12 @@ class Rows:
         row = _joined([block.row + starts[k] for k, block in enumerate(blocks)], np.int32)
         kind = _joined(kinds, np.int32)
         coefficient = _joined([block.coefficient for block in blocks], np.float64)
-        order, first = _by_source(source, n)
+        sort, first = _by_source(source, n)
         return cls(
             first,
-            row[order],
-            kind[order],
-            coefficient[order],
+            sort(row),
+            sort(kind) if curves else kind,
+            sort(coefficient),
             _joined([block.limits for block in blocks], np.float64),
             _joined([block.direction for block in blocks], np.float64),
             _joined([block.offset for block in blocks], np.float64),
@@ -168,9 +170,36 @@ class Rows:
             tuple(curves),
         )
 
+    @classmethod
+    def _of_every_source(cls, blocks: Sequence[RowBlock], n: int) -> Rows:
+        """Return the rows of blocks that are one row of all rates each."""
+        m = len(blocks)
+        coefficient = np.empty((n, m))
+        for j, block in enumerate(blocks):
+            coefficient[:, j] = block.coefficient
+        return cls(
+            m * np.arange(n + 1),
+            np.tile(np.arange(m, dtype=np.int32), n),
+            np.zeros(n * m, dtype=np.int32),
+            coefficient.reshape(-1),
+            _joined([block.limits for block in blocks], np.float64),
+            _joined([block.direction for block in blocks], np.float64),
+            _joined([block.offset for block in blocks], np.float64),
+            tuple(label for block in blocks for label in block.labels),
+            (),
+        )
+
     def __len__(self) -> int:
         """Return the number m of rows."""
         return len(self.labels)
+
+    @property
+    def dense(self) -> bool:
+        """Whether all rows are of the rate and have every source, once each."""
+        m = len(self)
+        if self.curves or not m or len(self.row) != m * self.n:
+            return False
+        return np.array_equal(self.row.reshape(self.n, m), np.broadcast_to(np.arange(m), (self.n, m)))
 
     @property
     def n(self) -> int:
@@ -292,14 +321,23 @@ class Rows:
         return self.offset + self.direction * used
 
 
-def _by_source(source: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Return the order of entries by source, and where each source begins."""
+def _of_every_source(block: RowBlock, n: int) -> bool:
+    """Return whether a block is one row of all rates, in their order."""
+    one = len(block) == 1 and len(block.source) == n and not block.curves
+    return one and bool(np.array_equal(block.source, np.arange(n)))
+
+
+def _by_source(
+    source: IntArray, n: int
+) -> tuple[Callable[[npt.NDArray[Scalar]], npt.NDArray[Scalar]], IntArray]:
+    """Return how entries are put in order by source, and where each source begins."""
     times = len(source) // n if n else 0
     if times and len(source) == times * n and np.array_equal(source.reshape(times, n), _every(times, n)):
         # Rows over all sources, as budgets are: their order is a transposition.
-        return np.arange(times * n).reshape(times, n).T.reshape(-1), times * np.arange(n + 1)
+        return lambda entries: entries.reshape(times, n).T.reshape(-1), times * np.arange(n + 1)
     first = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=n))))
-    return np.argsort(source, kind="stable"), first
+    order = np.argsort(source, kind="stable")
+    return lambda entries: entries[order], first
 
 
 def _every(times: int, n: int) -> IntArray:

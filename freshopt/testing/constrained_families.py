@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.nested import Nested
-from freshopt.modelling.ratio import Ratio
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.ratio import Ratio
+from freshopt.modelling.constraints.target import Target
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.modelling.target import Target
-from freshopt.modelling.tied import Tied
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, total
 from freshopt.separable.rows import Rows

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError, shown
-from freshopt.modelling.budget import Budget
-from freshopt.modelling.nested import Nested
-from freshopt.modelling.ratio import Ratio
-from freshopt.modelling.target import Target
-from freshopt.modelling.tied import Tied
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.ratio import Ratio
+from freshopt.modelling.constraints.target import Target
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.numerics.arrays import Index
 
 

@@ -216,7 +216,7 @@ class Shortfall(fo.Objective):
         return cp.multiply(sources.importance, cp.pos(1 - cp.multiply(1 / sources.change_rate, rate)))
 
 
-@pytest.mark.parametrize("seed", stratified(range(60), every=4))
+@pytest.mark.parametrize("seed", stratified(range(60), every=9))
 def test_water_filling_lands_on_kinks_however_steep_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))

@@ -18,7 +18,7 @@ from freshopt.problems import (
     LaterThan,
     PollingKnapsack,
 )
-from tests.ground_truth.perturbed_optima import Instance, Row, planted
+from tests.certificates.perturbed_optima import Instance, Row, planted
 
 Floats = npt.NDArray[np.float64]
 PERIODIC = fo.Refresh.PERIODIC

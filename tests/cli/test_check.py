@@ -12,12 +12,13 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
-from freshopt.cli import check_problems, options
+from freshopt.cli import check_problems
 from freshopt.cli.check_page import page
 from freshopt.cli.check_problems import FAMILY, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest
-from freshopt.cli.objective_options import OBJECTIVES
 from freshopt.crosscheck import cross_check
+from freshopt.terminal import options
+from freshopt.terminal.objective_options import OBJECTIVES
 from tests.ground_truth.command_lines import Run, refuse
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.strata import exhaustive

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.cli.options import SOLVERS
 from freshopt.datasets.change_histories import load_example
+from freshopt.terminal.options import SOLVERS
 from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse
 from tests.ground_truth.tolerances import SCALAR
 

@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from freshopt.cli import COMMANDS, main
-from freshopt.cli.objective_options import OBJECTIVES, PLANNED
+from freshopt.terminal.objective_options import OBJECTIVES, PLANNED
 from tests.ground_truth.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
 from tests.ground_truth.tolerances import EXACT, SCALAR
 

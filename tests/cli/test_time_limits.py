@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from freshopt.cli import console
+from freshopt.terminal import console
 from tests.ground_truth.command_lines import COMMAND, Run
 
 # It hangs on one of two objectives, and says from which process.

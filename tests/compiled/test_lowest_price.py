@@ -25,7 +25,7 @@ from freshopt.problems import (
 )
 from freshopt.separable.kernel import SMALLEST_PRICE, Kernel
 from freshopt.solvers import WaterFilling
-from tests.ground_truth.dual_truth import MARGINALS, Floats, optimal_rates
+from tests.compiled.dual_truth import MARGINALS, Floats, optimal_rates
 
 PERIODIC = fo.Refresh.PERIODIC
 CELLS: dict[str, fo.Objective] = {

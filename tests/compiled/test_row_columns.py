@@ -440,12 +440,15 @@ def test_what_numpy_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
         return Program(numerics, np.zeros(n), np.ones(n), np.ones(n), rows)
 
     assert program_columns.row_columns(program(harmonic, harmonic)) is not None
-    assert program_columns.row_columns(program(harmonic, binary)) is None
-    assert program_columns.row_columns(program(None, binary, harmonic)) is None
     assert program_columns.row_columns(program(None)) is None
     periodic = BinaryFreshness(PERIODIC).kernel(sources)
     assert program_columns.row_columns(program(periodic)) is not None
     assert program_columns.row_columns(program(periodic, periodic)) is None
+    assert program_columns.row_columns(program(harmonic, periodic)) is None
+    # A row of two kinds.
+    both = Rows.gather([*blocks(matrix), curved(*entry, binary)], n)
+    both = replace(both, row=np.where(both.row == 1, 2, both.row).astype(np.int32))
+    assert program_columns.row_columns(replace(program(harmonic, binary), rows=both)) is None
     monkeypatch.setattr(row_columns, "AT_HAND", n + 1)
     monkeypatch.setattr(row_columns, "WORTHWHILE", n + 1)
     assert program_columns.row_columns(program(harmonic)) is None

@@ -38,7 +38,7 @@ def least_excess(drawn: Drawn) -> float:
     return float(program.value)
 
 
-@settings(BOUNDED, max_examples=30)
+@settings(BOUNDED, max_examples=18)
 @given(constrained_problems())
 def test_every_problem_is_certified_or_its_conflict_is(drawn: Drawn) -> None:
     solution = fo.solve(drawn.problem, throw=False)

@@ -93,10 +93,10 @@ def test_arrays_of_every_kind(kind: str) -> None:
     assert list(given) == before
 
 
+@pytest.mark.parametrize("n", [10_000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("each", [True, False])
-def test_as_many_hosts_as_sources_and_one_host(each: bool) -> None:
-    """A hundred thousand sources, a host each or all on one; the larger limits do not bind."""
-    n = 100_000
+def test_as_many_hosts_as_sources_and_one_host(each: bool, n: int) -> None:
+    """A host each or all on one; the larger limits do not bind."""
     d = np.random.default_rng(9).lognormal(0.0, 1.0, n)
     budget = 0.3 * float(d.sum())
     host = np.arange(n) if each else np.zeros(n, dtype=np.int64)

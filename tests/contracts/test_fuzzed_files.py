@@ -22,7 +22,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freshopt.cli import tables
 from freshopt.errors import FreshoptError
 from freshopt.io.read_bing import read_bing
 from freshopt.io.read_changedetection import read_changedetection
@@ -30,6 +29,7 @@ from freshopt.io.read_dbt import read_dbt
 from freshopt.io.read_history import read_history
 from freshopt.io.read_log import read_log
 from freshopt.io.read_nutch import read_nutch
+from freshopt.terminal import tables
 from tests.ground_truth.command_lines import crawl_log
 
 EXAMPLES = int(os.environ.get("FRESHOPT_FUZZ", "60"))  # of each test; CONTRIBUTING says how to run more

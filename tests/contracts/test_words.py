@@ -106,16 +106,22 @@ def test_every_room_is_read() -> None:
     assert len(PAGES) > 15
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_first_lines_are_short(file: Path) -> None:
-    lines = ((what, text.split("\n\n")[0]) for what, text in documented(ast.parse(file.read_text())))
-    long = [f"{what}: {' '.join(line.split())}" for what, line in lines if len(line.split()) > LONGEST]
+@pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=name)
+def test_first_lines_are_short(folder: Path) -> None:
+    long = [
+        f"{name(file)}, {what}: {line}"
+        for file in FILES
+        if file.parent == folder
+        for what, text in documented(ast.parse(file.read_text()))
+        if len((line := " ".join(text.split("\n\n")[0].split())).split()) > LONGEST
+    ]
     assert not long, f"{len(long)} first lines have more than {LONGEST} words:\n" + "\n".join(long)
 
 
-@pytest.mark.parametrize("file", [*FILES, *PAGES], ids=name)
-def test_words_are_those_of_the_field(file: Path) -> None:
-    found = private_words(file)
+@pytest.mark.parametrize("folder", sorted({file.parent for file in (*FILES, *PAGES)}), ids=name)
+def test_words_are_those_of_the_field(folder: Path) -> None:
+    files = [file for file in (*FILES, *PAGES) if file.parent == folder]
+    found = [f"{name(file)}: {words}" for file in files for words in private_words(file)]
     assert not found, f"{len(found)} private words:\n" + "\n".join(found)
 
 

@@ -11,6 +11,7 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.solvers import SeparableNewton, WaterFilling
+from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
@@ -63,8 +64,9 @@ def test_marginals_that_fall_below_all_that_is_looked_for(top: float) -> None:
         assert rates[1] > 500.0
 
 
-@pytest.mark.parametrize("solver", [WaterFilling(), SeparableNewton()])
-@pytest.mark.parametrize("price", [0.1, 0.7, 1.0 / 3.0])
+@pytest.mark.parametrize(
+    ("solver", "price"), stratified([WaterFilling(), SeparableNewton()], [0.1, 0.7, 1.0 / 3.0], every=2)
+)
 def test_constant_marginals_that_are_the_price_but_for_an_ulp(solver: Any, price: float) -> None:  # noqa: ANN401
     rng = np.random.default_rng(4)
     for _ in range(5):

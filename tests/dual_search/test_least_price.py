@@ -92,8 +92,7 @@ def test_the_least_price_in_any_order(
         assert total(solution.rates) <= task.bandwidth * (1.0 + FEW_ULP)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "order"), stratified(CASES, ORDERS, every=3))
 def test_the_least_price_by_newton_steps(name: str, order: str) -> None:
     case = CASES[name]
     for fours in (1, 25, 2500):

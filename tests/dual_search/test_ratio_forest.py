@@ -20,7 +20,7 @@ from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import InteriorPoint, RatioWaterFilling
-from tests.ground_truth.ratio_truth import Floats, Trees, pooled, residuals, total_cost, trees
+from tests.dual_search.ratio_truth import Floats, Trees, pooled, residuals, total_cost, trees
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 OBJECTIVES = {

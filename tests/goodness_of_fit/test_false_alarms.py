@@ -12,7 +12,7 @@ from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck, poisson_
 from freshopt.goodness_of_fit.statistical_tests import FEWEST, bins_of, dispersion_test, kolmogorov_tail
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from tests.ground_truth.poisson_data import crawled, poisson_history
+from tests.goodness_of_fit.poisson_data import crawled, poisson_history
 
 SURE = 1e-3  # of a false alarm of each comparison, if the seeds were not fixed
 N = 2000

@@ -21,7 +21,7 @@ from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck
 from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
-from tests.ground_truth.poisson_data import history, poisson_history, renewals, seen, thinned
+from tests.goodness_of_fit.poisson_data import history, poisson_history, renewals, seen, thinned
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 SPAN, N = 200.0, 40

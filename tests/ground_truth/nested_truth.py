@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tests.ground_truth import curves
+from tests.ground_truth.curves import Floats as Floats
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 TINY = 1e-300
@@ -83,29 +85,12 @@ def forest(seed: int, curve: str, *, ill: bool, groups: int | None = None, fixed
 
 def marginal(case: Forest, rates: Floats) -> Floats:
     """−w·J'(ρ), in closed form."""
-    w, d, r = case.weight, case.change, rates
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        unit = {
-            "harmonic": d / (r + d) / r,
-            "delay": d / r / r,
-            "binary": d / (d + r) / (d + r),
-            "jump": 1.0 / d,
-        }[case.curve]
-        return np.where(w > 0.0, w * unit, 0.0)
+    return curves.marginals(case.curve, case.weight, case.change, rates)
 
 
 def response(case: Forest, price: Floats) -> Floats:
     """The best response to a price, in closed form, within bounds."""
-    w, d = case.weight, case.change
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        a = np.where(w > 0.0, w / price, 0.0)
-        plain = {
-            "harmonic": 2.0 * a * d / (d + np.sqrt(d * d + 4.0 * a * d)),
-            "delay": np.sqrt(a * d),
-            "binary": np.maximum(0.0, np.sqrt(a * d) - d),
-            "jump": np.where(a >= d, d, 0.0),
-        }[case.curve]
-    plain = np.where((price < 0.0) | np.isnan(plain), np.inf, plain)
+    plain = curves.responses(case.curve, case.weight, case.change, price)
     # No feasible rate exceeds what a limit leaves; else rounding of a price 0 would promise infinity.
     held = np.where(case.member, case.limit[:, None], np.inf)
     most = np.min(held, axis=0, initial=np.inf) / case.cost
@@ -115,15 +100,7 @@ def response(case: Forest, price: Floats) -> Floats:
 
 def costs(case: Forest, rates: Floats) -> Floats:
     """w·J(ρ), in closed form."""
-    w, d, r = case.weight, case.change, rates
-    with np.errstate(all="ignore"):
-        unit = {
-            "harmonic": np.log1p(d / r),
-            "delay": d / r,
-            "binary": d / (d + r),
-            "jump": 1.0 - r / d,
-        }[case.curve]
-        return np.where(w > 0.0, w * unit, 0.0)
+    return curves.costs(case.curve, case.weight, case.change, rates)
 
 
 def total_cost(case: Forest, rates: Floats) -> float:

@@ -22,12 +22,12 @@ from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers.interior_point import InteriorPoint
-from tests.ground_truth.linear_programs import LinearProgram, best_value, drawn
 from tests.ground_truth.planted_rows import stratum
 from tests.ground_truth.proof_programs import program_of as conflicting_program
 from tests.ground_truth.row_programs import program_of
 from tests.ground_truth.row_truth import conflicting
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
+from tests.interior_point.linear_programs import LinearProgram, best_value, drawn
 
 LPS = [
     pytest.param(k, marks=[] if k % 20 == 3 or k % 59 == 2 else pytest.mark.exhaustive) for k in range(180)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.constraint import Constraint
+from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.problems import (
     AccumulatedDelay,
     Age,

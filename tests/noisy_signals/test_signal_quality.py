@@ -63,7 +63,7 @@ def likelihood(log: dict[str, Any], a: float, k: float) -> float:
     return total
 
 
-@pytest.mark.parametrize("crawls", [6, 12, 40])
+@pytest.mark.parametrize("crawls", [6, 12, pytest.param(40, marks=pytest.mark.exhaustive)])
 def test_no_other_rates_are_more_likely(crawls: int) -> None:
     edges = set()
     for seed in range(7):

@@ -17,8 +17,8 @@ from freshopt.problems import BinaryCost, BinaryFreshness, PowerCost, Synchroniz
 from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
-from tests.ground_truth.sync_truth import cycles_by_hand, rounds_by_hand
 from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.online.sync_truth import cycles_by_hand, rounds_by_hand
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Learner: TypeAlias = MirrorSync | AsyncMirrorSync | AsyncProjectedGradientSync

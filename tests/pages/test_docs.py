@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 import freshopt as fo
-from freshopt.cli.objective_options import OBJECTIVES
-from freshopt.cli.options import SOLVERS
+from freshopt.terminal.objective_options import OBJECTIVES
+from freshopt.terminal.options import SOLVERS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

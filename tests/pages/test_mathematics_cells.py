@@ -16,7 +16,8 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
-from tests.ground_truth.mathematics_page import (
+from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.pages.mathematics_page import (
     CELLS,
     INVERSES,
     NAMES,
@@ -34,7 +35,6 @@ from tests.ground_truth.mathematics_page import (
     mp,
     shown,
 )
-from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
 def of_cell(objective: fo.Objective, signalled: bool = False, rate: float = D) -> Any:  # noqa: ANN401

@@ -12,8 +12,8 @@ from scipy.special import exp1
 import freshopt as fo
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, PollingKnapsack
-from tests.ground_truth.mathematics_page import PERIODIC, POISSON, shown
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
+from tests.pages.mathematics_page import PERIODIC, POISSON, shown
 
 D4, W4 = np.array([0.2, 1.0, 3.0, 9.0]), np.array([2.0, 1.0, 4.0, 1.5])
 COST, LIMIT = np.array([1.0, 2.0, 0.5, 1.0]), 1.0

@@ -21,8 +21,8 @@ from freshopt.estimators import (
     StochasticApproximation,
 )
 from freshopt.noisy_signals import NoisySignalFreshness, NoisySignals
-from tests.ground_truth.mathematics_page import shown
 from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.pages.mathematics_page import shown
 
 D, RECALL, PRECISION = 1.5, 0.6, 0.7
 SIGNALS = RECALL * D / PRECISION  # g

@@ -11,8 +11,8 @@ import freshopt as fo
 from freshopt.interior_point.row_passes import numpy_passes
 from freshopt.numerics.arrays import Array
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
-from tests.ground_truth.mathematics_page import shown
 from tests.ground_truth.tolerances import CONIC, SCALAR
+from tests.pages.mathematics_page import shown
 
 D5, W5 = np.array([0.2, 1.0, 3.0, 9.0, 0.5]), np.array([2.0, 1.0, 4.0, 1.5, 0.7])
 SIZE = np.array([1.0, 2.0, 0.5, 1.0, 3.0])

@@ -18,6 +18,7 @@ from freshopt.numerics.gauss_quadrature import gauss
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
 from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth.cost_truth import Floats, market
+from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 mp = mpmath.MPContext()
@@ -158,8 +159,9 @@ def test_it_is_the_named_objectives_where_it_coincides_with_them() -> None:
             assert abs(ours.value - value) <= 10 * EXACT * value + slack
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["square", "three at most", "hundred free"])
+@pytest.mark.parametrize(
+    ("name", "seed"), stratified(["square", "three at most", "hundred free"], range(4), every=2)
+)
 def test_optimum_is_that_of_brute_force(name: str, seed: int) -> None:
     rng, n = np.random.default_rng(seed), 8
     spread = (1.0, 1.0, 3.0, 5.0)[seed]

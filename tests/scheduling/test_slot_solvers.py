@@ -12,8 +12,8 @@ from freshopt.scheduling import Periodic, SlotAssignment
 from freshopt.scheduling.slot_demand import SlotDemand
 from freshopt.scheduling.slot_flow import linear
 from freshopt.scheduling.slot_lagrangian import _SlotDual, priced
-from tests.ground_truth.slot_network import network
 from tests.ground_truth.tolerances import CONIC
+from tests.scheduling.slot_network import network
 
 
 def demand_of(seed: int, *, pauses: bool, hosts: int = 6, slots: int = 96, capacity: int = 3) -> SlotDemand:

@@ -16,7 +16,7 @@ CASES = [
     pytest.param(PollingKnapsack("polls"), fo.Sources(RATES), marks=pytest.mark.exhaustive),
     pytest.param(PollingKnapsack("materials"), fo.Sources(RATES), marks=pytest.mark.exhaustive),
     (PollingKnapsack("polls"), WEIGHTED),
-    (PollingKnapsack("materials"), WEIGHTED),
+    pytest.param(PollingKnapsack("materials"), WEIGHTED, marks=pytest.mark.exhaustive),
     pytest.param(BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED, marks=pytest.mark.exhaustive),
     (BinaryFreshness(fo.Refresh.POISSON), WEIGHTED),
 ]
@@ -45,7 +45,7 @@ def test_it_comes_near_the_optimum_and_its_certificate_says_how_near(
 def test_more_polls_are_nearer() -> None:
     problem = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED, bandwidth=10.0)
     gaps = []
-    for polls in (10_000, 100_000, 1_000_000):
+    for polls in (4_000, 40_000, 400_000):
         proofs = [fo.solve(problem, AutomataTree(polls, seed)).certificate for seed in range(3)]
         gaps.append(np.mean([proof.gap for proof in proofs if proof is not None]))
     assert gaps[1] < 0.5 * gaps[0]

@@ -15,6 +15,7 @@ from freshopt.solvers.binary_lambda_crawl import BinaryLambdaCrawl
 from freshopt.solvers.lambda_crawl import LambdaCrawl
 from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
 from freshopt.solvers.water_filling import WaterFilling
+from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -56,9 +57,10 @@ def data(n: int, scale: str, seed: int) -> tuple[Floats, Floats, float]:
     return d, w, float(d.sum() * 10.0 ** rng.uniform(-3.0, np.log10(20.0)))
 
 
-@pytest.mark.parametrize("scale", ["benign", "ill"])
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 100, 1000])
-@pytest.mark.parametrize("floor", [0.0, 0.4, 0.99])
+@pytest.mark.parametrize(
+    ("n", "scale", "floor"),
+    stratified([1, 2, 3, 10, 100, 1000], ["benign", "ill"], [0.0, 0.4, 0.99], every=3),
+)
 def test_no_rates_leave_less_stale(n: int, scale: str, floor: float) -> None:
     for seed in range(10):
         d, w, bandwidth = data(n, scale, seed)

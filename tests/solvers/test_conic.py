@@ -96,7 +96,7 @@ def require_optimal(problem: fo.Problem) -> None:
         OBJECTIVES,
         ["costs", "hosts", "some signals", "all signals"],
         list(enumerate((1e-3, 0.5, 20.0))),
-        every=6,
+        every=11,
     ),
 )
 def test_ill_scaled_problems_are_solved_and_proved(name: str, kind: str, drawn: tuple[int, float]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from freshopt.testing import Instance, assert_optimal, instances, standard_objec
 from freshopt.testing.optimality import judge
 from tests.ground_truth import truth
 from tests.ground_truth.cases import OBJECTIVES, as_instance
+from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.unknown_atom import stranger
 
@@ -21,15 +23,19 @@ DELAY = fo.problems.AccumulatedDelay()
 THREE = [o for o in standard_objectives() if type(o) in OBJECTIVES.values()]
 
 
-def candidates() -> list[Instance]:
-    found = []
+def candidates() -> list[Any]:
+    """Return every third in every run."""
+    found: list[Instance] = []
     for objective in THREE:
         for scale in ("benign", "ill"):
             found += list(itertools.islice(instances(objective, 3, 9, scale), 0, None, 7))
-    return found
+    return [
+        pytest.param(case, id=f"{case.problem.objective!r} {case.name}", marks=[exhaustive] if k % 3 else [])
+        for k, case in enumerate(found)
+    ]
 
 
-@pytest.mark.parametrize("case", candidates(), ids=lambda case: f"{case.problem.objective!r} {case.name}")
+@pytest.mark.parametrize("case", candidates())
 def test_the_judge_is_the_truth(case: Instance) -> None:
     """What is accepted is as good as brute force says; what is worse than that by more is refused."""
     problem, plain = case.problem, as_instance(case.problem)

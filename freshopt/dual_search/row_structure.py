@@ -1,0 +1,55 @@
+"""`RowStructure`: rows of one shape, with its exact dual solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from freshopt.certificates.solution import Answer
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array
+from freshopt.separable.program import Program
+
+Shape = TypeVar("Shape")
+
+
+@dataclass(frozen=True, slots=True)
+class RowStructure(Generic[Shape]):
+    """A shape of rows, with its exact dual solve.
+
+    Attributes
+    ----------
+    find : callable
+        The shape of a program's rows, or None.
+    fill : callable
+        Optimal rates, multipliers of the rows, and evaluations.
+    otherwise : str
+        Why a program without the shape is refused.
+    """
+
+    find: Callable[[Program], Shape | None]
+    fill: Callable[[Program, Shape], tuple[Array, Array, int]]
+    otherwise: str
+
+    def refusal(self, problem: Problem) -> str | None:
+        """Return why a problem has no such rows, or None."""
+        if problem.program is None:
+            return "there are no constraints besides bandwidth, bounds and host limits; use WaterFilling"
+        if problem.couplings:
+            return problem.couplings[0].rstrip(".")
+        if problem.program.level is not None:
+            return "the objective is the worst of groups; use Leximin or InteriorPoint"
+        if problem.unknown_atom:
+            return problem.unknown_atom.rstrip(".")
+        return None if self.find(problem.program) is not None else self.otherwise
+
+    def answer(self, problem: Problem, start: float | None = None) -> Answer:  # noqa: ARG002 - as methods are
+        """Return the answer to a problem that is not refused."""
+        program = problem.program
+        shape = None if program is None else self.find(program)
+        if program is None or shape is None:
+            raise ValueError("supports() refuses such a problem")
+        rates, multipliers, evaluations = self.fill(program, shape)
+        rates = rates if problem.bundles is None else problem.bundles.of_sources(rates)
+        return Answer(rates, iterations=evaluations, multipliers=multipliers)

@@ -1,0 +1,1 @@
+"""Declared constraints, one per file, with their groups and settings."""

@@ -1,0 +1,127 @@
+"""`Groups`: a label of each source, as constraints are declared by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.modelling.constraints.declared_settings import Labels as Labels
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray, as_number
+from freshopt.numerics.frozen_arrays import frozen_arrays
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Groups of sources that have a number each.
+
+    Attributes
+    ----------
+    keys : tuple
+        The groups' labels; (None,) where all sources are one group.
+    values : ndarray, shape (G,)
+        The number declared for each group.
+    codes : ndarray of int, shape (n,)
+        Position of each source's group in `keys`, or G for sources of none.
+    """
+
+    keys: tuple[Any, ...]
+    values: Array
+    codes: IntArray
+
+    @property
+    def members(self) -> IntArray:
+        """Sources that belong to a group."""
+        return np.flatnonzero(self.codes < len(self.keys))
+
+    @classmethod
+    def of(cls, value: Any, by: Labels | None, sources: Sources, what: str) -> Groups:  # noqa: ANN401
+        """Match declared numbers to the sources' groups.
+
+        Parameters
+        ----------
+        value : number, or mapping of group to number
+            One for all groups, or one per group; groups left out have none.
+        by : array_like, shape (n,), "host" or None
+            Group of each source, None for sources of no group; without it all sources are one group.
+        sources : Sources
+        what : str
+            The constraint, for messages.
+
+        Raises
+        ------
+        SourceDataError
+            If a group is unknown, a number is none, or `by` has another length.
+        """
+        if by is None:
+            if isinstance(value, Mapping):
+                raise SourceDataError(
+                    f"{what} has limits by group but no groups. Pass by=, a group per source."
+                )
+            number = as_number(value, f"the limit of {what}", "Pass a number.")
+            return cls((None,), np.array([_finite(number, what)]), np.zeros(len(sources), dtype=np.int64))
+        known, inverse, none = _labels(by, sources, what)
+        if not isinstance(value, Mapping):
+            value = dict.fromkeys(known, value)
+        position = {key: k for k, key in enumerate(known)}
+        unknown = [repr(key) for key in value if key not in position]
+        if unknown:
+            raise SourceDataError(
+                f"{what} names unknown groups {list_offenders(unknown)}, of which there is no source. "
+                "Correct the names, or leave these groups out."
+            )
+        numbers = [
+            as_number(v, f"the limit of {what} for {key!r}", "Pass a number.") for key, v in value.items()
+        ]
+        code_of = np.full(len(known) + 1, len(value), dtype=np.int64)
+        for code, key in enumerate(value):
+            code_of[position[key]] = code
+        codes = code_of[np.where(none, len(known), inverse)]
+        return cls(tuple(value), np.array([_finite(number, what) for number in numbers]), codes)
+
+
+def labels_of(by: Labels, sources: Sources, what: str) -> npt.NDArray[Any]:
+    """Return the group label of each source, shape (n,)."""
+    if isinstance(by, str):
+        if by != "host" or sources.host is None:
+            reason = "the sources have no host" if by == "host" else f"there is no column {shortened(by)!r}"
+            raise SourceDataError(
+                f"{what} is by {shortened(by)!r} but {reason}. Pass an array, a group per source."
+            )
+        return sources.host
+    labels = np.asarray(by)
+    if labels.shape != (len(sources),):
+        raise SourceDataError(
+            f"by of {what} has shape {labels.shape} but there are {len(sources)} sources. Pass a group per "
+            "source."
+        )
+    return labels
+
+
+def _labels(by: Labels, sources: Sources, what: str) -> tuple[list[Any], IntArray, npt.NDArray[np.bool_]]:
+    """Return the groups, each source's group, and which have none."""
+    labels = labels_of(by, sources, what)
+    none = np.zeros(len(labels), dtype=np.bool_)
+    if labels.dtype == object:
+        none = np.array([label is None for label in labels.tolist()], dtype=np.bool_)
+    try:
+        known, own = np.unique(labels[~none], return_inverse=True)
+    except TypeError:
+        raise SourceDataError(
+            f"groups of {what} are of mixed kinds. Give every source a label of one kind, or None."
+        ) from None
+    inverse = np.zeros(len(labels), dtype=np.int64)
+    inverse[~none] = own
+    return known.tolist(), inverse, none
+
+
+def _finite(number: float, what: str) -> float:
+    if not np.isfinite(number):
+        raise SourceDataError(f"the limit of {what} is {number}. Pass a finite number, or leave it out.")
+    return number

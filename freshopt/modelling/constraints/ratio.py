@@ -1,0 +1,150 @@
+"""`Ratio`: rates of sources that are at most multiples of others'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.cvx import Expression
+from freshopt.errors import SourceDataError, list_offenders, shown
+from freshopt.modelling.constraints.declared_settings import checked_name
+from freshopt.modelling.constraints.written_rows import written
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only, shape_of
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.rows import RowBlock
+
+# Products of ratios that are 1 are off by less.
+_ROUNDING = 1e-12
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ratio:
+    """Limit on a source's rate relative to another source's.
+
+    ρ_k ≤ at_most_k·ρ_parent(k).
+
+    Parameters
+    ----------
+    of : array_like of int, shape (n,)
+        Position of the source that each is compared with; −1 for none.
+    at_most : array_like, scalar or shape (n,)
+        Largest ratio, > 0.
+    name : str
+        Label in prices and messages; the rows are ``name[source]``.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 4.0])
+    >>> calm = fo.Ratio(of=[-1, 0], at_most=1.0)
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0, constraints=[calm])
+    >>> fo.solve(problem).rates.round(9)
+    array([1.5, 1.5])
+    """
+
+    of: npt.ArrayLike
+    at_most: npt.ArrayLike = 1.0
+    name: str = "ratio"
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError or TypeError for unusable settings."""
+        what = f"Ratio {checked_name(self.name, 'a Ratio')!r}"
+        if len(shape_of(self.of, f"of in {what}")) != 1 or np.asarray(self.of).dtype.kind not in "iu":
+            raise SourceDataError(
+                f"of in {what} is {shown(self.of)}. Pass whole numbers: the position of a source "
+                "for each, -1 for none."
+            )
+        object.__setattr__(self, "of", read_only(np.asarray(self.of)))
+        shape = shape_of(self.at_most, f"at_most of {what}")
+        ratios = as_vector(self.at_most, shape[0] if shape else 1, f"at_most of {what}")
+        bad = np.flatnonzero(~((ratios >= SMALLEST) & (ratios <= LARGEST))) if not shape else ()
+        if len(bad):
+            raise SourceDataError(f"at_most of {what} is {ratios[0]:g}. Pass a number > 0.")
+        object.__setattr__(self, "at_most", ratios if shape else float(ratios[0]))
+
+    def __repr__(self) -> str:
+        """Return the label."""
+        return f"Ratio(name={self.name!r})"
+
+    @property
+    def label(self) -> str:
+        """Label under which prices and messages name it."""
+        return self.name
+
+    def parents(self, sources: Sources) -> tuple[IntArray, Array]:
+        """Return each source's parent, −1 for none, and the largest ratio."""
+        n, what = len(sources), f"Ratio {self.name!r}"
+        given = np.asarray(self.of)
+        if given.shape != (n,) or given.dtype.kind not in "iu":
+            raise SourceDataError(
+                f"of in {what} must be {n} whole numbers, a position per source. Pass -1 for sources without "
+                "a parent."
+            )
+        parent = given.astype(np.int64)
+        bad = np.flatnonzero((parent < -1) | (parent >= n) | (parent == np.arange(n)))
+        if len(bad):
+            where = list_offenders(f"{sources.label(k)}: {parent[k]}" for k in bad)
+            raise SourceDataError(
+                f"{what} compares sources with positions that are none or their own: {where}."
+            )
+        ratio = as_vector(self.at_most, n, f"at_most of {what}")
+        own = np.flatnonzero((parent >= 0) & ~((ratio >= SMALLEST) & (ratio <= LARGEST)))
+        if len(own):
+            where = list_offenders(f"{sources.label(k)}: {ratio[k]:g}" for k in own)
+            raise SourceDataError(f"at_most of {what} must be numbers > 0, got {where}. Correct them.")
+        _require_growing_cycles(self.name, sources, parent, ratio)
+        return parent, ratio
+
+    def blocks(self, sources: Sources) -> list[RowBlock]:
+        """Return one row per source with a parent."""
+        parent, ratio = self.parents(sources)
+        child = np.flatnonzero(parent >= 0)
+        rows = np.arange(len(child))
+        return [
+            RowBlock.linear(
+                self.name,
+                tuple(sources.label(k) for k in child),
+                np.concatenate((child, parent[child])),
+                np.concatenate((rows, rows)),
+                np.concatenate((np.ones(len(child)), -ratio[child])),
+                np.zeros(len(child)),
+            )
+        ]
+
+    def constraints_on(self, rate: Expression, sources: Sources) -> list[Expression]:
+        """Return the ratios of an affine `rate` as labelled CVXPY constraints."""
+        return [constraint for block in self.blocks(sources) for constraint in written(block, rate)]
+
+
+def _require_growing_cycles(name: str, sources: Sources, parent: IntArray, ratio: Array) -> None:
+    """Raise SourceDataError if ratios around a cycle leave only the rate 0."""
+    children = np.bincount(parent[parent >= 0], minlength=len(parent))
+    # Leaves are taken off, then whoever has become one: what is left is on cycles.
+    leaves = np.flatnonzero(children == 0).tolist()
+    left = np.ones(len(parent), dtype=np.bool_)
+    while leaves:
+        leaf = leaves.pop()
+        left[leaf] = False
+        above = int(parent[leaf])
+        if above >= 0:
+            children[above] -= 1
+            if children[above] == 0:
+                leaves.append(above)
+    seen = ~left
+    for start in np.flatnonzero(left).tolist():
+        cycle, node = [], start
+        while not seen[node]:
+            seen[node] = True
+            cycle.append(node)
+            node = int(parent[node])
+        around = float(np.exp(np.sum(np.log(ratio[cycle]))))
+        if cycle and around < 1.0 - _ROUNDING:
+            names = list_offenders(sources.label(k) for k in sorted(cycle))
+            raise SourceDataError(
+                f"ratios of Ratio {name!r} around the cycle {names} multiply to {around:.6g} < 1, which "
+                "leaves only the rate 0. Raise at_most of one, or take it out of the cycle."
+            )

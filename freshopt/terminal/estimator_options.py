@@ -1,0 +1,197 @@
+"""Estimators of the command line and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeAlias
+
+import click
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.full_observation import FullObservation
+from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.estimators.moment_matching import MomentMatching
+from freshopt.estimators.momentum_stochastic_approximation import MomentumStochasticApproximation
+from freshopt.estimators.naive import Naive
+from freshopt.estimators.stochastic_approximation import StochasticApproximation
+from freshopt.inference.gamma_prior import GammaPrior
+from freshopt.inference.host_prior import HostPriors
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.planning.request import MANY, default_prior
+from freshopt.terminal import inputs
+from freshopt.terminal.options import Decorator
+from freshopt.units import convert_time
+
+DEFAULT = "maximum-likelihood"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A named estimator with its options."""
+
+    make: Callable[..., Any]
+    words: str
+    uses: tuple[str, ...] = ()
+    needs_crawl_rate: bool = False
+
+
+ESTIMATORS: dict[str, Named] = {
+    DEFAULT: Named(
+        MaximumLikelihood, "consistent for crawl intervals of any kind", ("smoothing", "prior", "half_life")
+    ),
+    "moment-matching": Named(MomentMatching, "consistent for crawl intervals of any kind", ("half_life",)),
+    "full-observation": Named(FullObservation, "for logs that count changes", ("smoothing", "half_life")),
+    "naive": Named(Naive, "changes found per time, biased downwards", ("half_life",)),
+    "law-of-large-numbers": Named(
+        LawOfLargeNumbers,
+        "consistent for exponential crawl intervals only",
+        ("half_life",),
+        needs_crawl_rate=True,
+    ),
+    "stochastic-approximation": Named(
+        StochasticApproximation, "consistent for exponential crawl intervals only", needs_crawl_rate=True
+    ),
+    "momentum-stochastic-approximation": Named(
+        MomentumStochasticApproximation,
+        "consistent for exponential crawl intervals only",
+        needs_crawl_rate=True,
+    ),
+}
+PRIORS = ("gamma", "host", "none")
+Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
+
+
+@dataclass(frozen=True, slots=True)
+class Estimation:
+    """The estimator that the options ask for.
+
+    Parameters
+    ----------
+    name : str
+        Of `ESTIMATORS`.
+    settings : dict
+        What was given of smoothing (days), half_life (days) and prior (of `PRIORS`).
+    """
+
+    name: str
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, name: str, smoothing: float | None, half_life: str | None, prior: str | None, time_unit: str
+    ) -> Estimation:
+        """Check that the options go with the estimator.
+
+        Raises
+        ------
+        SourceDataError
+            If one does not, or the half-life is none.
+        """
+        given: dict[str, Any] = {"smoothing": smoothing, "prior": prior, "half_life": None}
+        if half_life is not None:
+            given["half_life"] = convert_time(
+                inputs.duration_of("--half-life", half_life, time_unit), time_unit, "day"
+            )
+        settings = {key: value for key, value in given.items() if value is not None}
+        for key in settings:
+            if key not in ESTIMATORS[name].uses:
+                owners = ", ".join(other for other, named in ESTIMATORS.items() if key in named.uses)
+                option = "--" + key.replace("_", "-")
+                raise SourceDataError(f"{option} is for --estimator {owners}, not for {name}. Leave it out.")
+        if settings.get("prior", "none") != "none" and "smoothing" in settings:
+            raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
+        return cls(name, settings)
+
+    @property
+    def by_host(self) -> bool:
+        """Whether the hosts of the sources are asked for."""
+        return self.settings.get("prior") == "host"
+
+    def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
+        """Return the fitted estimator.
+
+        Crawl rates, where it needs them, are those of the log, per source.
+
+        Raises
+        ------
+        SourceDataError
+            If the log or the hosts cannot be used.
+        """
+        named, settings = ESTIMATORS[self.name], dict(self.settings)
+        if settings.get("prior") == "none":
+            del settings["prior"]
+        elif "prior" in settings:
+            settings["prior"] = self._prior(log, hosts)
+        elif self.name == DEFAULT and "smoothing" not in settings:
+            settings["prior"] = default_prior(log)
+        rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
+        fitted: Estimator = named.make(**settings).fit(log, *rated)
+        return fitted
+
+    def _prior(self, log: CrawlLog, hosts: Hosts | None) -> GammaPrior | HostPriors:
+        if not self.by_host:
+            return GammaPrior.from_log(log)
+        if hosts is None:
+            raise SourceDataError(
+                "--prior host needs --hosts FILE, a table with columns source, host. Give it."
+            )
+        return HostPriors.from_log(log, hosts(log.sources_))
+
+
+_EXPLAINED = "; ".join(f"{name}: {named.words}" for name, named in ESTIMATORS.items())
+_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--estimator",
+        type=click.Choice(list(ESTIMATORS)),
+        metavar="NAME",
+        default=DEFAULT,
+        show_default=True,
+        help=f"Estimator of the change rates. {_EXPLAINED}.",
+    ),
+    click.option(
+        "--smoothing",
+        type=float,
+        help="Pseudo-observation added per source, in days; 0 adds none (default: posterior medians "
+        "where there is no prior).",
+    ),
+    click.option(
+        "--half-life",
+        metavar="TIME",
+        help="Age at which a crawl has half its weight, such as 30d, for change rates that drift "
+        "(default: none).",
+    ),
+    click.option(
+        "--prior",
+        type=click.Choice(PRIORS),
+        help="Empirical-Bayes prior of the change rates, for sources that were crawled rarely: gamma, "
+        "over all "
+        f"sources (default for maximum-likelihood and {MANY} sources or more); host, per host, shrunk "
+        f"towards the "
+        "pooled one (needs --hosts); none.",
+    ),
+)
+
+
+def estimation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the estimator options to a command.
+
+    The command gets one argument `estimation` in place of them.
+    """
+
+    @wraps(command)
+    def with_estimation(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
+        name, smoothing, half_life, prior = (
+            arguments.pop(key) for key in ("estimator", "smoothing", "half_life", "prior")
+        )
+        estimation = Estimation.of(name, smoothing, half_life, prior, arguments["time_unit"])
+        return command(estimation=estimation, **arguments)
+
+    wrapped: Callable[..., Any] = with_estimation
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

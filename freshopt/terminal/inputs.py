@@ -1,0 +1,114 @@
+"""Inputs besides tables, validated: quantities, moments, a crawl log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from freshopt.datasets.change_histories import load_example
+from freshopt.errors import SourceDataError
+from freshopt.io.read_log import read_log
+from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.terminal.objective_options import OBJECTIVES, Parameters
+from freshopt.units import SECONDS, parse_duration, parse_rate
+
+
+def rate_of(option: str, text: str, time_unit: str) -> float:
+    """Return an option's rate per `time_unit`.
+
+    An error names the option.
+    """
+    try:
+        return parse_rate(text, time_unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{option}: {error}") from None
+
+
+def duration_of(option: str, text: str, time_unit: str) -> float:
+    """Return an option's duration in `time_unit`.
+
+    An error names the option.
+    """
+    try:
+        return parse_duration(text, time_unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{option}: {error}") from None
+
+
+def moment_of(option: str, text: str | None) -> datetime | None:
+    """Return an option's ISO 8601 moment, with or without offset."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise SourceDataError(
+            f"{option}: {text!r} is no moment. Write it such as 2026-01-31 or 2026-01-31T06:00:00Z (UTC)."
+        ) from None
+
+
+def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
+    """Return the crawl log of LOG or --example, in `time_unit`."""
+    if (path is None) == (example is None):
+        raise click.UsageError("Give either LOG or --example NAME, and not both.")
+    if example is None:
+        return read_log(path or "", time_unit)
+    log = load_example(example)
+    if log.time_unit == time_unit:
+        return log
+    columns = {"source": log.source_index, "time": moments(log), "changed": log.changed}
+    return derived_log(columns, log.sources_, time_unit)
+
+
+def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers
+    """Return the crawl times: moments (UTC), or the log's numbers."""
+    if log.origin is None:
+        return log.time
+    origin = np.datetime64(log.origin.replace(tzinfo=None), "us")
+    return origin + np.rint(log.time * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
+
+
+def parameters_of(
+    columns: Parameters, objective: str | None, exponent: float | None, deadline: str | None, time_unit: str
+) -> Parameters:
+    """Return objective parameters from table columns and options.
+
+    An option gives one number for all sources.
+
+    Without an objective the options are for whichever of all objectives knows them.
+    """
+    given = {
+        "exponent": exponent,
+        "deadline": None if deadline is None else duration_of("--deadline", deadline, time_unit),
+    }
+    for name, value in given.items():
+        if value is None:
+            continue
+        if objective is not None and name not in OBJECTIVES[objective].uses:
+            owners = ", ".join(key for key, named in OBJECTIVES.items() if name in named.uses)
+            raise SourceDataError(f"--{name} is for --objective {owners}, not for {objective}. Leave it out.")
+        if getattr(columns, name) is not None:
+            raise SourceDataError(
+                f"--{name} and the column '{name}' of the sources both give it. Leave one of them out."
+            )
+        columns = replace(columns, **{name: value})
+    return columns
+
+
+def require_other(read: Path | None, out: Path) -> None:
+    """Raise if the output would overwrite the input.
+
+    Raises
+    ------
+    SourceDataError
+        If both are the same file.
+    """
+    if read is not None and read.exists() and out.exists() and read.samefile(out):
+        raise SourceDataError(
+            f"--out {out} is the file that is read, and it would be lost. Choose another name."
+        )

@@ -1,0 +1,157 @@
+"""The command line's estimators: every name, every option, and what does not go together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import freshopt as fo
+from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.terminal.estimator_options import ESTIMATORS
+from tests.ground_truth.command_lines import Run
+
+ROWS: dict[str, Any] = {
+    "source": ["a"] * 5 + ["b"] * 5 + ["c"] * 2,
+    "time": [0, 1, 2, 3, 5, 0, 2, 4, 6, 8, 0, 3],
+    "changed": [0, 1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1],
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fo.CrawlLog:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(ROWS).write_csv("log.csv")
+    pl.DataFrame({**ROWS, "changes": ROWS["changed"]}).write_csv("counted.csv")
+    return fo.CrawlLog(ROWS["source"], ROWS["time"], ROWS["changed"])
+
+
+def rates(run: Run, *options: str) -> Any:  # noqa: ANN401
+    run("estimate", "log.csv", "--out", "rates.csv", "--overwrite", *options)
+    return pl.read_csv("rates.csv")["change_rate"].to_numpy()
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
+    given = "counted.csv" if name == "full-observation" else "log.csv"
+    run("estimate", given, "--out", "rates.csv", "--estimator", name)
+    assert pl.read_csv("rates.csv")["change_rate"].is_finite().all()
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--estimator", name, "--draws", "3")
+    shown = run("plan", given, *how).output
+    assert "uncertainty" in shown
+    assert "(3 samples)" in shown
+    told = json.loads(Path("plan/summary.json").read_text())
+    assert told["uncertainty"]["draws"] == 3
+    assert told["change_rate"]["estimator"].startswith(ESTIMATORS[name].make.__name__)
+
+
+def test_a_value_outside_of_its_posterior_interval_is_said_to_lie_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    # Staleness is concave in the change rate. With few crawls of a source it is less on average over what the
+    # rate may be than at the mean of that, by more than the spread of the total over 300 sources.
+    monkeypatch.chdir(tmp_path)
+    rng, n, crawls = np.random.default_rng(0), 300, 11
+    found = rng.random((n, crawls)) < -np.expm1(-0.02 * rng.gamma(2.0, 4.0, n))[:, None]
+    time = np.tile(0.02 * np.arange(crawls), n)
+    rows = {"source": np.repeat(np.arange(n), crawls), "time": time, "changed": found.ravel().astype(int)}
+    pl.DataFrame(rows).write_csv("few.csv")
+    how = ("--bandwidth", "20/day", "--horizon", "7d", "--prior", "gamma", "--out", "plan")
+    shown = run("plan", "few.csv", *how).output
+    facts = json.loads(Path("plan/summary.json").read_text())
+    assert facts["value"] > facts["uncertainty"]["value_90_percent"][1]
+    assert "the value at the point estimates lies above it" in shown
+    assert "lies above this interval" in Path("plan/report.html").read_text(encoding="utf-8")
+    assert "point estimates" not in run("plan", "--example", "debian-uploads", *how[:4], "--out", "p2").output
+
+
+def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
+    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(log).change_rate_)
+    np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
+    drifting = MaximumLikelihood(half_life=14.0).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
+    prior = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--prior", "gamma"), prior)
+    naive = Naive(half_life=0.5).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--estimator", "naive", "--half-life", "12h"), naive)
+    law = LawOfLargeNumbers().fit(log, [4 / 5, 4 / 8, 1 / 3]).change_rate_
+    np.testing.assert_allclose(rates(run, "--estimator", "law-of-large-numbers"), law)
+
+
+def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
+    pl.DataFrame({"source": ["a", "b", "c"], "host": ["x", "y", "y"]}).write_csv("hosts.csv")
+    by_host = MaximumLikelihood(prior=HostPriors.from_log(log, ["x", "y", "y"])).fit(log).change_rate_
+    np.testing.assert_allclose(rates(run, "--prior", "host", "--hosts", "hosts.csv"), by_host)
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--prior", "host")
+    run("plan", "log.csv", *how, "--hosts", "hosts.csv")
+    np.testing.assert_allclose(pl.read_parquet("plan/change_rates.parquet")["change_rate"], by_host)
+    output = run("plan", "log.csv", *how, "--overwrite", code=2).output
+    assert "--prior host needs --hosts FILE" in output
+    output = run("estimate", "log.csv", "--out", "more.csv", "--hosts", "hosts.csv", code=2).output
+    assert "--hosts is for --prior host" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ("--estimator", "naive", "--prior", "gamma"),
+            "--prior is for --estimator maximum-likelihood, not for naive",
+        ),
+        (
+            ("--estimator", "momentum-stochastic-approximation", "--half-life", "3d"),
+            "--half-life is for --estimator",
+        ),
+        (
+            ("--estimator", "moment-matching", "--smoothing", "1"),
+            "--smoothing is for --estimator maximum-likelihood,",
+        ),
+        (("--prior", "gamma", "--smoothing", "1"), "--prior takes the place of --smoothing"),
+        (("--half-life", "soon"), "--half-life: 'soon' cannot be read"),
+        (("--half-life", "0d"), "--half-life: '0d' is no time > 0"),
+        (("--estimator", "full-observation"), "Full observation needs all counts"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    options: tuple[str, ...],
+    words: str,
+    log: fo.CrawlLog,
+    run: Run,
+) -> None:
+    assert len(log) == 12
+    output = run("estimate", "log.csv", "--out", "rates.csv", *options, code=2).output
+    assert words in output
+    assert "Traceback" not in output
+    assert not Path("rates.csv").exists()
+
+
+def test_no_draws_no_uncertainty(log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--draws", "0")
+    assert "uncertainty" not in run("plan", "log.csv", *how).output
+    assert json.loads(Path("plan/summary.json").read_text())["uncertainty"] is None
+
+
+def test_a_log_of_many_sources_teaches_its_own_prior(run: Run, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: ANN401
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(8)
+    source = np.repeat(np.arange(30), 6)
+    changed = rng.random(180) < np.repeat(rng.uniform(0.1, 0.9, 30), 6)
+    table = pl.DataFrame(
+        {"source": source, "time": np.tile(np.arange(6), 30), "changed": changed.astype(int)}
+    )
+    table.write_csv("log.csv")
+    many = fo.CrawlLog(source, np.tile(np.arange(6.0), 30), changed)
+    own = MaximumLikelihood(prior=GammaPrior.from_log(many)).fit(many).change_rate_
+    np.testing.assert_allclose(rates(run), own)
+    np.testing.assert_allclose(rates(run, "--prior", "none"), MaximumLikelihood().fit(many).change_rate_)
+    np.testing.assert_allclose(rates(run, "--smoothing", "1"), MaximumLikelihood(1.0).fit(many).change_rate_)
+    table.filter(pl.col("source") < 29).write_csv("log.csv")
+    few = fo.CrawlLog(source[:174], np.tile(np.arange(6.0), 29), changed[:174])
+    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(few).change_rate_)
+    table.with_columns(changed=pl.lit(0)).write_csv("log.csv")  # which tells nothing of how rates are spread
+    never = fo.CrawlLog(source, np.tile(np.arange(6.0), 30), np.zeros(180))
+    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(never).change_rate_)
