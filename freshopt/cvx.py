@@ -59,8 +59,9 @@ class _Quiet:
 
     def __enter__(self) -> None:
         """Set the filters where they are not the first."""
-        if list(warnings.filters[: len(self._filters)]) != self._filters:
-            warnings.filters[:0] = self._filters  # type: ignore[index] - a list, whatever its stub says
+        filters: Any = warnings.filters
+        if filters[: len(self._filters)] != self._filters:
+            filters[:0] = self._filters
         self._inside.depth += 1
 
     def __exit__(self, *error: object) -> None:

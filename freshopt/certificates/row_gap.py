@@ -8,6 +8,10 @@ every term ≥ 0: F(ρ) − d(y) is Σ (φ(ρ) − φ(ρ̂)) plus the rows' part
 at a kink, and any ρ̂ beyond the minimiser, so neither a kink nor rounding of a best response can spoil the
 proof.
 
+What rows use is rounded, and what is left of a limit with it: for every row, y_j(b_j − G_j) counts a few
+half-ulps of what G_j adds up, so that the bound holds for the rates as they are stored. The sources' parts
+are squares of errors, and need none.
+
 Of a minimax program, min t subject to G_j ≤ b_j + level_j·t, the multipliers are divided by Σ level_j y_j, as
 the dual asks, and b_j + level_j·t stands for b_j.
 """
@@ -25,6 +29,9 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 
+# Entries are rounded products of costs that are right to two ulp, and a limit may be rounded once more.
+_ROUNDED = 3.0 * float(np.finfo(np.float64).eps)
+
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +48,8 @@ class RowGap:
         G_j(ρ).
     limits : ndarray, shape (m,)
         b_j, at the least t of a minimax program.
+    added : ndarray, shape (m,)
+        Σ_k |g_jk(ρ_k)|, what G_j is rounded relative to.
     """
 
     program: Program
@@ -48,17 +57,18 @@ class RowGap:
     cost: float
     used: Array
     limits: Array
+    added: Array
 
     @classmethod
     def of(cls, program: Program, rates: Array) -> RowGap:
         """Evaluate cost and rows at feasible rates."""
         with np.errstate(all="ignore"):
-            used = program.rows.used(rates)
+            used, added = program.rows.sums(rates)
             cost, limits = total(program.cost(rates)), program.rows.limits
             if program.level is not None:
                 cost = least_level(program, used)
                 limits = limits + program.level * cost
-        return cls(program, rates, cost, used, limits)
+        return cls(program, rates, cost, used, limits, added)
 
     @property
     def slack(self) -> Array:
@@ -82,8 +92,8 @@ class RowGap:
         return math.inf if math.isnan(short) else short
 
     def row_terms(self, multipliers: Array) -> Array:
-        """Return the rows' parts y_j (b_j − G_j), shape (m,)."""
-        return np.where(multipliers > 0.0, multipliers * self.slack, 0.0)
+        """Return the rows' parts y_j (b_j − G_j), rounding included, shape (m,)."""
+        return row_parts(multipliers, self.limits, self.used, self.added)
 
     def source_terms(self, multipliers: Array) -> Array:
         """Return the sources' parts |φ'(ρ)|·|ρ − ρ̂|, shape (n,)."""
@@ -91,6 +101,15 @@ class RowGap:
         for part in chunks(len(terms)):
             terms[part] = _source_terms(whole.take(part), self.rates[part])
         return terms
+
+
+def row_parts(multipliers: Array, limits: Array, used: Array, added: Array) -> Array:
+    """Return y (b − G) ≥ 0 with what rounding may add.
+
+    All have shape (m,); `added` is Σ_k |g_jk|.
+    """
+    left = np.maximum(0.0, limits - used) + _ROUNDED * np.maximum(np.abs(limits), added)
+    return np.multiply(multipliers, left, out=np.zeros(len(left)), where=multipliers > 0.0)
 
 
 def least_level(program: Program, used: Array) -> float:

@@ -54,7 +54,7 @@ def used(
     values: Array,
     sums: Array,
 ) -> None:
-    """Add up Σ a·T of every row in blocks: sum, rounding error, and Σ |a·T|."""
+    """Add up Σ a·T in blocks: sum, rounding error, Σ |a·T|."""
     for block in range(begin, end):
         own = sums[block]
         for k in range(block * size, min(n, (block + 1) * size)):

@@ -1,4 +1,4 @@
-"""Products with the rows' sparse matrix: what rows use, and what sources pay.
+"""Compiled products with the sparse matrix of rows.
 
 Each is one compiled read of the entries, source by source, whatever the functions that they multiply. Sources
 are divided into a fixed number of blocks with sums of their own, so that the bits do not depend on the number
@@ -24,7 +24,7 @@ SMALL = 10_000
 
 
 class Entries(NamedTuple):
-    """Entries of a sparse matrix for each kind of function, source by source.
+    """Entries of a sparse matrix per kind of function.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]
 
 
 def source_prices(entries: Entries, multipliers: Array, kinds: int) -> Array:
-    """Return Σ_j y_j a_jk of every kind at every source, shape (kinds, n)."""
+    """Return Σ_j y_j a_jk per kind and source, shape (kinds, n)."""
     n = len(entries.first) - 1
     out, loop = np.empty((kinds, n)), _loops().paid
     given, y = _contiguous(entries), np.ascontiguousarray(multipliers)

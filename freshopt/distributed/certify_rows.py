@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.certificates.row_gap import row_parts
 from freshopt.certificates.row_scale import relative_to_stakes, stakes_of
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import Status
@@ -82,11 +83,10 @@ def judge_rows(
         over = np.where(over > FEW_ULP * size, over / np.where(limits != 0.0, np.abs(limits), size), 0.0)
         over = np.where(np.isnan(over), np.inf, over)
         infeasibility = float(np.max(over, initial=0.0))
-        slack = np.maximum(0.0, limits - used)
         costs = [exact_sum(one.costs[k] for one in found) for k in range(3)]
         gaps = []
         for c, y in enumerate(candidates):
-            own = np.where(y > 0.0, y * slack, 0.0)
+            own = row_parts(y, limits, used, size)
             short = exact_sum([*own, *(one.gaps[c] for one in found)])
             gaps.append((math.inf if math.isnan(short) else short, own))
         best = min(range(len(gaps)), key=lambda c: gaps[c][0])

@@ -225,13 +225,14 @@ def _multipliers(program: Program, forest: Forest, price: float, rates: Array) -
     if numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")
     sides = tuple(numerics.marginal(rates * (1.0 + side * _BESIDE)) for side in (-1.0, 0.0, 1.0))
-    gap, best, least = RowGap.of(program, rates), np.zeros(len(program.rows)), math.inf
+    gap, best, least, off = RowGap.of(program, rates), np.zeros(len(program.rows)), math.inf, math.inf
     for more in _HIGHER:
         y = _at_price(program, forest, price * (1.0 + more), rates, sides)
         own = gap.at(y)
         if own < least:
-            best, least = y, own
-        if relative_row_gap(gap, best, least).relative <= _ROUNDING:
+            # What rows leave is theirs at any price.
+            best, least, off = y, own, max(0.0, own - float(np.sum(gap.row_terms(y))))
+        if relative_row_gap(gap, best, off).relative <= _ROUNDING:
             break
     return best
 
