@@ -209,7 +209,7 @@ def fill_responses(
 
 def root_step(ratio: float) -> float:
     """Return the step on M^(−1/2), in M/−M'."""
-    return 2.0 * (np.sqrt(ratio) - 1.0)
+    return float(2.0 * (np.sqrt(ratio) - 1.0))
 
 
 def fast_log_step(ratio: float) -> float:
@@ -268,8 +268,8 @@ def slope_at(columns: FamilyColumns, theta: Array, begin: int, k: int, rate: flo
 
 def bracketed(columns: FamilyColumns, theta: Array, begin: int, k: int) -> float:
     """Return the best response of source begin + k by Newton's method in a bracket."""
-    price, low, high = theta[0, k], columns.lower[begin + k], columns.upper[begin + k]
-    high = min(high, LARGEST_RATE)
+    price, low = float(theta[0, k]), float(columns.lower[begin + k])
+    high = min(float(columns.upper[begin + k]), LARGEST_RATE)
     if not price > 0.0:
         return high
     least = max(low, SMALLEST_RATE)
@@ -287,8 +287,8 @@ def bracketed(columns: FamilyColumns, theta: Array, begin: int, k: int) -> float
         ratio, slope = fall / price, bend if bend > 0.0 else np.inf
         found = rate + 2.0 * (fall / slope) * (np.sqrt(ratio) - 1.0)
         if high <= low * (1.0 + 4e-16) or (abs(ratio - 1.0) < CLOSE and low <= found <= high):
-            return found
+            return float(found)
         # Far off, where a cost has all but vanished, Newton's steps are short.
         newton = low < found < high and halving % 3 < 2
         rate = found if newton else np.sqrt(low) * np.sqrt(high)
-    return rate
+    return float(rate)

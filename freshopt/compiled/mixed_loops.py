@@ -139,4 +139,5 @@ def build(*, cache: bool) -> Callable[..., None]:
             for j in range(len(own.dense)):
                 fold_lanes(own.dense[j, 0], own.dense[j, 1])
 
-    return scan
+    passes: Callable[..., None] = scan
+    return passes

@@ -131,14 +131,17 @@ def build(
             for j in range(len(own.dense)):
                 fold_lanes(own.dense[j, 0], own.dense[j, 1])
 
-    return scan
+    passes: Callable[..., None] = scan
+    return passes
 
 
 def build_unpack(*, cache: bool) -> Callable[..., None]:
     """Return the loop that adds up the packed triangles of blocks."""
     edition = EDITION
 
-    @njit(nogil=True, fastmath=FAITHFUL, error_model="numpy", cache=cache)  # type: ignore[untyped-decorator]
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
+
+    @njit(**options)  # type: ignore[untyped-decorator]
     def unpack(packed: Array, out: Array) -> None:
         _ = edition
         for i in range(len(out)):
@@ -150,7 +153,8 @@ def build_unpack(*, cache: bool) -> Callable[..., None]:
                 out[i, j] = total
                 out[j, i] = total
 
-    return unpack
+    added: Callable[..., None] = unpack
+    return added
 
 
 def _value_of(cost: Value | None) -> Value:

@@ -10,6 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled import mixed_costs, row_columns
+from freshopt.compiled.row_records import FamilyColumns
 from freshopt.interior_point.program_columns import row_columns as columns_of
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LaterThan
@@ -79,9 +80,8 @@ class Case:
             share = 1.0 if j % 3 == 0 else 0.3
             line = rng.lognormal(0.0, spread / 2, n) * (rng.random(n) < share)
             own = line > 0.0
-            kind, curves = np.full(int(own.sum()), int(name != "rate")), ()
-            if name != "rate":
-                curves = (self.kernel(name),)
+            kind = np.full(int(own.sum()), int(name != "rate"))
+            curves: tuple[Numerics, ...] = () if name == "rate" else (self.kernel(name),)
             none = np.zeros(int(own.sum()), dtype=np.int64)
             blocks.append(
                 RowBlock(f"{j}", (None,), every[own], none, kind, line[own], curves, one, one, 0.0 * one)
@@ -125,7 +125,8 @@ class Case:
                 np.where(weight > 0.0, weight * FORMULAS[name][order](rates, self.d), 0.0)
                 for name, weight in self.paid(y)[1].items()
             ]
-        return np.sum(each, axis=0)
+        summed: Array = np.sum(each, axis=0)
+        return summed
 
     def responses(self, y: Array) -> Array:
         """Return best responses by bisection over all floats."""
@@ -176,12 +177,12 @@ def test_one_by_one_ends_where_all_at_once_does() -> None:
     assert columns is not None
     price, weight = case.paid(case.y)
     order = ["harmonic", "binary", "later"]
-    assert columns.columns.code.tolist() == [
-        mixed_costs.CODES[case.kernel(name).unit_value] for name in order
-    ]  # type: ignore[union-attr,index]
+    assert isinstance(columns.columns, FamilyColumns)
+    codes = [mixed_costs.HARMONIC, mixed_costs.BINARY, mixed_costs.LATER]
+    assert columns.columns.code.tolist() == codes
     theta = np.stack([price, *(weight[name] for name in order)])
     with np.errstate(all="ignore"):
-        found = [mixed_costs.bracketed(columns.columns, theta, 0, k) for k in range(400)]  # type: ignore[arg-type]
+        found = [mixed_costs.bracketed(columns.columns, theta, 0, k) for k in range(400)]
     np.testing.assert_allclose(found, case.responses(case.y), rtol=2e-12, atol=1e-290)
 
 
