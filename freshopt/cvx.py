@@ -34,7 +34,7 @@ class _Inside(threading.local):
 
 
 class _Said:
-    """Pattern of a warning that matches only inside `quiet`, in the thread that is inside."""
+    """Pattern of a warning, matched by threads inside `quiet` alone."""
 
     __slots__ = ("_inside", "_pattern")
 

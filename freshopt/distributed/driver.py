@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from freshopt.distributed.certify import Judged, Needed, judge
-from freshopt.distributed.certify_rows import JudgedRows
 from freshopt.distributed.dask_passes import Passes, run_behind, run_pass
 from freshopt.distributed.objective_shares import rows_of, whole_shares
 from freshopt.distributed.partition import HostSums, PartitionedProblem
@@ -27,10 +26,11 @@ from freshopt.distributed.price_search import (
     solve_partitioned_dual,
     trials_of_sample,
 )
+from freshopt.distributed.rows.certify_rows import JudgedRows
+from freshopt.distributed.rows.write_row_rates import FinishedRows
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.worker_passes import Scan, collect, edges, measure, require_room, scan
 from freshopt.distributed.write_rates import Decision, Finished, finish
-from freshopt.distributed.write_row_rates import FinishedRows
 from freshopt.dual_search.trial_search import Trials
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
 from freshopt.modelling.objective import Objective

@@ -14,12 +14,12 @@ from typing import Any
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
-from freshopt.distributed.nested_pieces import NestedDecision
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.row_pieces import PartitionedRows
+from freshopt.distributed.rows.nested_pieces import NestedDecision
+from freshopt.distributed.rows.row_pieces import PartitionedRows
+from freshopt.distributed.rows.write_row_rates import row_rates_frame
 from freshopt.distributed.write_rates import Decision, rates_frame
-from freshopt.distributed.write_row_rates import row_rates_frame
 from freshopt.formatting import count
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.short_form import NAMES

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from freshopt.certificates.solution import Status
-from freshopt.distributed.column_rows import ColumnRows, column_rows
 from freshopt.distributed.driver import DistributedSolve, file_name
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.row_driver import RowSolve
+from freshopt.distributed.rows.column_rows import ColumnRows, column_rows
+from freshopt.distributed.rows.row_driver import RowSolve
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.errors import (
     CertificateError,

@@ -1,6 +1,6 @@
 """Prices of nested groups by NumPy, for any numerics.
 
-What `freshopt.compiled.nested_groups` does for named kernels, all groups of one height
+What `freshopt.compiled.rows.nested_groups` does for named kernels, all groups of one height
 at once. Here prices may be negative, too: an expression
 may have its minimum below what a reserve asks for, and then a source is paid for going beyond it.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
+from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.dual_search.price_bracketing import BEYOND, search_prices
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, IntArray
 from freshopt.numerics.segments import group_sums
@@ -95,7 +95,7 @@ def settle_levels(
 ) -> tuple[Array, float]:
     """Return the groups' own prices, shape (2, G), and the sources evaluated.
 
-    As `freshopt.compiled.nested_groups.settle_groups`; `lower` and `upper` are narrowed in place.
+    As `freshopt.compiled.rows.nested_groups.settle_groups`; `lower` and `upper` are narrowed in place.
     """
     prices = np.empty((2, len(groups.begin)))
     prices[0], prices[1] = -np.inf, np.inf

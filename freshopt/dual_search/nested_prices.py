@@ -24,8 +24,8 @@ import numpy as np
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns
-from freshopt.compiled.nested_groups import settle_groups
-from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
+from freshopt.compiled.rows.nested_groups import settle_groups
+from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.dual_search.nested_levels import best_responses, settle_levels
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.dual_search.typical_price import typical_log_price

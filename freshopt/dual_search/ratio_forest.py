@@ -16,9 +16,9 @@ import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_scale import relative_row_gap
-from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
-from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE
+from freshopt.compiled.rows import ratio_loops
+from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE
 from freshopt.dual_search.ratio_pools import Pooling
 from freshopt.dual_search.typical_price import typical_log_price
 from freshopt.errors import InfeasibleProblemError

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
-from freshopt.compiled.nested_records import LOWEST_PRICE
+from freshopt.compiled.rows import ratio_loops
+from freshopt.compiled.rows.nested_records import LOWEST_PRICE
 from freshopt.dual_search.nested_levels import best_responses
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.bracketed_roots import bracketed_roots

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled.row_columns import RowColumns
+from freshopt.compiled.rows.row_columns import RowColumns
 from freshopt.interior_point.program_columns import row_columns
 from freshopt.interior_point.row_layout import Arrow, arrow_of
 from freshopt.interior_point.row_passes import ArrowGram, Evaluation, NumpyRowPasses, RowPasses

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from freshopt.compiled.columns import Column, column
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.mixed_costs import CODES
-from freshopt.compiled.row_columns import RowColumns, rows_enabled
-from freshopt.compiled.row_records import FamilyColumns, RowEntries
+from freshopt.compiled.rows.mixed_costs import CODES
+from freshopt.compiled.rows.row_columns import RowColumns, rows_enabled
+from freshopt.compiled.rows.row_records import FamilyColumns, RowEntries
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled import ratio_loops
 from freshopt.compiled.backend import fast
+from freshopt.compiled.rows import ratio_loops
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.rows import RATE, Rows

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.row_products import Entries, products_enabled, row_products, source_prices
+from freshopt.compiled.rows.row_products import Entries, products_enabled, row_products, source_prices
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import group_sums
@@ -172,7 +172,7 @@ class Rows:
 
     @classmethod
     def _of_every_source(cls, blocks: Sequence[RowBlock], n: int) -> Rows:
-        """Return the rows of blocks that are one row of all rates each."""
+        """Return blocks of one row of all rates each."""
         m = len(blocks)
         coefficient = np.empty((n, m))
         for j, block in enumerate(blocks):
@@ -195,7 +195,7 @@ class Rows:
 
     @property
     def dense(self) -> bool:
-        """Whether all rows are of the rate and have every source, once each."""
+        """Whether every row is of the rate and has all sources."""
         m = len(self)
         if self.curves or not m or len(self.row) != m * self.n:
             return False
@@ -322,7 +322,7 @@ class Rows:
 
 
 def _of_every_source(block: RowBlock, n: int) -> bool:
-    """Return whether a block is one row of all rates, in their order."""
+    """Return whether a block is one row of all rates."""
     one = len(block) == 1 and len(block.source) == n and not block.curves
     return one and bool(np.array_equal(block.source, np.arange(n)))
 
@@ -330,7 +330,7 @@ def _of_every_source(block: RowBlock, n: int) -> bool:
 def _by_source(
     source: IntArray, n: int
 ) -> tuple[Callable[[npt.NDArray[Scalar]], npt.NDArray[Scalar]], IntArray]:
-    """Return how entries are put in order by source, and where each source begins."""
+    """Return the order of entries by source, and each source's first."""
     times = len(source) // n if n else 0
     if times and len(source) == times * n and np.array_equal(source.reshape(times, n), _every(times, n)):
         # Rows over all sources, as budgets are: their order is a transposition.

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled import mixed_costs, row_columns
-from freshopt.compiled.row_records import FamilyColumns
+from freshopt.compiled.rows import mixed_costs, row_columns
+from freshopt.compiled.rows.row_records import FamilyColumns
 from freshopt.interior_point.program_columns import row_columns as columns_of
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LaterThan

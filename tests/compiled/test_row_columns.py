@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled import cost_functions, row_columns
-from freshopt.compiled.row_columns import ArrowGram, RowColumns
+from freshopt.compiled import cost_functions
+from freshopt.compiled.rows import row_columns
+from freshopt.compiled.rows.row_columns import ArrowGram, RowColumns
+from freshopt.compiled.source_columns import SourceColumns
 from freshopt.interior_point import program_columns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_column, as_float64
 from freshopt.problems import (
@@ -232,7 +234,9 @@ def test_an_objective_may_have_a_price_of_its_own() -> None:
     kernel = kernel_of(HarmonicStaleness(), None, d, w)
     program, matrix, y = case(kernel, d, rng, ill=False, most=np.full(n, np.inf))
     columns, c = columns_of(program), 0.5
-    priced = replace(columns, columns=columns.columns._replace(cost=c)).evaluate(y)
+    source_columns = columns.columns
+    assert isinstance(source_columns, SourceColumns)
+    priced = replace(columns, columns=source_columns._replace(cost=c)).evaluate(y)
     assert_optimal(kernel, program, y @ matrix + c, priced.rates)
     assert np.any(priced.rates < columns.evaluate(y).rates)
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from freshopt.compiled.row_products import Entries, row_products, source_prices
+from freshopt.compiled.rows.row_products import Entries, row_products, source_prices
 
 Floats = npt.NDArray[np.float64]
 

@@ -14,7 +14,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import Expression
-from freshopt.distributed import row_driver
+from freshopt.distributed.rows import row_driver
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,

@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import Expression, cp
-from freshopt.distributed import nested_tree
+from freshopt.distributed.rows import nested_tree
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals
 from tests.ground_truth.partitioned import rates_of, write

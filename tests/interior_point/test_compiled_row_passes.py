@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled import row_columns
+from freshopt.compiled.rows import row_columns
 from freshopt.interior_point.compiled_row_passes import CompiledRowPasses, row_passes
 from freshopt.interior_point.row_passes import ArrowGram, NumpyRowPasses, numpy_passes
 from freshopt.interior_point.solve_rows import solve_rows

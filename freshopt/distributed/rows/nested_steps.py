@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.nested_pieces import NestedDecision, NestedPiece
-from freshopt.distributed.nested_search import Bounds, OwnPrices, end_trials, search_bounds
 from freshopt.distributed.partition import naming_rows
 from freshopt.distributed.partitioned_sources import NUMBERS, FilePart, Frame
-from freshopt.distributed.row_pieces import PartitionedRows, RowColumns, columns_of_part, own_objectives
-from freshopt.distributed.row_steps import Shares
+from freshopt.distributed.rows.nested_pieces import NestedDecision, NestedPiece
+from freshopt.distributed.rows.nested_search import Bounds, OwnPrices, end_trials, search_bounds
+from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, columns_of_part, own_objectives
+from freshopt.distributed.rows.row_steps import Shares
 from freshopt.dual_search.trial_search import Trials
 from freshopt.modelling.general_program import FAR
 from freshopt.modelling.sources import Sources

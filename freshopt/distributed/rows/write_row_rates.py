@@ -9,16 +9,16 @@ import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.nested_pieces import NestedDecision, NestedPiece
 from freshopt.distributed.partitioned_sources import FilePart, Frame
-from freshopt.distributed.row_pieces import (
+from freshopt.distributed.rows.nested_pieces import NestedDecision, NestedPiece
+from freshopt.distributed.rows.row_pieces import (
     PartitionedRows,
     RowColumns,
     RowPiece,
     columns_of_part,
     piece_of_part,
 )
-from freshopt.distributed.row_steps import Shares
+from freshopt.distributed.rows.row_steps import Shares
 from freshopt.distributed.write_rates import rates_table, write_part
 from freshopt.modelling.objective import value_at
 from freshopt.numerics.arrays import Array, total

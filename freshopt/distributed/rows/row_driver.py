@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.certify_rows import judge_rows
-from freshopt.distributed.column_rows import ColumnRows, declared_order
 from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import DistributedSolve
-from freshopt.distributed.nested_pieces import NestedDecision
-from freshopt.distributed.nested_tree import PartitionedTree, TreeSearch, partitioned_tree
 from freshopt.distributed.objective_shares import shares_of
 from freshopt.distributed.partition import HostSums
-from freshopt.distributed.row_pieces import PartitionedRows
-from freshopt.distributed.row_search import (
+from freshopt.distributed.rows.certify_rows import judge_rows
+from freshopt.distributed.rows.column_rows import ColumnRows, declared_order
+from freshopt.distributed.rows.nested_pieces import NestedDecision
+from freshopt.distributed.rows.nested_tree import PartitionedTree, TreeSearch, partitioned_tree
+from freshopt.distributed.rows.row_pieces import PartitionedRows
+from freshopt.distributed.rows.row_search import (
     ENTRIES,
     SAMPLE,
     Facts,
@@ -35,7 +35,7 @@ from freshopt.distributed.row_search import (
     search,
     solve_sample,
 )
-from freshopt.distributed.row_steps import (
+from freshopt.distributed.rows.row_steps import (
     Responses,
     RowSums,
     add_groups,
@@ -45,8 +45,8 @@ from freshopt.distributed.row_steps import (
     respond,
     with_groups,
 )
+from freshopt.distributed.rows.write_row_rates import FinishedRows, finish_rows
 from freshopt.distributed.solution import DistributedSolution
-from freshopt.distributed.write_row_rates import FinishedRows, finish_rows
 from freshopt.errors import InfeasibleProblemError, SolverRefusedError
 from freshopt.interior_point.row_presolve import idle_and_tight
 from freshopt.interior_point.solve_rows import RowAnswer

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.dask_passes import run_behind
 from freshopt.distributed.driver import DistributedSolve
-from freshopt.distributed.nested_pieces import GroupPrices, NestedDecision
-from freshopt.distributed.nested_search import Bounds, OwnPrices, search_bounds
-from freshopt.distributed.nested_steps import (
+from freshopt.distributed.partition import HostSums
+from freshopt.distributed.rows.column_rows import ColumnRows
+from freshopt.distributed.rows.nested_pieces import GroupPrices, NestedDecision
+from freshopt.distributed.rows.nested_search import Bounds, OwnPrices, search_bounds
+from freshopt.distributed.rows.nested_steps import (
     Cells,
     HeightBounds,
     add_cells,
@@ -29,8 +30,7 @@ from freshopt.distributed.nested_steps import (
     end_height,
     respond_to_prices,
 )
-from freshopt.distributed.partition import HostSums
-from freshopt.distributed.row_pieces import PartitionedRows
+from freshopt.distributed.rows.row_pieces import PartitionedRows
 from freshopt.dual_search.nested_prices import require_finite
 from freshopt.dual_search.trial_search import TINY_LOG_PRICE, Trials
 from freshopt.errors import SourceDataError

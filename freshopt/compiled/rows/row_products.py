@@ -117,7 +117,7 @@ _BUILT: list[_Loops] = []
 def _loops() -> _Loops:
     """Return the compiled loops."""
     if not _BUILT:
-        from freshopt.compiled.row_product_loops import build  # noqa: PLC0415 - numba loads only if needed
+        from freshopt.compiled.rows.row_product_loops import build  # noqa: PLC0415 - numba loads only if needed
 
         _BUILT.append(_Loops(*backend.built(lambda cache: build(cache=cache))))
     return _BUILT[0]

@@ -22,7 +22,7 @@ import numpy as np
 from freshopt.compiled import cost_functions
 from freshopt.compiled.column_passes import LARGEST_RATE
 from freshopt.compiled.cost_functions import Value
-from freshopt.compiled.row_records import FamilyColumns
+from freshopt.compiled.rows.row_records import FamilyColumns
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
@@ -103,7 +103,7 @@ def slopes_of(code: int, rate: float, d: float) -> tuple[float, float]:
 
 
 def add_terms(slopes: Slopes, weight: Array, d: Array, rates: Array, fall: Array, bend: Array) -> None:
-    """Add W·(−J') and W·J'' of one family; a weight of 0 adds nothing."""
+    """Add W·(−J') and W·J'' of one family; 0 adds nothing."""
     for k in range(len(rates)):
         first, second = slopes(rates[k], d[k])
         fall[k] += weight[k] * first if weight[k] > 0.0 else 0.0
@@ -161,7 +161,7 @@ def add_all_slopes(
 
 
 def fill_floors(columns: FamilyColumns, theta: Array, begin: int, floor: Array) -> None:
-    """Write the least rates that may be tried; −1 where cost is infinite at rate 0."""
+    """Write the least rates to try; −1 where cost is infinite at 0."""
     n = len(floor)
     floor[:] = columns.lower[begin : begin + n]
     for f in range(len(columns.code)):
@@ -228,7 +228,7 @@ def step_all(
     rates: Array,
     away: Array,
 ) -> int:
-    """Take one step of each source; return how many are not there yet."""
+    """Take one step of each source; return how many go on."""
     off = 0
     for k in range(len(rates)):
         rate, paid = rates[k], price[k] > 0.0
@@ -267,7 +267,7 @@ def slope_at(columns: FamilyColumns, theta: Array, begin: int, k: int, rate: flo
 
 
 def bracketed(columns: FamilyColumns, theta: Array, begin: int, k: int) -> float:
-    """Return the best response of source begin + k by Newton's method in a bracket."""
+    """Return the best response of source begin + k, by bracketed Newton."""
     price, low = float(theta[0, k]), float(columns.lower[begin + k])
     high = min(float(columns.upper[begin + k]), LARGEST_RATE)
     if not price > 0.0:

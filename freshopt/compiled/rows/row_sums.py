@@ -6,7 +6,7 @@ Source k pays θ = base price + Σ_j y_j a_jk per unit of rate over its rows of 
 with W = w + Σ_j y_j a_jk over its curved rows. Its best response ρ is its demand at a = W/θ. At a rate
 strictly between the bounds the Lagrangian's part φ has the curvature of which 1/φ'' = (dρ/d log a)/θ, and a
 row's function the slope a_jk, or a_jk·J'(ρ) = −a_jk·θ/W if it is curved: that is all the Gram matrix
-H = Σ_k g_k' g_k'ᵀ/φ_k'' needs. Imported by `freshopt.compiled.row_loops` alone.
+H = Σ_k g_k' g_k'ᵀ/φ_k'' needs. Imported by `freshopt.compiled.rows.row_loops` alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from freshopt.compiled.column_access import at, entries
 from freshopt.compiled.column_passes import LARGEST_RATE, Rate, added
 from freshopt.compiled.cost_functions import Value
-from freshopt.compiled.row_records import LANES, RowEntries, RowPrices, RowSums
+from freshopt.compiled.rows.row_records import LANES, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array
 
@@ -37,7 +37,7 @@ def fill_base(columns: SourceColumns, price: Array, weight: Array) -> None:
 
 
 def add_prices(rows: RowEntries, y: RowPrices, begin: int, n: int, theta: Array) -> None:
-    """Add what n sources from `begin` on pay for each kind, a line of theta."""
+    """Add what n sources from `begin` on pay, kind by kind."""
     for j in range(len(rows.dense)):
         add_multiple(y.dense[j], rows.dense[j, begin : begin + n], theta[rows.dense_kind[j], :n])
     if len(rows.coefficient) > 0:

@@ -56,7 +56,7 @@ class FamilyColumns(NamedTuple):
     Attributes
     ----------
     code : ndarray of int, shape (F,)
-        Of each family, from `freshopt.compiled.mixed_costs`. Family f is kind 1 + f of the rows.
+        Of each family, from `freshopt.compiled.rows.mixed_costs`. Family f is kind 1 + f of the rows.
     which : ndarray of int, shape (F,)
         The line of `parameter` that a family takes.
     valued : ndarray of bool, shape (F,)

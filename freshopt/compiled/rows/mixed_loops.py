@@ -1,7 +1,8 @@
 """Compiled passes of declared constraints over sources with costs of several families.
 
 This module imports numba and is imported when first needed. Its functions stand in
-`freshopt.compiled.mixed_costs` and `row_sums`. There is one edition for all families, which codes tell apart.
+`freshopt.compiled.rows.mixed_costs` and `row_sums`. There is one edition for all families; codes tell them
+apart.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.compiled import mixed_costs, row_loops
 from freshopt.compiled.column_passes import LARGEST_RATE
 from freshopt.compiled.loops import FAITHFUL
-from freshopt.compiled.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
-from freshopt.compiled.row_loops import CHUNK
-from freshopt.compiled.row_records import FamilyColumns, RowEntries, RowPrices, RowSums
-from freshopt.compiled.row_sums import (
+from freshopt.compiled.rows import mixed_costs, row_loops
+from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
+from freshopt.compiled.rows.row_loops import CHUNK
+from freshopt.compiled.rows.row_records import FamilyColumns, RowEntries, RowPrices, RowSums
+from freshopt.compiled.rows.row_sums import (
     add_dense_gram,
     add_host_gram,
     add_prices,
@@ -82,7 +83,7 @@ def fill_outcome(
 
 
 def build(*, cache: bool) -> Callable[..., None]:
-    """Return the loop `scan`, as `freshopt.compiled.row_loops` has it."""
+    """Return the loop `scan`, as `freshopt.compiled.rows.row_loops` has it."""
     edition = EDITION
     options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
 

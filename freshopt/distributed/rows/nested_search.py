@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.compiled.nested_records import FEW_ULP, LOWEST_PRICE
+from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE
 from freshopt.dual_search.trial_search import TINY_LOG_PRICE, Trials
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, IntArray
 

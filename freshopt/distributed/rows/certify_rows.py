@@ -14,9 +14,9 @@ from freshopt.certificates.row_gap import row_parts
 from freshopt.certificates.row_scale import relative_to_stakes, stakes_of
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import Status
-from freshopt.distributed.column_rows import ColumnRows
-from freshopt.distributed.row_pieces import PartitionedRows
-from freshopt.distributed.write_row_rates import FinishedRows
+from freshopt.distributed.rows.column_rows import ColumnRows
+from freshopt.distributed.rows.row_pieces import PartitionedRows
+from freshopt.distributed.rows.write_row_rates import FinishedRows
 from freshopt.errors import list_offenders
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.modelling.short_form import NAMES

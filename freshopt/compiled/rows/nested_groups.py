@@ -12,7 +12,7 @@ import numpy as np
 
 from freshopt.compiled.columns import Columns, run_chunks_in_threads
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.nested_records import BLOCK, NestedGroups
+from freshopt.compiled.rows.nested_records import BLOCK, NestedGroups
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, IntArray
 
@@ -63,7 +63,7 @@ _BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
 def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     """Return the compiled loop of a demand function."""
     from freshopt.compiled.backend import built  # noqa: PLC0415 - beside the loops
-    from freshopt.compiled.nested_loops import build  # noqa: PLC0415 - numba loads only if needed
+    from freshopt.compiled.rows.nested_loops import build  # noqa: PLC0415 - numba loads only if needed
 
     key = (formula, announced)
     if key not in _BUILT:

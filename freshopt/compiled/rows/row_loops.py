@@ -1,7 +1,7 @@
 """Compiled passes of declared constraints over sources.
 
 This module imports numba and is imported when first needed. Its functions stand in
-`freshopt.compiled.row_sums`; the machine code is cached as that of `freshopt.compiled.loops`.
+`freshopt.compiled.rows.row_sums`; the machine code is cached as that of `freshopt.compiled.loops`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.compiled import cost_functions, loops, row_records, row_sums
+from freshopt.compiled import cost_functions, loops
 from freshopt.compiled.column_passes import sources_of
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.loops import FAITHFUL, FAST
-from freshopt.compiled.row_records import RowEntries, RowPrices, RowSums
-from freshopt.compiled.row_sums import (
+from freshopt.compiled.rows import row_records, row_sums
+from freshopt.compiled.rows.row_records import RowEntries, RowPrices, RowSums
+from freshopt.compiled.rows.row_sums import (
     STEP,
     add_dense_gram,
     add_host_gram,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.distributed.partition import HostSums
-from freshopt.distributed.row_pieces import PartitionedRows, RowColumns, RowPiece
-from freshopt.distributed.row_steps import Responses
+from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, RowPiece
+from freshopt.distributed.rows.row_steps import Responses
 from freshopt.errors import shortened
 from freshopt.interior_point.conflict import Conflict
 from freshopt.interior_point.infeasibility import CERTAIN, explain

@@ -37,7 +37,7 @@ from freshopt.compiled.host_search import (
     write_met,
 )
 from freshopt.compiled.loops import EDITION, FAST, rate_of
-from freshopt.compiled.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
+from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 

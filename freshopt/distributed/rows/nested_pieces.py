@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled.columns import WORTHWHILE, Columns
-from freshopt.compiled.nested_records import LOWEST_PRICE
-from freshopt.distributed.row_pieces import PartitionedRows, RowColumns, own_objectives
+from freshopt.compiled.rows.nested_records import LOWEST_PRICE
+from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, own_objectives
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import ObjectiveError

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.columns import WORTHWHILE
-from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import codes_of, naming_rows, numbers_of, sources_of
 from freshopt.distributed.partitioned_sources import NUMBERS, FilePart, Frame, Table, read
+from freshopt.distributed.rows.column_rows import ColumnRows
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.interior_point.compiled_row_passes import passes_in_parts
 from freshopt.interior_point.row_layout import FEW, MOST, Arrow

@@ -19,8 +19,8 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.row_products import added_blocks
-from freshopt.compiled.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
+from freshopt.compiled.rows.row_products import added_blocks
+from freshopt.compiled.rows.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, IntArray
 
@@ -193,7 +193,7 @@ def _loops(formula: Demand | None, announced: Demand | None, value: Value | None
     """
     key = (formula, announced, value)
     if key not in _BUILT:
-        from freshopt.compiled import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
+        from freshopt.compiled.rows import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
 
         def build(*, cache: bool) -> _Loops:
             scan = (

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.partition import HostSums, naming_rows, plain_column
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
-from freshopt.distributed.row_pieces import (
+from freshopt.distributed.rows.column_rows import ColumnRows
+from freshopt.distributed.rows.row_pieces import (
     PartitionedRows,
     RowColumns,
     columns_of_part,

@@ -1,0 +1,1 @@
+"""Loops over sources and the rows of constraints."""

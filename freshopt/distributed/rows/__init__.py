@@ -1,0 +1,1 @@
+"""Constraints of partitioned sources, priced by passes over them."""
