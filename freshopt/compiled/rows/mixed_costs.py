@@ -161,7 +161,7 @@ def add_all_slopes(
 
 
 def fill_floors(columns: FamilyColumns, theta: Array, begin: int, floor: Array) -> None:
-    """Write the least rates to try; −1 where cost is infinite at 0."""
+    """Write the least rates to try: −1 where 0 costs infinity."""
     n = len(floor)
     floor[:] = columns.lower[begin : begin + n]
     for f in range(len(columns.code)):
