@@ -10,11 +10,13 @@ from freshopt.numerics.arrays import Array
 from freshopt.separable.rows import Rows
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array, csr_array
 
 # From this share of entries on, and up to so many cells (8 MB), a dense matrix is faster: for 20 rows of 100
 # sources by a factor of 10, of which SciPy's checks of a sparse one take the most.
 _SHARE, _CELLS = 0.05, 1_000_000
+# From so many rows on their Gram matrix is sparse: 10⁵ rows of a tree would have 80 GB of cells, nearly all 0.
+_MANY = 2000
 
 
 class RowSlopes:
@@ -49,15 +51,21 @@ class RowSlopes:
         own = self._dense if self._sparse is None else self._sparse
         return np.asarray(change @ own)
 
-    def gram(self, weights: Array) -> Array:
-        """Return J·diag(w)·Jᵀ for w ≥ 0, shape (m, m)."""
+    def gram(self, weights: Array, diagonal: Array) -> Array | csc_array:
+        """Return J·diag(w)·Jᵀ + diag(d) for w, d ≥ 0, shape (m, m).
+
+        It is sparse where there are many rows.
+        """
         root = np.sqrt(weights)
         if self._sparse is None:
             scaled = self._dense * root[:, None]
-            return np.asarray(scaled.T @ scaled)
-        from scipy.sparse import csr_array
+            return np.asarray(scaled.T @ scaled) + np.diag(diagonal)
+        from scipy.sparse import csr_array, diags_array
 
         own = self._sparse
         entries = own.data * np.repeat(root, np.diff(own.indptr))
         scaled = csr_array((entries, own.indices, own.indptr), shape=own.shape)
-        return np.asarray((scaled.T @ scaled).toarray())
+        matrix = scaled.T @ scaled
+        if len(diagonal) >= _MANY:
+            return (matrix + diags_array(diagonal)).tocsc()
+        return np.asarray(matrix.toarray()) + np.diag(diagonal)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from freshopt.certificates.row_slopes import RowSlopes
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 # Fraction of the way to the boundary, the usual one.
 _FRACTION = 0.995
@@ -155,7 +159,7 @@ class _Search:
         stiff = curvature + self.low / below + self.high / above
         inverse = np.where(self.free & (stiff > 0.0), 1.0 / np.where(stiff > 0.0, stiff, 1.0), 0.0)
         pull = slopes.by_source(self.y)
-        solve = _bordered(slopes.gram(inverse) + np.diag(self.s / self.y), self.level)
+        solve = _bordered(slopes.gram(inverse, self.s / self.y), self.level)
 
         def direction(
             mu_rows: Array, mu_low: Array, mu_high: Array
@@ -237,25 +241,44 @@ def _reach(value: Array, change: Array) -> float:
     return 1.0 / steepest if steepest > 0.0 else np.inf
 
 
-def _bordered(matrix: Array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:
+def _bordered(matrix: Array | csc_array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:
     """Return a solver of the bordered system, M of unit diagonal.
 
     M·Δy + level·Δt = right, levelᵀΔy = rest.
     """
-    from scipy.linalg import cho_factor, cho_solve
-
-    scale = 1.0 / np.sqrt(np.diag(matrix))
-    scaled = matrix * scale[:, None] * scale[None, :]
-    scaled[np.diag_indices_from(scaled)] += _RIDGE
-    factor = cho_factor(scaled, lower=True, check_finite=False)
-    border = scale * cho_solve(factor, scale * level, check_finite=False)
+    scale = 1.0 / np.sqrt(matrix.diagonal())
+    inverse = (
+        _dense_inverse(matrix, scale) if isinstance(matrix, np.ndarray) else _sparse_inverse(matrix, scale)
+    )
+    border = scale * inverse(scale * level)
 
     def solve(right: Array, rest: float) -> tuple[Array, float]:
-        own = scale * cho_solve(factor, scale * right, check_finite=False)
+        own = scale * inverse(scale * right)
         dt = (float(np.dot(level, own)) - rest) / float(np.dot(level, border))
         return own - dt * border, dt
 
     return solve
+
+
+def _dense_inverse(matrix: Array, scale: Array) -> Callable[[Array], Array]:
+    """Return the product with the inverse of a scaled matrix."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    scaled = matrix * scale[:, None] * scale[None, :]
+    scaled[np.diag_indices_from(scaled)] += _RIDGE
+    factor = cho_factor(scaled, lower=True, check_finite=False)
+    return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
+
+
+def _sparse_inverse(matrix: csc_array, scale: Array) -> Callable[[Array], Array]:
+    """Return the product with the inverse of a scaled sparse matrix."""
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import splu
+
+    sides = diags_array(scale)
+    scaled = (sides @ matrix @ sides + diags_array(np.full(len(scale), _RIDGE))).tocsc()
+    factor = splu(scaled, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    return lambda right: np.asarray(factor.solve(right))
 
 
 def interior_points(program: Program, most: int = 4) -> list[Array]:
