@@ -32,9 +32,9 @@ ENOUGH = 10_000
 STEEPEST = 1e6
 # Initial simplex of the search in ln(shape) and ln(mean): the default one has steps of 1e-4.
 SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
-# Mean and standard deviation of ln(shape) over ten real histories; the hyperprior with first dates, and the
+# Typical shape and standard deviation of ln(shape) over ten real histories; the hyperprior with first dates, and the
 # shape of a weak prior.
-TYPICAL, VARIETY = math.log(0.6), 0.5
+TYPICAL, VARIETY = 0.6, 0.5
 # Smallest shape: rates are spread over 1000 decades.
 FLATTEST = 1e-3
 # Values of the relative spread 1/√shape at which its evidence is evaluated.
@@ -152,6 +152,43 @@ class GammaPrior:
         shape, mean, births = _most_likely(_sampled(log))
         return cls(shape, shape / mean, log.time_unit, births)
 
+    @classmethod
+    def weak(cls, log: CrawlLog) -> GammaPrior:
+        """Return a weak prior in the log's own scale.
+
+        For few sources, which do not tell how rates are spread.
+
+        Parameters
+        ----------
+        log : CrawlLog
+
+        Raises
+        ------
+        SourceDataError
+            If the log has baselines only.
+
+        Notes
+        -----
+        Its shape 0.6 is that of ten real histories, its mean the changes found, and half a change, per time
+        observed. From 3 to 25 simulated sources with 2 to 20 crawls, plans from it were worse than those that
+        know the rates by 25-60 % less than plans from posterior medians under Jeffreys' prior, and from
+        `from_log`.
+
+        Examples
+        --------
+        >>> GammaPrior.weak(CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 5.0], changed=[0, 0, 0]))
+        GammaPrior(shape=0.6, exposure=6.0, time_unit='day')
+        """
+        observed = _sampled(log)
+        changes = float(np.sum(observed.found) + np.sum(observed.counted)) + 0.5
+        time = float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
+        if observed.age is not None and not time > 0.0:
+            time = float(np.sum(observed.age))
+        if not time > 0.0:
+            raise SourceDataError("no source of this log was crawled twice. It does not tell how fast any changes.")
+        exposure = TYPICAL * time / changes
+        return cls(TYPICAL, exposure, log.time_unit, best_evidence(observed, TYPICAL, exposure)[1])
+
     def parameters(self, log: CrawlLog) -> GammaParameters:
         """Return the prior of each source.
 
@@ -212,7 +249,7 @@ def _most_likely(observed: CrawlLikelihood) -> tuple[float, float, float]:
 
 def _hyperprior(observed: CrawlLikelihood, shape: float) -> float:
     """Return the log density of ln(shape) that comes with first dates."""
-    return 0.0 if observed.age is None else -0.5 * ((math.log(shape) - TYPICAL) / VARIETY) ** 2
+    return 0.0 if observed.age is None else -0.5 * (math.log(shape / TYPICAL) / VARIETY) ** 2
 
 
 def _averaged(observed: CrawlLikelihood, shape: float, mean: float, births: float) -> tuple[float, float]:

@@ -205,8 +205,8 @@ def plan(
         Bounds on each source's refresh rate.
     estimator : Estimator or callable, optional
         An instance, which is fitted to the log, or a function of the log that returns a fitted one. By
-        default maximum likelihood under a gamma prior that is learnt from the log, where it has 30 sources,
-        and else the posterior median of each source under Jeffreys' prior.
+        default maximum likelihood under a gamma prior that is learnt from the log, a weak one where it has
+        fewer than 30 sources: ``freshopt plan`` does the same.
     confidence : float
         Of the change rates' intervals.
     seed : int
