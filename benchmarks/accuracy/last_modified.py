@@ -48,7 +48,9 @@ class History:
     def __init__(self, folder: Path, name: str) -> None:
         import polars as pl
 
-        events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(pl.col("source").cast(pl.String))
+        events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(
+            pl.col("source").cast(pl.String)
+        )
         sources = pl.read_parquet(folder / f"{name}.sources.parquet").sort("source")
         codes = {label: k for k, label in enumerate(sources["source"].to_list())}
         self.start, self.stop = sources["start"].to_numpy(), sources["stop"].to_numpy()
@@ -182,13 +184,17 @@ def run(history: History, split: float, crawls: int, seeds: int, seed0: int) -> 
     begin, end = split, split + TEST * GAP
     lasting = np.flatnonzero((history.start < begin) & (history.stop >= end - 1e-9))
     window = Window([history.changes[k] for k in lasting], begin, end)
-    curves = {h: np.array([window.cost(np.full(len(lasting), 1 / r), h) for r in GRID]) for h in (False, True)}
+    curves = {
+        h: np.array([window.cost(np.full(len(lasting), 1 / r), h) for r in GRID]) for h in (False, True)
+    }
     gains: dict[str, list[float]] = {}
     for seed in range(seeds):
         rng = np.random.default_rng([seed0, crawls, seed])
         sample = rng.integers(len(lasting), size=len(lasting))
         gaps = rng.exponential(GAP, (len(sample), crawls))
-        times = begin - np.concatenate([np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1], np.zeros((len(sample), 1))], 1)
+        times = begin - np.concatenate(
+            [np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1], np.zeros((len(sample), 1))], 1
+        )
         sample_at = history.start[lasting[sample]] <= times[:, 0]
         sample, times = sample[sample_at], times[sample_at]
         weight = rng.pareto(1.5, len(sample)) + 1.0
@@ -237,7 +243,9 @@ def simulated(births: float, seed: int, n: int = 3000, a: float = 0.6, b: float 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true")

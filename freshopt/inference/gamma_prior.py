@@ -185,7 +185,9 @@ class GammaPrior:
         if observed.age is not None and not time > 0.0:
             time = float(np.sum(observed.age))
         if not time > 0.0:
-            raise SourceDataError("no source of this log was crawled twice. It does not tell how fast any changes.")
+            raise SourceDataError(
+                "no source of this log was crawled twice. It does not tell how fast any changes."
+            )
         exposure = TYPICAL * time / changes
         return cls(TYPICAL, exposure, log.time_unit, best_evidence(observed, TYPICAL, exposure)[1])
 
