@@ -50,6 +50,7 @@ def plan_in_partitions(
         "--example": origin.example,
         "--git": origin.git,
         "--history": origin.history,
+        "--sources": origin.sources,
     }
     others |= {"--nutch": origin.nutch, "--changedetection": origin.changedetection}
     others |= {"--dbt": origin.dbt, "--bing": origin.bing, "--csv": csv or None}

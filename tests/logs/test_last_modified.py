@@ -11,6 +11,7 @@ import pytest
 
 from freshopt.errors import SourceDataError, SourceDataWarning
 from freshopt.io.read_log import read_log
+from freshopt.logs.births import since_birth
 from freshopt.logs.crawl_log import CrawlLog
 
 NAN = np.nan
@@ -152,3 +153,19 @@ def test_frames_and_round_trips_keep_the_dates() -> None:
     assert repr(log) == "CrawlLog(2 crawls of 1 source over 2 days, 1 found a change, 1 dated)"
     again = CrawlLog(log.source_index, log.time, log.changed, last_modified=log.last_modified)
     np.testing.assert_array_equal(again.last_modified, log.last_modified)
+
+
+def test_known_births_decide_what_first_dates_are() -> None:
+    log = CrawlLog(
+        ["a", "b", "c", "d"], [9.0] * 4, [0] * 4, last_modified=[2.0, 1.0, None, 3.0], time_unit="hour"
+    )
+    born = since_birth(log, [0.0, 1.0, 4.0, NAN])
+    assert_dates(born.interval.tolist(), [9.0, 8.0, NAN, NAN])
+    assert born.changed.tolist() == [True, False, False, False]
+    assert born.last_modified is not None
+    assert_dates(born.last_modified.tolist(), [2.0, NAN, NAN, 3.0])
+    assert np.isnan(log.interval).all()
+    with pytest.raises(SourceDataError, match="start is after the first crawl of 'b'"):
+        since_birth(log, [0.0, 10.0, 4.0, NAN])
+    dated = CrawlLog(["a"], ["2026-01-05"], [0], last_modified=["2026-01-04"])
+    assert since_birth(dated, ["2026-01-01T12:00Z"]).interval.tolist() == [3.5]
