@@ -1,20 +1,20 @@
-"""What dates of last change (`last_modified`) are worth to a plan: on real histories and on simulated sources.
+"""Measure what dates of last change (`last_modified`) gain: on real histories and on simulated sources.
 
     python benchmarks/accuracy/last_modified.py [--data FOLDER] [--seeds 5] [--save]
 
 FOLDER holds NAME.events.parquet (source, time in days, kind 0 where a source is first seen, 1 for a change)
-and NAME.sources.parquet (source, start and stop in days). A log of m crawls per source ends at a split, its gaps
-are exponential with mean 7 days, its outcomes changed or not. Its dates are exact: that of a first crawl is the
-source's last change or its first appearance; a source that neither changed nor appeared since the record
-began tells none, or the moment when the record began ("record's begin"), a date that many share: a deployment.
-Sources are those alive from before their first crawl until the end of the test; in each run
-they are drawn anew (bootstrap), with Pareto(1.5) importances.
+and NAME.sources.parquet (source, start and stop in days). A log of m crawls per source, and a first one, ends
+at a split, its gaps are exponential with mean 7 days, its outcomes changed or not. Its dates are exact: that
+of a first crawl is the source's last change or its first appearance; a source that neither changed nor
+appeared since the record began tells none, or the moment when the record began ("record's begin"), a date
+that many share: a deployment. Sources are those alive from before their first crawl until the end of the
+test; in each run they are drawn anew (bootstrap), with Pareto(1.5) importances.
 
 The plan made at the split, equal gaps at the learnt rates, is held against the true changes of the next 26
 mean gaps. Equal gaps at a random phase are replayed exactly, by a sum over changes. The gain is the share of
 the way from the plan without dates to the best static plan in hindsight, means over mean refresh gaps of 7/4,
 7 and 28 days, binary freshness and harmonic staleness, splits and seeds. "Known rates" plans with the rates
-that made the test window's counts; on simulated sources with the true ones.
+of the test window's own counts, which are not known when a plan is made.
 
 --save keeps benchmarks/results/last_modified.json.
 """
@@ -67,7 +67,7 @@ def _grouped(code: Floats, time: Floats, n: int) -> list[Floats]:
 
 
 def log_of(history: History, chosen: Floats, begin: Floats, undated: float) -> fo.CrawlLog:
-    """The log of crawls at `begin`, shape (sources, crawls), of some of the sources.
+    """Return the log of crawls at `begin`, shape (sources, crawls), of some sources.
 
     `undated` is told of sources that neither changed nor appeared since the record began.
     """
@@ -83,14 +83,17 @@ def log_of(history: History, chosen: Floats, begin: Floats, undated: float) -> f
 
 
 def without_dates(log: fo.CrawlLog) -> fo.CrawlLog:
+    """Return the log as if no dates were told."""
     return fo.CrawlLog(log.source_index, log.time, log.changed)
 
 
 def learnt(log: fo.CrawlLog) -> Floats:
+    """Return the rates that a plan estimates."""
     return MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
 
 
 def smoothed(log: fo.CrawlLog) -> Floats:
+    """Return the rates smoothed as in the papers."""
     return MaximumLikelihood(smoothing=0.5).fit(log).change_rate_
 
 
@@ -111,8 +114,8 @@ class Window:
     def cost(self, interval: Floats, harmonic: bool) -> Floats:
         """Mean cost of each source per unit of time at intervals of shape (n,).
 
-        At a time x the age of the copy is uniform on (0, I), and k or more changes are missed where it exceeds
-        x − x_k, the k-th last change. Binary is P(1 or more), harmonic the sum of P(k or more)/k.
+        At a time x the age of the copy is uniform on (0, I), and k or more changes are missed where it
+        exceeds x − x_k, the k-th last change. Binary is P(1 or more), harmonic the sum of P(k or more)/k.
         """
         width = np.minimum(interval, 1e6)[self.source]
         total = np.zeros(len(self.many))
@@ -154,6 +157,7 @@ def best(curves: Floats, weight: Floats, bandwidth: float) -> float:
 
 
 def planned(rate: Floats, weight: Floats, bandwidth: float, harmonic: bool) -> Floats:
+    """Return the optimal refresh rates."""
     objective = HarmonicStaleness(PERIODIC) if harmonic else BinaryFreshness(PERIODIC)
     problem = fo.Problem(objective, fo.Sources(rate, weight), bandwidth)
     return fo.solve(problem).rates
@@ -216,7 +220,7 @@ def run(history: History, split: float, crawls: int, seeds: int, seed0: int) -> 
 
 
 def simulated(births: float, seed: int, n: int = 3000, a: float = 0.6, b: float = 20.0) -> dict[str, float]:
-    """Sources of Gamma(a, b) rates and exponential lives, two crawls after the first."""
+    """Learn from sources of Gamma(a, b) rates and exponential lives, two crawls after the first."""
     rng = np.random.default_rng([seed, int(1e6 * births)])
     rate = rng.gamma(a, 1.0 / b, n)
     age = rng.exponential(1.0, n) / (rate + births)
@@ -243,6 +247,7 @@ def simulated(births: float, seed: int, n: int = 3000, a: float = 0.6, b: float 
 
 
 def main() -> None:
+    """Run what the options ask for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -32,8 +32,8 @@ ENOUGH = 10_000
 STEEPEST = 1e6
 # Initial simplex of the search in ln(shape) and ln(mean): the default one has steps of 1e-4.
 SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
-# Typical shape and standard deviation of ln(shape) over ten real histories; the hyperprior with first dates, and the
-# shape of a weak prior.
+# Typical shape and standard deviation of ln(shape) over ten real histories: the hyperprior that comes with
+# first dates, and the shape of a weak prior.
 TYPICAL, VARIETY = 0.6, 0.5
 # Smallest shape: rates are spread over 1000 decades.
 FLATTEST = 1e-3
