@@ -157,7 +157,7 @@ class CrawlLikelihood:
         value = self._sums(_log_found(self.intervals * np.repeat(rate, self.found)))
         if self.pseudo:
             value += _log_found(self.pseudo * rate)
-        if self.birth_rate is not None:
+        if self.birth_rate is not None and self.possible is not None:
             value += self.possible * np.log(rate + self.birth_rate)
         return value + self.counted * np.log(rate) - self.exposure * rate
 
@@ -174,7 +174,7 @@ class CrawlLikelihood:
         curve = self._sums(share) + one * (one + self.pseudo)
         each = self.counted / rate
         total, curve = total + each, curve + each / rate
-        if self.birth_rate is not None:
+        if self.birth_rate is not None and self.possible is not None:
             either = 1.0 / (rate + self.birth_rate)
             total, curve = total + self.possible * either, curve + self.possible * either * either
         return total, curve

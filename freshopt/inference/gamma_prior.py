@@ -233,18 +233,19 @@ def _most_likely(observed: CrawlLikelihood) -> tuple[float, float, float]:
         evidence, _ = best_evidence(observed, shape, shape / mean)
         return -evidence - _hyperprior(observed, shape)
 
-    best = None
+    answers = []
     for mean in pooled:
         # In ln(shape) and ln(mean): nearly independent, and both of order 1 whatever the time unit.
         start = np.array([0.0, np.log(mean)])
-        found = minimize(
+        answer = minimize(
             loss,
             start,
             method="Nelder-Mead",
             bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (None, None)],
             options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 1000, "initial_simplex": start + SIMPLEX},
         )
-        best = found if best is None or found.fun < best.fun else best
+        answers.append(answer)
+    best = min(answers, key=lambda answer: float(answer.fun))
     shape, mean = map(float, np.exp(best.x))
     return shape, mean, best_evidence(observed, shape, shape / mean)[1]
 

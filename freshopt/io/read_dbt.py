@@ -46,7 +46,8 @@ def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
     CrawlLog
         Sources are dbt's ``unique_id``, crawls its ``snapshotted_at`` (in UTC where there is no offset). A
         crawl found a change if ``max_loaded_at`` is not what it was at the one before, which is also its
-        ``last_modified``; the first is the baseline. Results of queries that failed are left out, and artifacts that occur twice count once.
+        ``last_modified``; the first is the baseline. Results of queries that failed are left out, and
+        artifacts that occur twice count once.
 
     Raises
     ------

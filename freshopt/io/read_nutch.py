@@ -132,11 +132,12 @@ def _fetched(due: str, interval: str, where: str) -> datetime:
             "crawl database with TZ=UTC, or the Java option -Duser.timezone=UTC."
         )
     try:
-        if found is None:
-            raise ValueError
-        return _moment(found) - timedelta(seconds=float(interval))
+        moment = None if found is None else _moment(found) - timedelta(seconds=float(interval))
     except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
         raise SourceDataError(
             f"{where} has the Fetch Time {due[:60]!r} and the interval {interval[:60]!r}. Those are such as "
             "'Sat Jan 31 06:00:00 UTC 2026' and '86400.0'. Dump the crawl database anew."
-        ) from None
+        )
+    return moment

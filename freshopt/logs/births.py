@@ -12,11 +12,11 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.timestamps import Times, read_told_moments, time_since
+from freshopt.logs.timestamps import ToldTimes, read_told_moments, time_since
 from freshopt.numerics.arrays import as_vector, read_only
 
 
-def since_birth(log: CrawlLog, start: Times) -> CrawlLog:
+def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     """Return a log in which dated first crawls count from known births.
 
     Parameters

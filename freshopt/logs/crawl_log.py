@@ -25,7 +25,7 @@ from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name
-from freshopt.logs.timestamps import Times, as_datetime
+from freshopt.logs.timestamps import Times, ToldTimes, as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
@@ -128,7 +128,7 @@ class CrawlLog:
         changes: npt.ArrayLike | None = None,
         start: Times | None = None,
         time_unit: str = "day",
-        last_modified: Times | None = None,
+        last_modified: ToldTimes | None = None,
     ) -> None:
         columns: dict[str, Any] = {"source": source, "time": time, "changed": changed}
         if changes is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import polars
 
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
+# Times of which some are not told.
+ToldTimes: TypeAlias = Times | Sequence[float | None] | Sequence[str | None] | Sequence[date | None]
 RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
@@ -83,7 +85,7 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
 
 
-def read_told_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Moments | None:
+def read_told_moments(times: ToldTimes, what: str, row_name: Callable[[int], str]) -> Moments | None:
     """Return moments of which some are not told, None where none is.
 
     As `read_moments`; None, NaN, NaT and empty text become NaN or NaT.
@@ -94,7 +96,7 @@ def read_told_moments(times: Times, what: str, row_name: Callable[[int], str]) -
     array(['2026-01-02',        'NaT'], dtype='datetime64[D]')
     """
     shape_of(times, what)
-    array = np.asarray(times)
+    array: npt.NDArray[Any] = np.asarray(times)
     if array.dtype.kind == "U" and not isinstance(times, np.ndarray):
         array = np.asarray(times, dtype=object)  # a list such as ["2026-01-02", nan] was made into text
     if array.dtype.kind in "fM":

@@ -100,8 +100,8 @@ def default_prior(log: CrawlLog) -> GammaPrior | None:
     """Return the prior that plans use unless told otherwise.
 
     The empirical-Bayes prior of the log, or a weak one in the log's own scale where it has too little to
-    learn one: it takes 30 sources with two crawls, and crawls that found a change beside time without one. None
-    where nothing was observed but baselines.
+    learn one: it takes 30 sources with two crawls, and crawls that found a change beside time without one.
+    None where nothing was observed but baselines.
     """
     rows = ObservedIntervals.of(log)
     observed = CrawlLikelihood.of(log)
