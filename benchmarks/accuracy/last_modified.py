@@ -16,7 +16,8 @@ the way from the plan without dates to the best static plan in hindsight, means 
 7 and 28 days, binary freshness and harmonic staleness, splits and seeds. "Known rates" plans with the rates
 of the test window's own counts, which are not known when a plan is made.
 
---save keeps benchmarks/results/last_modified.json.
+--save keeps benchmarks/results/last_modified.json and writes the tables of docs/last-modified.md from it;
+--page writes the tables alone.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
-SAVED = Path(__file__).resolve().parents[1] / "results" / "last_modified.json"
+ROOT = Path(__file__).resolve().parents[2]
+SAVED, PAGE = ROOT / "benchmarks" / "results" / "last_modified.json", ROOT / "docs" / "last-modified.md"
 HISTORIES = ("scoop_packages", "eol_releases")
 GAP, TEST = 7.0, 26  # days; mean gaps in the test window
 CRAWLS = (2, 5, 20)
@@ -246,6 +248,29 @@ def simulated(births: float, seed: int, n: int = 3000, a: float = 0.6, b: float 
     }
 
 
+def page(text: str, found: dict[str, Any]) -> str:
+    """Return the page with the tables of a saved run."""
+    names = ("last_modified", "last_modified, record's begin", "smoothing=0.5", "known rates")
+    gains = [
+        "| history | crawls | dates | dates, begin told | smoothing 0.5 | own counts |",
+        "| --- " * 6 + "|",
+    ]
+    for row in found["histories"]:
+        cells = (f"{row[name]['gain']:.0f} ± {row[name]['error']:.0f}".replace("-", "−") for name in names)
+        gains.append(f"| {row['history']} | {row['crawls']} | " + " | ".join(cells) + " |")
+    births = ["| η | learnt | sum | error | error without dates |", "| --- " * 5 + "|"]
+    for row in found["simulated"]:
+        cells = (
+            f"{row[key]:{form}}" for key, form in (("births", "g"), ("birth_rate", ".2g"), ("sum", ".3f"))
+        )
+        births.append(f"| {' | '.join(cells)} | {row['rms']:.2f} | {row['rms without dates']:.2f} |")
+    for name, table in (("gains", gains), ("simulated", births)):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, _, rest = text.partition(begin)
+        text = head + begin + "\n".join(table) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
 def main() -> None:
     """Run what the options ask for."""
     parser = argparse.ArgumentParser(
@@ -254,8 +279,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
-    found: dict[str, Any] = {"simulated": [], "histories": [], "python": platform.python_version()}
+    if arguments.page:
+        found = json.loads(SAVED.read_text(encoding="utf-8"))
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        return
+    found = {"simulated": [], "histories": [], "python": platform.python_version()}
     for births in (0.0, 0.001, 0.01):
         runs = [simulated(births, seed) for seed in range(arguments.seeds)]
         mean = {key: float(np.mean([one[key] for one in runs])) for key in runs[0]}
@@ -286,6 +316,7 @@ def main() -> None:
             print(f"{name}, {crawls} crawls: " + "; ".join(texts), flush=True)
     if arguments.save:
         SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
         print(f"saved {SAVED}")
 
 
