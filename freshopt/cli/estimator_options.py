@@ -112,6 +112,11 @@ class Estimation:
         """Whether the hosts of the sources are asked for."""
         return self.settings.get("prior") == "host"
 
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing but the default is asked for."""
+        return self.name == DEFAULT and not self.settings
+
     def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
         """Return the fitted estimator.
 

@@ -20,7 +20,7 @@ from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
 from freshopt.planning.request import PlanRequest
 
-PASSES = 6  # of most plans, for the progress bar
+PASSES = 7  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log
 
 
@@ -70,6 +70,8 @@ def plan_in_partitions(
     for table in (importance, hosts):
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
+    if estimation.is_default:
+        request = replace(request, estimate=None)  # under one prior of all files
     own = partial(with_tables, _absolute(importance), _absolute(hosts))
     with connected(scheduler), progress(PASSES) as report:
         made = plan_partitions(
