@@ -102,7 +102,7 @@ def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
 
 
 def starts_of(path: Path, names: npt.NDArray[Any]) -> list[Any]:
-    """Return since when each source exists, None where a table does not tell.
+    """Return since when each source exists, None where unknown.
 
     The table has the columns source and start.
     """

@@ -1,4 +1,4 @@
-"""The default prior of a partitioned log, the same for all of its files.
+"""Default prior of a partitioned log, one for all files.
 
 Without it each file would learn one of its own, from its own sources alone. It is learnt before the workers
 begin, from files with as many sources as a prior takes: a log with no more sources has the prior that a plan
@@ -43,7 +43,10 @@ def _fitted(prior: GammaPrior | None, log: CrawlLog) -> Estimator:
 
 
 def _joined(logs: list[CrawlLog]) -> CrawlLog:
-    """Return one log of the sources of all, each on the clock of its file."""
+    """Return one log of all sources.
+
+    Each is on the clock of its file.
+    """
     before = np.cumsum([0, *(len(log.sources_) for log in logs)])
     columns: dict[str, Any] = {
         "source": np.concatenate([k + log.source_index for k, log in zip(before[:-1], logs, strict=True)]),

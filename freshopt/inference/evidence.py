@@ -55,7 +55,7 @@ def explained(observed: CrawlLikelihood, prior: GammaParameters) -> tuple[Explai
 
 
 def posterior_mode(observed: CrawlLikelihood, prior: GammaParameters) -> Array:
-    """Return the mode of ln Δ, averaged over both explanations of first dates.
+    """Return the mode of ln Δ, averaged over changes and births.
 
     That is the posterior mean of Δ where all changes are counted or dated.
 
@@ -87,7 +87,10 @@ def log_evidence(observed: CrawlLikelihood, shape: float, exposure: float, birth
 
 
 def best_evidence(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[float, float]:
-    """Return the log marginal likelihood at its best rate of births, and that rate."""
+    """Return the log marginal likelihood at its best birth rate.
+
+    And that rate.
+    """
     evidence, odds = _by_odds(observed, shape, exposure)
     births = 0.0
     if observed.age is not None:

@@ -6,7 +6,7 @@ changes as its shape, in as much time as its second parameter, the exposure.
 
 The hyperparameters maximise the marginal likelihood of the log, in which the rates are integrated out
 (`evidence`). Where first crawls are dated the rate of births is one of them; few changes found could then all
-be births, and the shape endless: first dates come with a weak hyperprior of the shape.
+be births, and the shape infinite: first dates come with a weak hyperprior of the shape.
 
 Cost: some 150 maximisations of the likelihood, over 10 000 of the sources at most.
 """

@@ -138,7 +138,7 @@ class Cells:
         return known, np.searchsorted(known, column.to_numpy()).astype(np.int64)
 
     def told_times(self, column: polars.Series) -> Moments:
-        """Return times as `times` does, NaN or NaT where a cell is empty."""
+        """Return times, NaN or NaT where a cell is empty."""
         row = column.is_not_null().arg_true().to_numpy().astype(np.int64)
         if len(row) == 0:
             return np.full(len(column), np.nan)

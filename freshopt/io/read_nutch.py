@@ -106,7 +106,7 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
 
 
 def _modified(text: str) -> datetime | None:
-    """Return when a page said that it was modified, None where it did not."""
+    """Return when a page was modified, None where not told."""
     found = _DATE.fullmatch(text)
     try:
         return None if found is None or found[6] not in ("UTC", "GMT") else _moment(found)

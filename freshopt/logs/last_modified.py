@@ -1,4 +1,4 @@
-"""Dates of last change in a crawl log: which of them can be believed.
+"""Dates of last change in a crawl log, and which are believed.
 
 Servers, sitemaps and feeds tell when a source last changed. A crawl that found a change, dated m within its
 crawl interval, then tells when the last change was, and that none came after it; the date of a source's first
@@ -179,7 +179,7 @@ def _without_always_now(
 
 
 def _moment_of(rows: LogRows, time: Array, dates: Array) -> Array:
-    """Return from when on a date is the very moment of a crawl.
+    """Return when the very moment of each crawl begins.
 
     Where dates are in whole seconds, as those of HTTP, the second of the crawl is meant.
     """

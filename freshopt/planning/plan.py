@@ -242,7 +242,7 @@ def plan(
     >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
     >>> plan = fo.plan(log, bandwidth="2/day", horizon="7d", importance={"a": 2.0, "b": 1.0})
     >>> plan.schedule
-    Schedule(14 refreshes of 2 sources in 7 days, Periodic())
+    Schedule(15 refreshes of 2 sources in 7 days, Periodic())
     >>> plan.solution.status.value, plan.sources.importance.tolist()
     ('optimal', [2.0, 1.0])
     """
