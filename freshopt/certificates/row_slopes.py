@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # From this share of entries on, and up to so many cells (8 MB), a dense matrix is faster: for 20 rows of 100
 # sources by a factor of 10, of which SciPy's checks of a sparse one take the most.
 _SHARE, _CELLS = 0.05, 1_000_000
-# From so many rows on their Gram matrix is sparse: 10⁵ rows of a tree would have 80 GB of cells, nearly all 0.
+# From so many rows on their Gram matrix is sparse: 10⁵ rows of a tree would take 80 GB, most of them 0.
 _MANY = 2000
 
 

@@ -26,7 +26,7 @@ from freshopt.terminal.constraint_options import ConstraintOptions
 from freshopt.terminal.estimator_options import Estimation
 from freshopt.terminal.log_inputs import Origin
 
-PASSES = 6  # of most plans, for the progress bar
+PASSES = 7  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log
 
 
@@ -59,6 +59,7 @@ def plan_in_partitions(
         "--example": origin.example,
         "--git": origin.git,
         "--history": origin.history,
+        "--sources": origin.sources,
     }
     others |= {"--nutch": origin.nutch, "--changedetection": origin.changedetection}
     others |= {"--dbt": origin.dbt, "--bing": origin.bing, "--csv": csv or None}
@@ -78,6 +79,8 @@ def plan_in_partitions(
     for table in (importance, hosts, columns):
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
+    if estimation.is_default:
+        request = replace(request, estimate=None)  # under one prior of all files
     own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
     if constraints.given():
         request, wanted = _declared(request, columns, hosts, constraints, refresh, time_unit)

@@ -33,6 +33,7 @@ from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
+from freshopt.distributed.whole_prior import with_whole_prior
 from freshopt.errors import SourceDataError
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import write_table
@@ -96,7 +97,8 @@ def plan(
     ----------
     log : path or list of paths
         A folder of Parquet files as `fo.read_log` takes them, each source's crawls within one file. A worker
-        holds a file at a time, with its sources and their schedule.
+        holds a file at a time, with its sources and their schedule. The default prior is learnt from the
+        first files with 10 000 sources, and then is that of all.
     request : PlanRequest
         Its functions are called on the workers. `estimate` sees one file at a time; `draws` is not used.
         Its constraints are a list and name columns, as those of `solve` do.
@@ -155,6 +157,8 @@ def plan(
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
     _rehearse(request)
+    on_progress("prior")
+    request = with_whole_prior(request, files, unit)
     known = {*FILES} | {
         f"{table}/{name}"
         for table in TABLES

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.estimators.estimator import Estimator
+from freshopt.inference.dated_crawls import GammaParameters
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.rate_posterior import RatePosterior
@@ -53,8 +54,8 @@ class BatchEstimator(Estimator):
         `weights` has one entry for each row, None for equal ones.
         """
 
-    def _prior(self, log: CrawlLog) -> tuple[Array, Array] | None:  # noqa: ARG002 - those that have one need it
-        """Return each source's prior shape and exposure, or None."""
+    def _prior(self, log: CrawlLog) -> GammaParameters | None:  # noqa: ARG002 - those that have one need it
+        """Return the prior of each source, or None."""
         return None
 
     def _kept(self) -> CrawlLog:

@@ -70,6 +70,8 @@ class FullObservation(OnlineEstimator):
     equation 11, or S + 0.5 without a unit; here it is in days. With a smoothing of 0 it is equation 32 of
     [2]_. Intervals: `Posterior`, which is Gamma(U + ½)/S, `Exact` and `Published`.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

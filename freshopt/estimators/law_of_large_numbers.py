@@ -72,6 +72,8 @@ class LawOfLargeNumbers(KnownCrawlRate):
     With α = 1 its mean is Δ(1−μ^k), μ = Δ/(Δ+p). Equation 1 of [1]_ has one p; with one per crawl the sum is
     the estimate that stays consistent when crawl rates are adapted to the estimates.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

@@ -20,6 +20,8 @@ from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.batch_estimator import BatchEstimator
 from freshopt.estimators.sufficient_statistics import as_the_others
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
+from freshopt.inference.dated_crawls import GammaParameters
+from freshopt.inference.evidence import posterior_mode
 from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
@@ -35,8 +37,10 @@ class MaximumLikelihood(BatchEstimator):
 
     The likelihood of a source is largest where Σ_{changed} a/(e^{aΔ}−1) = Σ_{unchanged} a over the crawl
     intervals a between crawls. A crawl interval in which the number of changes k is known contributes the
-    Poisson likelihood instead: k/Δ to the left side and a to the right. By default estimates are the median
-    of the posterior that this likelihood and Jeffreys' prior have, so that they are positive and finite.
+    Poisson likelihood instead: k/Δ to the left side and a to the right. One whose last change is dated, a
+    time τ before the crawl, contributes 1/Δ and τ; the date of a source's first crawl, which may be its
+    birth, counts under a prior alone. By default estimates are the median of the posterior that this
+    likelihood and Jeffreys' prior have, so that they are positive and finite.
 
     Parameters
     ----------
@@ -136,8 +140,8 @@ class MaximumLikelihood(BatchEstimator):
         observed = CrawlLikelihood.of(log, weights)
         prior = self._prior(log)
         if prior is not None:
-            likelihood = observed.counting(*prior)
-            rate = likelihood.maximum()
+            likelihood = observed.under(prior)
+            rate = posterior_mode(observed, prior)
         elif self.smoothing is not None:
             likelihood = observed.smoothed(convert_time(self.smoothing, "day", log.time_unit))
             rate = likelihood.maximum()
@@ -147,7 +151,7 @@ class MaximumLikelihood(BatchEstimator):
         self._likelihood = likelihood
         return rate, _flags(observed)
 
-    def _prior(self, log: CrawlLog) -> tuple[Array, Array] | None:
+    def _prior(self, log: CrawlLog) -> GammaParameters | None:
         return None if self.prior is None else self.prior.parameters(log)
 
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:

@@ -86,6 +86,8 @@ class MomentMatching(BatchEstimator):
 
     Intervals: `Posterior`, that of `MaximumLikelihood` from the same crawls, `Hoeffding` and `Published`.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

@@ -68,6 +68,8 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     it is `StochasticApproximation(step)`. With a step above 2·beta it diverges ([1]_, Remark 6), one below
     beta makes ζ_k grow without bound. The paper has one p; here each crawl may have its own.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

@@ -63,6 +63,8 @@ class Naive(OnlineEstimator):
     for one p is the p·Î/k of [1]_. Its interval is one of what it estimates, changes *found* per time, and
     does not cover Δ.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

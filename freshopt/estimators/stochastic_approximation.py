@@ -68,6 +68,8 @@ class StochasticApproximation(KnownCrawlRate):
     batches: starting anew with each batch would keep the noise of the first steps for good. There is no
     half-life: a small `step` follows rates that drift, and its interval counts all crawls alike.
 
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References

@@ -13,6 +13,12 @@ left of the root, increases to it without a safeguard, and where one crawl inter
 after one step. l is concave in Δ and in ln Δ, so that Newton's iteration for an end of the profile, once
 outside, moves inwards to it in the same way.
 
+A crawl that found a change and tells when the last one was, τ before the crawl, contributes Δe^{−Δτ}: a
+counted change in the time τ. The date of a source's first crawl, of age A, is its last change or its birth.
+With lives exponential of rate η its density is (Δ+η)e^{−(Δ+η)A}: A more in U, and P ln(Δ+η) more in l, P = 1.
+That adds P/(Δ+η) to S, which is completely monotone too. What a first date says depends on η, which a prior
+brings (`under`); without one it is left out.
+
 Cost: one expm1 per crawl interval in C and step, usually 4 steps for the maximum and 5 for each end of the
 profile.
 """
@@ -26,6 +32,7 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.errors import FreshoptError
+from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -65,6 +72,11 @@ class CrawlLikelihood:
     weight : ndarray of float, shape (m,), or None
         Of each crawl interval in C, if crawls do not count alike; then `counted` and `exposure` are weighted
         sums.
+    possible, age : ndarray of float, shape (n,), or None
+        Of sources whose first crawl tells a date P, 1 or the crawl's weight, and its weighted age; 0 of
+        others. None where no first date is told.
+    birth_rate : ndarray of float, shape (n,), or None
+        η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
 
     Examples
     --------
@@ -79,27 +91,32 @@ class CrawlLikelihood:
     exposure: Array
     pseudo: float = 0.0
     weight: Array | None = None
+    possible: Array | None = None
+    age: Array | None = None
+    birth_rate: Array | None = None
 
     @classmethod
     def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
         """Return the likelihood of a log, with optional row weights."""
         require_log(log)
-        known = np.zeros(len(log), dtype=np.bool_) if log.changes is None else ~np.isnan(log.changes)
+        changes, time = counted_changes(log)
+        known = ~np.isnan(changes)
         found = log.changed & ~known
-        other = np.where(found | np.isnan(log.interval), 0.0, log.interval)
-        counted = np.zeros(len(log.sources_))
-        if log.changes is not None:
-            changes = np.where(known, log.changes, 0.0)
-            counted = segment_sums(changes if weight is None else weight * changes, log.offsets)
+        other = np.where(found | np.isnan(time), 0.0, time)
+        number = np.where(known, changes, 0.0)
         where = np.flatnonzero(found)
         if weight is not None:
             other *= weight
+            number *= weight
+        possible, age = first_dates(log, weight=None if weight is None else weight[log.offsets[:-1]])
         return cls(
             intervals=log.interval[where],
             offsets=np.searchsorted(where, log.offsets).astype(np.int64),
-            counted=counted,
+            counted=segment_sums(number, log.offsets),
             exposure=segment_sums(other, log.offsets),
             weight=None if weight is None else weight[where],
+            possible=possible,
+            age=age,
         )
 
     def smoothed(self, pseudo: float) -> CrawlLikelihood:
@@ -116,6 +133,17 @@ class CrawlLikelihood:
         """
         return replace(self, counted=self.counted + changes, exposure=self.exposure + time)
 
+    def under(self, prior: GammaParameters) -> CrawlLikelihood:
+        """Return the posterior density of ln Δ under gamma priors.
+
+        l(Δ) + a ln Δ − bΔ, with what first dates say given the rate of births.
+        """
+        posterior = self.counting(prior.shape, prior.exposure)
+        if self.age is None:
+            return posterior
+        exposure = posterior.exposure + self.age
+        return replace(posterior, exposure=exposure, birth_rate=prior.birth_rate)
+
     @property
     def found(self) -> IntArray:
         """Number of crawl intervals in C, shape (n,).
@@ -129,6 +157,8 @@ class CrawlLikelihood:
         value = self._sums(_log_found(self.intervals * np.repeat(rate, self.found)))
         if self.pseudo:
             value += _log_found(self.pseudo * rate)
+        if self.birth_rate is not None and self.possible is not None:
+            value += self.possible * np.log(rate + self.birth_rate)
         return value + self.counted * np.log(rate) - self.exposure * rate
 
     def slope(self, rate: Array) -> tuple[Array, Array]:
@@ -143,7 +173,11 @@ class CrawlLikelihood:
         share *= share + self.intervals
         curve = self._sums(share) + one * (one + self.pseudo)
         each = self.counted / rate
-        return total + each, curve + each / rate
+        total, curve = total + each, curve + each / rate
+        if self.birth_rate is not None and self.possible is not None:
+            either = 1.0 / (rate + self.birth_rate)
+            total, curve = total + self.possible * either, curve + self.possible * either * either
+        return total, curve
 
     def maximum(self) -> Array:
         """Return the rates of largest likelihood, shape (n,).
@@ -246,7 +280,13 @@ class CrawlLikelihood:
             exposure=self.exposure[mask],
             pseudo=self.pseudo,
             weight=None if self.weight is None else self.weight[np.repeat(mask, self.found)],
+            **self._first(mask),
         )
+
+    def _first(self, keep: BoolArray | slice) -> dict[str, Array | None]:
+        """Return what first dates tell of some of the sources."""
+        parts = {"possible": self.possible, "age": self.age, "birth_rate": self.birth_rate}
+        return {key: None if part is None else part[keep] for key, part in parts.items()}
 
     def _span(self) -> Array:
         """Sum the crawl intervals in C, with the pseudo-observation."""
@@ -279,6 +319,7 @@ class CrawlLikelihood:
                 exposure=self.exposure[start:end],
                 pseudo=self.pseudo,
                 weight=None if self.weight is None else self.weight[offsets[0] : offsets[-1]],
+                **self._first(slice(start, end)),
             )
             yield slice(start, end), block
             start = end

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
+from freshopt.inference.dated_crawls import GammaParameters
 from freshopt.inference.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, shape_of
@@ -58,6 +59,8 @@ class HostPriors:
     names, code : ndarray, shape (n,)
         The sources of the log, sorted, and the position of each one's host in `hosts`.
     time_unit : str
+    birth_rate : float
+        As that of `GammaPrior`, of all hosts.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class HostPriors:
     names: npt.NDArray[Any]
     code: IntArray
     time_unit: str
+    birth_rate: float = 0.0
 
     @classmethod
     def from_log(cls, log: CrawlLog, host: npt.ArrayLike) -> HostPriors:
@@ -113,14 +117,15 @@ class HostPriors:
         order = np.random.default_rng(0).permutation(len(hosts))
         chosen = order[np.cumsum(np.bincount(code)[order]) <= max(ENOUGH, np.bincount(code)[order[0]])]
         some = np.isin(code, chosen)
-        sample = _Hosts(observed.select(some), np.unique(code[some], return_inverse=True)[1])
+        births = start.birth_rate
+        sample = _Hosts(observed.select(some), np.unique(code[some], return_inverse=True)[1], births)
         shape, typical, spread = sample.spread_of(start.shape, np.log(start.shape / start.exposure))
-        mean, variance = _Hosts(observed, code).means(shape, typical, spread)
+        mean, variance = _Hosts(observed, code, births).means(shape, typical, spread)
         mean, variance = np.append(mean, typical), np.append(variance, spread**2)
         # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
         wide = 1.0 / ((1.0 + 1.0 / shape) * np.exp(variance) - 1.0)
         means = np.exp(mean + 0.5 * variance)
-        return cls(hosts, means, wide, shape, spread, log.sources_, code, log.time_unit)
+        return cls(hosts, means, wide, shape, spread, log.sources_, code, log.time_unit, births)
 
     def __repr__(self) -> str:
         """Return the number of hosts and their spread.
@@ -130,8 +135,8 @@ class HostPriors:
         settings = f"within={self.within:.4g}, spread={self.spread:.3g}"
         return f"HostPriors({len(self.hosts)} hosts, {settings})"
 
-    def parameters(self, log: CrawlLog) -> tuple[Array, Array]:
-        """Return prior shape and exposure of each source.
+    def parameters(self, log: CrawlLog) -> GammaParameters:
+        """Return the prior of each source.
 
         In the time unit of the log.
 
@@ -154,8 +159,11 @@ class HostPriors:
                 "hosts."
             )
         host = np.where(known, self.code[at], len(self.hosts))
-        mean = self.mean[host] * convert_time(1.0, log.time_unit, self.time_unit)
-        return self.shape[host], self.shape[host] / mean
+        unit = convert_time(1.0, log.time_unit, self.time_unit)
+        mean = self.mean[host] * unit
+        return GammaParameters(
+            self.shape[host], self.shape[host] / mean, np.full(len(host), unit * self.birth_rate)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +172,7 @@ class _Hosts:
 
     observed: CrawlLikelihood
     code: IntArray
+    birth_rate: float
 
     def means(
         self, shape: float, typical: float, spread: float, begin: Array | None = None
@@ -223,7 +232,8 @@ class _Hosts:
         from scipy.special import gammaln
 
         own = np.exp(mean)[self.code]
-        posterior = self.observed.counting(shape, shape / own)
+        births = np.full(len(own), self.birth_rate)
+        posterior = self.observed.under(GammaParameters(np.full(len(own), shape), shape / own, births))
         rate = posterior.maximum()
         alpha = rate * rate * posterior.slope(rate)[1]  # as if it were Gamma with this mode and curvature
         each = posterior.value(rate) + gammaln(alpha) + alpha - alpha * np.log(alpha)

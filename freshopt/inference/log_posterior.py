@@ -9,7 +9,8 @@ by w where weights are given,
 Without a prior the density of t = ln Δ is e^l √H, H = Δ²·I(Δ) = Σ w x²/(e^x−1) + AΔ, where I is the Fisher
 information of the crawls and the sum is over all crawl intervals without a count: Jeffreys' prior. For equal
 crawl intervals that is Beta(F+½, N−F+½) of the share of crawls that find a change, for counted changes
-Gamma(K+½)/A. A Gamma prior of shape s and exposure b takes its place: s·t − bΔ.
+Gamma(K+½)/A. A Gamma prior of shape s and exposure b takes its place: s·t − bΔ. With it a first date that is
+a change or, at the rate η, a birth, brings ln(Δ+η); its age is part of b.
 
 Cost: one exponential per crawl interval, and a logarithm per crawl interval in F.
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from freshopt.inference.dated_crawls import GammaParameters
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.density_quantiles import GridQuantiles, modes
 from freshopt.numerics.segments import segment_sums
@@ -59,8 +61,10 @@ class LogDensity:
     offsets : ndarray of int, shape (n+1,)
     counted, time : ndarray of float, shape (n,)
         K and A, weighted.
-    prior : (ndarray, ndarray) or None
-        Shape and exposure of a Gamma prior of each source; None for Jeffreys' prior.
+    prior : GammaParameters or None
+        Gamma priors of the sources; None for Jeffreys' prior.
+    possible : ndarray of float, shape (n,), or None
+        Factor of ln(Δ+η); only with a prior.
 
     Examples
     --------
@@ -78,7 +82,8 @@ class LogDensity:
     offsets: IntArray
     counted: Array
     time: Array
-    prior: tuple[Array, Array] | None
+    prior: GammaParameters | None
+    possible: Array | None = None
     _where: IntArray = field(init=False)  # the crawl intervals in F
     _ends: IntArray = field(init=False)  # their offsets
     _free: Array = field(init=False)  # U + A
@@ -121,7 +126,7 @@ class LogDensity:
         """Return values of t near the mode, shape (n,)."""
         changes = self._sums(self.found.astype(np.float64)) + self.counted
         time = self._sums(np.where(self.found, 0.5 * self.intervals, self.intervals)) + self.time
-        shape, exposure = (0.5, 0.0) if self.prior is None else self.prior
+        shape, exposure = (0.5, 0.0) if self.prior is None else self.prior[:2]
         begun: Array = np.log((changes + shape) / (time + exposure))
         return begun
 
@@ -133,7 +138,9 @@ class LogDensity:
         changes = self._sums(self.found.astype(np.float64)) + self.counted
         span = self._sums(self.intervals) + self.time
         n = len(self.counted)
-        shape, exposure = (np.full(n, 0.5), np.zeros(n)) if self.prior is None else self.prior
+        shape, exposure = (np.full(n, 0.5), np.zeros(n)) if self.prior is None else self.prior[:2]
+        if self.possible is not None:
+            changes = changes + self.possible
         with np.errstate(divide="ignore"):
             right = (FALL + 5.0 * (changes + shape)) / (self._free + exposure)  # l falls by UΔ at least
         filled = np.flatnonzero(np.diff(self.offsets))
@@ -141,7 +148,12 @@ class LogDensity:
             # Where every crawl interval ended with a change √H falls by aΔ/2, a the shortest.
             shortest = np.minimum.reduceat(self.intervals, self.offsets[filled])
             right[filled] = np.minimum(right[filled], 3.0 * FALL / shortest)
-        return np.log(STRAIGHT / (span + exposure)), np.log(right)
+        left = STRAIGHT / (span + exposure)
+        if self.possible is not None and self.prior is not None:
+            # ln(Δ+η) is straight left of η.
+            births = self.prior.birth_rate
+            left = np.where((self.possible > 0.0) & (births > 0.0), np.minimum(left, STRAIGHT * births), left)
+        return np.log(left), np.log(right)
 
     def _select(self, chosen: IntArray) -> LogDensity:
         if len(chosen) == len(self.counted):
@@ -157,7 +169,8 @@ class LogDensity:
             offsets=np.concatenate([[0], np.cumsum(counts[mask])]).astype(np.int64),
             counted=self.counted[mask],
             time=self.time[mask],
-            prior=None if self.prior is None else (self.prior[0][mask], self.prior[1][mask]),
+            prior=None if self.prior is None else self.prior.of(mask),
+            possible=None if self.possible is None else self.possible[mask],
         )
 
     def __call__(self, t: Array) -> tuple[Array, Array, Array]:
@@ -173,9 +186,15 @@ class LogDensity:
         slope = self.counted - free + self._found_sums(change)
         curve = self._found_sums(change * (1.0 - growth[self._where])) - free
         if self.prior is not None:
-            shape, exposure = self.prior
+            shape, exposure, births = self.prior
             more = exposure * rate
-            return value + shape * t - more, slope + shape - more, curve - more
+            value, slope, curve = value + shape * t - more, slope + shape - more, curve - more
+            if self.possible is not None:
+                change = rate / (rate + births)  # the probability that the first date is a change
+                value = value + self.possible * np.log(rate + births)
+                slope = slope + self.possible * change
+                curve = curve + self.possible * change * (1.0 - change)
+            return value, slope, curve
         own = x * each
         push = 2.0 - growth
         counted = self.time * rate

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.inference.crawl_likelihood import BLOCK
+from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.log_posterior import LogDensity
 from freshopt.inference.rate_distribution import RateDistribution
@@ -36,8 +37,8 @@ class RatePosterior:
     forgetting : Forgetting
         With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval covers a rate
         that did not drift. With a prior the weights are taken as they are, and stale sources return to it.
-    prior : (ndarray, ndarray) or None
-        Shape and exposure, in the log's time unit, of a Gamma prior of each source.
+    prior : GammaParameters or None
+        Gamma priors of the sources, in the log's time unit.
 
     Examples
     --------
@@ -49,7 +50,7 @@ class RatePosterior:
 
     log: CrawlLog
     forgetting: Forgetting
-    prior: tuple[Array, Array] | None
+    prior: GammaParameters | None
 
     def distribution(self) -> RateDistribution:
         """Return the posterior distribution of the change rates."""
@@ -75,10 +76,10 @@ class RatePosterior:
         """
         log = self.log
         seen = ~np.isnan(log.interval)
-        counted = np.zeros(len(log)) if log.changes is None else np.where(seen, ~np.isnan(log.changes), False)
+        counted = seen & ~np.isnan(counted_changes(log)[0])
         rows = segment_sums(seen.astype(np.float64), log.offsets)
         found = segment_sums((log.changed & seen).astype(np.float64), log.offsets)
-        open_rows = segment_sums((seen & ~counted.astype(np.bool_)).astype(np.float64), log.offsets)
+        open_rows = segment_sums((seen & ~counted).astype(np.float64), log.offsets)
         return found == 0, (found == rows) & (open_rows == rows) & (rows > 0)
 
     def _blocks(self) -> Iterator[tuple[slice, BoolArray, LogDensity]]:
@@ -93,15 +94,16 @@ class RatePosterior:
             end = min(max(end, start + 1), n)
             rows = slice(int(log.offsets[start]), int(log.offsets[end]))
             part = slice(start, end)
-            yield (part, *self._density(part, rows, self.forgetting.weights(log, rows, newest)))
+            yield (part, *self._density(part, rows, newest))
             start = end
 
-    def _density(self, part: slice, rows: slice, weight: Array | None) -> tuple[BoolArray, LogDensity]:
+    def _density(self, part: slice, rows: slice, newest: float) -> tuple[BoolArray, LogDensity]:
         log = self.log
+        weight = self.forgetting.weights(log, rows, newest)
         offsets = log.offsets[part.start : part.stop + 1] - rows.start
         interval, changed = log.interval[rows], log.changed[rows]
         seen = ~np.isnan(interval)
-        number = np.full(len(interval), np.nan) if log.changes is None else log.changes[rows]
+        number, period = counted_changes(log, rows)
         counts = seen & ~np.isnan(number)
         if weight is not None and self.prior is None:
             effective = np.where(seen, weight, 0.0)
@@ -109,12 +111,17 @@ class RatePosterior:
             weight = weight * np.repeat(total / np.where(square > 0, square, 1.0), np.diff(offsets))
         each = np.ones(len(interval)) if weight is None else weight
         counted = segment_sums(np.where(counts, each * np.where(counts, number, 0.0), 0.0), offsets)
-        time = segment_sums(np.where(counts, each * np.where(seen, interval, 0.0), 0.0), offsets)
+        time = segment_sums(np.where(counts, each * np.where(counts, period, 0.0), 0.0), offsets)
         known = segment_sums(seen.astype(np.float64), offsets) > 0
-        prior = None
+        prior, possible = None, None
         if self.prior is not None:
             known[:] = True
-            prior = (self.prior[0][part], self.prior[1][part])
+            prior = self.prior.of(part)
+            possible, age = first_dates(
+                log, part, self.forgetting.weights(log, log.offsets[:-1][part], newest)
+            )
+            if age is not None:
+                prior = prior._replace(exposure=prior.exposure + age)
         keep = np.flatnonzero(seen & ~counts)
         inner = np.searchsorted(keep, offsets).astype(np.int64)
         chosen = np.flatnonzero(known)
@@ -127,5 +134,6 @@ class RatePosterior:
             counted=counted[chosen],
             time=time[chosen],
             prior=prior,
+            possible=possible,
         )
         return known, density

@@ -4,9 +4,8 @@ dbt leaves one behind per run.
 
 Each ``dbt source freshness`` queries all sources once and writes ``sources.json``: when it queried
 (``snapshotted_at``) and up to when the source was loaded (``max_loaded_at``). Artifacts of several runs,
-kept, are a crawl log: a source has changed if the latter moved.
-
-The artifact tells more than `CrawlLog` holds: ``max_loaded_at`` itself is when the last change took place.
+kept, are a crawl log: a source has changed if the latter moved, and then it is when the last change took
+place.
 
 Cost: reading the files.
 """
@@ -46,8 +45,9 @@ def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
     -------
     CrawlLog
         Sources are dbt's ``unique_id``, crawls its ``snapshotted_at`` (in UTC where there is no offset). A
-        crawl found a change if ``max_loaded_at`` is not what it was at the one before; the first is the
-        baseline. Results of queries that failed are left out, and artifacts that occur twice count once.
+        crawl found a change if ``max_loaded_at`` is not what it was at the one before, which is also its
+        ``last_modified``; the first is the baseline. Results of queries that failed are left out, and
+        artifacts that occur twice count once.
 
     Raises
     ------
@@ -101,12 +101,9 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
                 f"max_loaded_at is missing in {where} ({source!r}). Write the artifact anew."
             )
         loaded = result["max_loaded_at"]
-        yield Snapshot(
-            source,
-            _moment(result.get("snapshotted_at"), "snapshotted_at", where),
-            None if loaded is None else _moment(loaded, "max_loaded_at", where),
-            where,
-        )
+        changed = None if loaded is None else _moment(loaded, "max_loaded_at", where)
+        seen = _moment(result.get("snapshotted_at"), "snapshotted_at", where)
+        yield Snapshot(source, seen, changed, where, changed)
 
 
 def _document(file: Path) -> dict[str, Any]:

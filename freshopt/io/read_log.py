@@ -18,19 +18,20 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import code_names
-from freshopt.logs.timestamps import Moments, read_text
+from freshopt.logs.timestamps import Moments, RowNames, read_text, scattered
 
 if TYPE_CHECKING:
     import os
 
     import polars
 
-COLUMNS = ("source", "time", "changed", "elapsed", "changes")
+COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
 _REMEDY = {
     "source": "Fill it in without zero bytes, or drop the row.",
     "time": "Fill it in, or drop the row.",
     "changed": "Write 1 where the source had changed since its previous crawl, else 0.",
     "elapsed": "Write the time since the previous crawl as a number.",
+    "last_modified": "Write a time such as those of the column time, or leave it empty where it is not told.",
     "changes": "Write how many changes were found, or leave it empty where that is unknown.",
 }
 _FLAGS = {"true": 1.0, "false": 0.0}
@@ -49,7 +50,9 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
         * ``changed``: 0 or 1, false or true;
         * ``elapsed``, optional: each row's gap in `time_unit`, also the first, used instead of the
           differences of ``time``. With it ``time`` may be missing;
-        * ``changes``, optional: the number of changes, empty where unknown.
+        * ``changes``, optional: the number of changes, empty where unknown;
+        * ``last_modified``, optional: when the source had last changed, as the crawl was told, written as
+          ``time`` is (dates also as HTTP has them), empty where it was not told.
 
         Other columns are ignored. Rows may be in any order. A source's first row is its baseline, unless
         ``elapsed`` says otherwise.
@@ -86,6 +89,8 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
     for key in ("elapsed", "changes"):
         if key in frame.columns:
             columns[key] = cells.numbers(frame[key]).to_numpy()
+    if "last_modified" in frame.columns:
+        columns["last_modified"] = cells.told_times(frame["last_modified"])
     return CrawlLog.from_columns(columns, names=names, time_unit=time_unit, row_name=cells.row_name)
 
 
@@ -132,13 +137,21 @@ class Cells:
         known = column.unique().sort().to_numpy()
         return known, np.searchsorted(known, column.to_numpy()).astype(np.int64)
 
-    def times(self, column: polars.Series) -> Moments:
+    def told_times(self, column: polars.Series) -> Moments:
+        """Return times, NaN or NaT where a cell is empty."""
+        row = column.is_not_null().arg_true().to_numpy().astype(np.int64)
+        if len(row) == 0:
+            return np.full(len(column), np.nan)
+        found = self.times(column.filter(column.is_not_null()), lambda k: self.row_name(int(row[k])))
+        return scattered(found, row, len(column))
+
+    def times(self, column: polars.Series, row_name: RowNames | None = None) -> Moments:
         """Return times as numbers or UTC moments."""
         import polars
 
         self._require_filled(column)
         if column.dtype == polars.String:
-            return read_text(column, "time", self.row_name)
+            return read_text(column, column.name, row_name or self.row_name)
         if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
             # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
             # file from holding days beyond any calendar.

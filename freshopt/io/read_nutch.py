@@ -35,6 +35,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
 
 COLUMNS = ("Url", "Status name", "Fetch Time", "Retry interval seconds", "Signature")
+MODIFIED = "Modified Time"  # 1970 where the page did not tell; older dumps may lack it
 FETCHED = ("db_fetched", "db_notmodified")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DATE = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{2}) (\d{2}):(\d{2}):(\d{2}) (\S+) (\d{4})")
@@ -53,7 +54,8 @@ def read_nutch(path: Paths, time_unit: str = "day") -> CrawlLog:
     Returns
     -------
     CrawlLog
-        The first crawl of a URL is its baseline. URLs that were never fetched, or whose last fetch failed,
+        With ``last_modified`` where a page tells it (``Modified Time``). The first crawl of a URL is its
+        baseline. URLs that were never fetched, or whose last fetch failed,
         are left out; so is what a later dump repeats.
 
     Raises
@@ -94,11 +96,28 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
                     raise SourceDataError(f"{where} has {len(cells)} columns. Dump the crawl database anew.")
                 url, status, due, interval, signature = (cells[k] for k in at)
                 if status in FETCHED and signature != "null":
-                    yield Snapshot(url, _fetched(due, interval, where), signature, where)
+                    fetched = _fetched(due, interval, where)
+                    modified = _modified(cells[header.index(MODIFIED)]) if MODIFIED in header else None
+                    yield Snapshot(url, fetched, signature, where, modified)
     except OSError as error:
         raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
     except csv.Error as error:
         raise SourceDataError(f"{file} is no CSV: {error}. Dump the crawl database anew.") from None
+
+
+def _modified(text: str) -> datetime | None:
+    """Return when a page was modified, None where not told."""
+    found = _DATE.fullmatch(text)
+    try:
+        return None if found is None or found[6] not in ("UTC", "GMT") else _moment(found)
+    except ValueError:
+        return None
+
+
+def _moment(found: re.Match[str]) -> datetime:
+    month, day, hour, minute, second, _, year = found.groups()
+    clock = (int(hour), int(minute), int(second))
+    return datetime(int(year), _MONTHS.index(month) + 1, int(day), *clock, tzinfo=UTC)
 
 
 def _fetched(due: str, interval: str, where: str) -> datetime:
@@ -113,12 +132,12 @@ def _fetched(due: str, interval: str, where: str) -> datetime:
             "crawl database with TZ=UTC, or the Java option -Duser.timezone=UTC."
         )
     try:
-        month, day, hour, minute, second, _, year = found.groups() if found is not None else ()
-        clock = (int(hour), int(minute), int(second))
-        moment = datetime(int(year), _MONTHS.index(month) + 1, int(day), *clock, tzinfo=UTC)
-        return moment - timedelta(seconds=float(interval))
+        moment = None if found is None else _moment(found) - timedelta(seconds=float(interval))
     except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
         raise SourceDataError(
             f"{where} has the Fetch Time {due[:60]!r} and the interval {interval[:60]!r}. Those are such as "
             "'Sat Jan 31 06:00:00 UTC 2026' and '86400.0'. Dump the crawl database anew."
-        ) from None
+        )
+    return moment

@@ -24,13 +24,14 @@ Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 class Snapshot(NamedTuple):
     """Snapshot of one source by one run.
 
-    Its state, None where there was none, and where that stands.
+    Its state, None where there was none, where that stands, and when the source had last changed, if told.
     """
 
     source: str
     time: datetime
     state: datetime | str | None
     where: str
+    modified: datetime | None = None
 
 
 def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[Path]:
@@ -57,7 +58,8 @@ def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[
 def log_of(looks: Iterable[Snapshot], states: str, nothing: str, time_unit: str) -> CrawlLog:
     """Return the crawl log of snapshots.
 
-    A snapshot found a change if it has another state than the one before.
+    A snapshot found a change if it has another state than the one before. What it tells of the last change is
+    left out where it is later than a snapshot of the same state: nobody can correct another tool's records.
 
     Parameters
     ----------
@@ -86,9 +88,16 @@ def log_of(looks: Iterable[Snapshot], states: str, nothing: str, time_unit: str)
         raise SourceDataError(nothing)
     rows = sorted(seen.values(), key=lambda look: (look.source, look.time))
     changed = [a.source == b.source and a.state != b.state for a, b in pairwise(rows)]
+    changed = [False, *changed]
+    told: list[datetime | None] = []
+    for k, look in enumerate(rows):
+        if changed[k] or k == 0 or look.source != rows[k - 1].source:
+            first = look.time  # seen in this state
+        told.append(look.modified if look.modified is not None and look.modified <= first else None)
     return CrawlLog(
         source=[look.source for look in rows],
         time=[look.time for look in rows],
-        changed=[False, *changed],
+        changed=changed,
         time_unit=time_unit,
+        last_modified=told,
     )

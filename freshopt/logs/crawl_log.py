@@ -23,11 +23,15 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name
-from freshopt.logs.timestamps import Times, as_datetime
+from freshopt.logs.timestamps import Times, ToldTimes, as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
+
+# Columns that a log may have.
+OPTIONAL = ("changes", "last_modified")
 
 
 @frozen_arrays
@@ -50,6 +54,10 @@ class CrawlLog:
         Since when the sources were watched, one moment for all or one per source in the order of `sources_`,
         written as `time` is. With it, the crawl interval before a source's first crawl counts like any other.
         NaN (NaT) or the moment of the first crawl itself leave that crawl a baseline.
+    last_modified : array_like, shape (rows,), optional
+        When the source had last changed, as the crawl was told (Last-Modified, a sitemap, a feed), written as
+        `time` is; NaN (NaT, None) where it was not told. `freshopt.logs.last_modified` has the rules by which
+        dates are believed.
     time_unit : str
         The clock: "second", "minute", "hour", "day" or "week".
 
@@ -67,6 +75,9 @@ class CrawlLog:
         False in a baseline row.
     changes : ndarray of float, shape (rows,), or None
         NaN where unknown and in a baseline row.
+    last_modified : ndarray of float, shape (rows,), or None
+        The dates that can be used. In a row that found a change the moment of the last one, within its crawl
+        interval; in a baseline that of the source's last change or of its birth; NaN elsewhere.
     time_unit : str
     origin : datetime or None
         The moment of time 0, midnight UTC of the first day, if the log has dates.
@@ -79,13 +90,15 @@ class CrawlLog:
     ------
     SourceDataError
         If a value cannot be used or contradicts another, or a (source, time) occurs twice; names the row,
-        counted from 0, and the source.
+        counted from 0, and the source. A date after its crawl contradicts it, and so does one that is later
+        than a crawl of the same state.
 
     Warns
     -----
     SourceDataWarning
         If times can be used but look wrong: years before 1971 or after 2100, a gap of more than ten years
-        that dwarfs all others, datetimes of which only some have an offset.
+        that dwarfs all others, datetimes of which only some have an offset, sources that are always dated
+        "now".
 
     Examples
     --------
@@ -105,6 +118,7 @@ class CrawlLog:
     time_unit: str
     origin: datetime | None
     timed: bool
+    last_modified: Array | None
 
     def __init__(
         self,
@@ -114,10 +128,13 @@ class CrawlLog:
         changes: npt.ArrayLike | None = None,
         start: Times | None = None,
         time_unit: str = "day",
+        last_modified: ToldTimes | None = None,
     ) -> None:
         columns: dict[str, Any] = {"source": source, "time": time, "changed": changed}
         if changes is not None:
             columns["changes"] = changes
+        if last_modified is not None:
+            columns["last_modified"] = last_modified
         _warn(self, _fill(self, LogRows.read(columns, check_time_unit(time_unit), position_name), start))
 
     @classmethod
@@ -135,9 +152,10 @@ class CrawlLog:
         Parameters
         ----------
         columns : mapping of str to array_like
-            ``source`` and ``changed``, with ``time`` or ``elapsed`` or both; ``changes`` is optional, others
-            are ignored. ``elapsed`` is each row's crawl interval in time units, also the first, and takes the
-            place of the differences of ``time``; NaN in the first row of a source makes it a baseline.
+            ``source`` and ``changed``, with ``time`` or ``elapsed`` or both; ``changes`` and
+            ``last_modified`` are optional, others ignored. ``elapsed`` is each row's crawl interval in time
+            units, also the first, and takes the place of the differences of ``time``; NaN in the first row of
+            a source makes it a baseline.
             Without ``time`` the rows of a source follow each other as they stand, the first crawl interval
             beginning at 0.
         names : ndarray, shape (n,), optional
@@ -195,7 +213,7 @@ class CrawlLog:
         >>> CrawlLog.from_frame(frame)
         CrawlLog(2 crawls of 1 source over 2 days, 1 found a change)
         """
-        columns = frame_columns(frame, "the log", ("source", "changed"), ("time", "elapsed", "changes"))
+        columns = frame_columns(frame, "the log", ("source", "changed"), ("time", "elapsed", *OPTIONAL))
         return cls.from_columns(columns, start=start, time_unit=time_unit)
 
     def __len__(self) -> int:
@@ -208,8 +226,13 @@ class CrawlLog:
         n, found = len(self.sources_), np.count_nonzero(self.changed)
         return (
             f"CrawlLog({count(len(self), 'crawl', 'd')} of {count(n, 'source', 'd')} over "
-            f"{count(span, self.time_unit, '.6g')}, {found} found a change)"
+            f"{count(span, self.time_unit, '.6g')}, {found} found a change{self._dated})"
         )
+
+    @property
+    def _dated(self) -> str:
+        told = 0 if self.last_modified is None else np.count_nonzero(~np.isnan(self.last_modified))
+        return f", {told} dated" if told else ""
 
     @property
     def last_crawl(self) -> Array:
@@ -295,6 +318,11 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
     if changes is not None:
         changes[baseline] = np.nan
         rows.require_agreement(changed, changes)
+    dates = None
+    if rows.last_modified is not None:
+        dated = dated_rows(rows, rows.last_modified, first, interval, changed)
+        interval, changed, dates = dated.interval, dated.changed, dated.last_modified
+        dates = None if np.isnan(dates).all() else dates
     fields = {
         "sources_": read_only(rows.names),
         "offsets": read_only(offsets),
@@ -305,6 +333,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
         "time_unit": rows.time_unit,
         "origin": as_datetime(rows.origin),
         "timed": rows.timed,
+        "last_modified": None if dates is None else read_only(dates),
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)

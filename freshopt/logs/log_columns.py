@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
 from freshopt.logs.source_index import code_sources
-from freshopt.logs.timestamps import Times, midnight_before, read_moments, refuse_epochs, time_since
+from freshopt.logs.timestamps import (
+    Times,
+    midnight_before,
+    read_moments,
+    read_told_moments,
+    refuse_epochs,
+    time_since,
+)
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_vector, shape_of
 
 # Largest count: float64 does not represent all integers above.
@@ -41,7 +48,7 @@ class LogRows:
         Position of each row's source in `names`.
     time : ndarray of float, shape (rows,)
     changed : ndarray of bool, shape (rows,)
-    changes, elapsed : ndarray of float, shape (rows,), or None
+    changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
     origin : datetime64 or None
         The moment of time 0.
     time_unit : str
@@ -64,6 +71,7 @@ class LogRows:
     row_name: RowName
     timed: bool = True
     order: IntArray | None = None
+    last_modified: Array | None = None
 
     @classmethod
     def read(
@@ -111,6 +119,7 @@ class LogRows:
             time_unit=time_unit,
             row_name=row_name,
             timed="time" in columns,
+            last_modified=_dates(columns, origin, time_unit, row_name),
         )
         rows._require_numbers()
         return replace(rows, changed=rows._flags(columns["changed"]))
@@ -140,6 +149,7 @@ class LogRows:
             changes=None if self.changes is None else self.changes[order],
             elapsed=None if self.elapsed is None else self.elapsed[order],
             order=order,
+            last_modified=None if self.last_modified is None else self.last_modified[order],
         )
         same = rows.codes[1:] == rows.codes[:-1]
         twice = np.flatnonzero(same & ~(rows.time[1:] - rows.time[:-1] >= SMALLEST)) + 1
@@ -188,6 +198,19 @@ class LogRows:
             remedy = "Where changes > 0 write changed = 1, where changes = 0 write 0."
             self._refuse("changes contradicts changed in", wrong, changes, remedy)
 
+    def require_dates(self, dates: Array, later: BoolArray) -> None:
+        """Raise if a date contradicts its crawl.
+
+        `later` says which rows found no change and are dated after the one that they show.
+        """
+        remedy = "Correct these dates, or leave them empty."
+        after = dates > self.time
+        if after.any():
+            self._refuse("last_modified is after the crawl in", after, dates, remedy)
+        if later.any():
+            what = "last_modified is later than a crawl of the source that found the same state as"
+            self._refuse(what, later, dates, f"Where it had changed write changed = 1. {remedy}")
+
     def _require_numbers(self) -> None:
         """Raise if times, counts or crawl intervals are invalid numbers."""
         if self.changes is not None:
@@ -203,6 +226,10 @@ class LogRows:
                     "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
                 )
                 self._refuse("elapsed is out of range in", wrong, self.elapsed, remedy)
+        if self.last_modified is not None and (np.abs(self.last_modified) > LARGEST).any():
+            wrong = np.abs(self.last_modified) > LARGEST
+            remedy = "Leave it empty where it is not told."
+            self._refuse("last_modified is no finite number in", wrong, self.last_modified, remedy)
         wrong = ~(np.abs(self.time) <= LARGEST)
         if wrong.any():
             self._refuse("time is not a finite number in", wrong, self.time, "Correct or drop these rows.")
@@ -246,11 +273,27 @@ def _list(texts: Iterator[str], count: int) -> str:
 
 def _require_same_length(columns: Mapping[str, Any]) -> None:
     """Raise if columns have different lengths."""
-    used = [key for key in ("source", "time", "elapsed", "changed", "changes") if key in columns]
+    named = ("source", "time", "elapsed", "changed", "changes", "last_modified")
+    used = [key for key in named if key in columns]
     shapes = {key: shape_of(columns[key], key) for key in used}
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         found = ", ".join(f"{key} {shape}" for key, shape in shapes.items())
         raise SourceDataError(f"the columns of the log have shapes {found}. Give each one entry per row.")
+
+
+def _dates(
+    columns: Mapping[str, Any], origin: np.datetime64 | None, time_unit: str, row_name: RowName
+) -> Array | None:
+    """Return the column last_modified on the log's clock, or None."""
+    if "last_modified" not in columns:
+        return None
+    if "time" not in columns:
+        raise SourceDataError("last_modified needs the times of the crawls. Add the column time.")
+    moments = read_told_moments(columns["last_modified"], "last_modified", row_name)
+    if moments is None:
+        return None
+    refuse_epochs(moments, time_unit, "last_modified")
+    return time_since(origin, moments, time_unit, "last_modified")
 
 
 def _add_up(codes: IntArray, elapsed: npt.ArrayLike) -> Array:

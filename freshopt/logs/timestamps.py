@@ -1,6 +1,6 @@
 """Timestamps turned into offsets on one clock.
 
-They are read as people write them: numbers, dates, ISO 8601 text.
+They are read as people write them: numbers, dates, ISO 8601 text, dates of HTTP.
 
 A log with dates is counted from midnight UTC of its first day, its `origin`. Counted from 1970, float64 days
 resolve a third of a microsecond only; counted from the origin they resolve a nanosecond for a century.
@@ -17,13 +17,16 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
-from freshopt.numerics.arrays import Array, BoolArray, as_vector, shape_of
+from freshopt.logs.http_dates import http_as_iso
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, shape_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
 
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
+# Times of which some are not told.
+ToldTimes: TypeAlias = Times | Sequence[float | None] | Sequence[str | None] | Sequence[date | None]
 RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
@@ -48,8 +51,8 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     Parameters
     ----------
     times : array_like, shape (rows,) or ()
-        Numbers, datetime64, dates, datetimes, or ISO 8601 text. Datetimes with an offset are converted to
-        UTC, those without are taken as UTC.
+        Numbers, datetime64, dates, datetimes, ISO 8601 text or dates of HTTP. Datetimes with an offset are
+        converted to UTC, those without are taken as UTC.
     what : str
         The name used in messages.
     row_name : callable
@@ -80,6 +83,41 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     if array.dtype.kind in "OUT":
         return _read_objects(array, what, row_name)
     raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
+
+
+def read_told_moments(times: ToldTimes, what: str, row_name: Callable[[int], str]) -> Moments | None:
+    """Return moments of which some are not told, None where none is.
+
+    As `read_moments`; None, NaN, NaT and empty text become NaN or NaT.
+
+    Examples
+    --------
+    >>> read_told_moments(["2026-01-02", None], "last_modified", str).astype("M8[D]")
+    array(['2026-01-02',        'NaT'], dtype='datetime64[D]')
+    """
+    shape_of(times, what)
+    array: npt.NDArray[Any] = np.asarray(times)
+    if array.dtype.kind == "U" and not isinstance(times, np.ndarray):
+        array = np.asarray(times, dtype=object)  # a list such as ["2026-01-02", nan] was made into text
+    if array.dtype.kind in "fM":
+        return None if np.isnan(array).all() else read_moments(array, what, row_name)
+    if array.dtype.kind in "OUT":
+        told = np.array([each is not None and each == each and each != "" for each in array.tolist()])
+        row = np.flatnonzero(told)
+        if len(row) == 0:
+            return None
+        values = array[row].tolist()
+        found = read_moments(values, what, lambda k: row_name(int(row[k])))
+        return scattered(found, row, len(array))
+    return read_moments(array, what, row_name)
+
+
+def scattered(found: Moments, row: IntArray, rows: int) -> Moments:
+    """Return moments of some rows among others, which have none."""
+    numbers = found.dtype.kind != "M"
+    every = np.full(rows, np.nan if numbers else np.datetime64("NaT"), np.float64 if numbers else found.dtype)
+    every[row] = found
+    return every
 
 
 def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -> Moments:
@@ -306,7 +344,7 @@ def _warn_of_mixed_offsets(
 
 
 def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """Parse ISO 8601 dates and times of mixed precision.
+    """Parse ISO 8601 and HTTP dates and times of mixed precision.
 
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
     which times have an offset.
@@ -314,7 +352,7 @@ def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     import polars
     from polars import col
 
-    parts = times.str.extract_groups(_ISO).struct.unnest()
+    parts = http_as_iso(times).str.extract_groups(_ISO).struct.unnest()
     clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
     text = col("day") + "T" + clock + col("fraction").fill_null("")
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)

@@ -7,7 +7,9 @@ the rate of changes without a signal, and a signal leaves the copy as it was wit
 
     l(a, k) = Σ_changed ln(1 − e^{−(as+kn)}) − aS − kN,    S, N the sums of s and n over unchanged crawls,
 
-which is concave, as ln(1 − e^{−x}) is and x is linear. Its maximum over a, k ≥ 0 lies on an edge or inside.
+which is concave, as ln(1 − e^{−x}) is and x is linear. A crawl before which no signal came, and that tells
+when the last change was, τ before it, adds ln a − aτ: such a change was not announced, and is counted. The
+maximum of l over a, k ≥ 0 lies on an edge or inside.
 On an edge it is the likelihood of one rate, with crawl intervals s or n, which `CrawlLikelihood` maximises;
 there the sign of the slope across the edge decides whether it is the global maximum. Inside, Newton's
 iteration converges from anywhere: a and k both end short of their edges, and steps are halved until the
@@ -24,7 +26,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,7 +59,9 @@ class SignalLikelihood:
     offsets : ndarray of int, shape (n+1,)
         Crawls ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
     time, heard : ndarray of float, shape (n,)
-        S and N, over crawls that found none.
+        S and N, over crawls that found none; S with the times since changes that were counted.
+    counted : ndarray of float, shape (n,), or None
+        The number of changes that were dated and not announced; None for none.
     """
 
     intervals: Array
@@ -65,17 +69,24 @@ class SignalLikelihood:
     offsets: IntArray
     time: Array
     heard: Array
+    counted: Array | None = None
 
     @property
     def found(self) -> IntArray:
         """The number of crawls that found a change, shape (n,)."""
         return np.diff(self.offsets)
 
+    @property
+    def changed(self) -> BoolArray:
+        """Which sources were found to have changed, shape (n,)."""
+        return (self.found > 0) | (False if self.counted is None else self.counted > 0.0)
+
     def value(self, a: Array, k: Array) -> Array:
         """Return l(a, k) at finite a and k per source."""
         with np.errstate(divide="ignore"):
             each = np.log(-np.expm1(-self._exponent(a, k)))
-        return segment_sums(each, self.offsets) - a * self.time - k * self.heard
+            dated = 0.0 if self.counted is None else _times(self.counted, np.log(a))
+        return segment_sums(each, self.offsets) + dated - a * self.time - k * self.heard
 
     def slopes(self, a: Array, k: Array) -> tuple[Array, Array]:
         """Return the score ∂l/∂a and ∂l/∂k.
@@ -85,8 +96,9 @@ class SignalLikelihood:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             odds = 1.0 / np.expm1(self._exponent(a, k))
             by_signals = np.where(self.signals > 0.0, self.signals * odds, 0.0)
+            dated = 0.0 if self.counted is None else _times(self.counted, 1.0 / a)
         return (
-            segment_sums(self.intervals * odds, self.offsets) - self.time,
+            segment_sums(self.intervals * odds, self.offsets) + dated - self.time,
             segment_sums(by_signals, self.offsets) - self.heard,
         )
 
@@ -97,6 +109,8 @@ class SignalLikelihood:
             curve = odds * (1.0 + odds)
         s, n = self.intervals, self.signals
         first, mixed, second = (segment_sums(x * curve, self.offsets) for x in (s * s, s * n, n * n))
+        if self.counted is not None:
+            first = first + _times(self.counted, 1.0 / (a * a))
         return first, mixed, second
 
     def maximum(self) -> tuple[Array, Array]:
@@ -107,7 +121,7 @@ class SignalLikelihood:
         """
         count = len(self.time)
         a, k = np.zeros(count), np.zeros(count)
-        some = self.found > 0
+        some = self.changed
         told = segment_sums(self.signals, self.offsets)  # by crawls that found a change
         a[some & (self.time == 0.0)] = np.inf
         k[(told > 0.0) & (self.heard == 0.0)] = np.inf
@@ -131,8 +145,11 @@ class SignalLikelihood:
         rest, part, along = rest[rising], part.select(np.flatnonzero(rising)), along[rising]
         # On the other edge every change must have had a signal.
         able = segment_sums((part.signals == 0.0).astype(np.float64), part.offsets) == 0.0
+        if part.counted is not None:
+            able &= part.counted == 0.0
         up = np.zeros(len(rest))
         edge = part.select(np.flatnonzero(able))
+        edge = replace(edge, counted=None)
         up[able] = edge._one_rate(np.ones(len(edge.intervals), dtype=np.bool_), edge.signals, edge.heard)
         falling = np.zeros(len(rest), dtype=np.bool_)
         falling[able] = edge.slopes(np.zeros(len(edge.time)), up[able])[0] <= ROUNDING * edge.time
@@ -151,7 +168,12 @@ class SignalLikelihood:
         rows = np.repeat(mask, self.found)
         offsets = np.concatenate([[0], np.cumsum(self.found[mask])]).astype(np.int64)
         return SignalLikelihood(
-            self.intervals[rows], self.signals[rows], offsets, self.time[mask], self.heard[mask]
+            self.intervals[rows],
+            self.signals[rows],
+            offsets,
+            self.time[mask],
+            self.heard[mask],
+            None if self.counted is None else self.counted[mask],
         )
 
     def _exponent(self, a: Array, k: Array) -> Array:
@@ -166,7 +188,8 @@ class SignalLikelihood:
         """
         where = np.flatnonzero(rows)
         offsets = np.searchsorted(where, self.offsets).astype(np.int64)
-        return CrawlLikelihood(intervals[where], offsets, np.zeros(len(exposure)), exposure).maximum()
+        counted = np.zeros(len(exposure)) if self.counted is None else self.counted
+        return CrawlLikelihood(intervals[where], offsets, counted, exposure).maximum()
 
     def _inside(self, along: Array) -> tuple[Array, Array]:
         """Return the interior maxima, on no edge."""
@@ -203,6 +226,11 @@ class SignalLikelihood:
         raise FreshoptError(
             f"recall and precision of {len(at)} sources did not settle in {STEPS} steps. Report their log."
         )
+
+
+def _times(counted: Array, values: Array) -> Array:
+    """Return the product, 0 where nothing was counted."""
+    return np.where(counted > 0.0, counted * values, 0.0)
 
 
 def _solve(first: Array, mixed: Array, second: Array, up_a: Array, up_k: Array) -> tuple[Array, Array]:

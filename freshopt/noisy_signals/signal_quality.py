@@ -127,7 +127,8 @@ class NoisySignals:
         log : dataframe or mapping
             One row per crawl: ``source``, ``changed`` (0 or 1), ``signals`` (how many came since the crawl
             before), and ``elapsed`` (time since then) or ``time``. Without ``elapsed`` a source's first row
-            is its baseline, and its signals are ignored.
+            is its baseline, and its signals are ignored. ``last_modified``, optional with ``time``, as in
+            `CrawlLog`: used where a change was found and no signal had come, which tells when it was.
 
         Raises
         ------
@@ -141,28 +142,40 @@ class NoisySignals:
                     "the log has no column 'signals'. Add how many came since the last crawl."
                 )
         else:
-            columns = frame_columns(log, "the log", ("source", "changed", "signals"), ("time", "elapsed"))
+            columns = frame_columns(
+                log, "the log", ("source", "changed", "signals"), ("time", "elapsed", "last_modified")
+            )
         crawls = CrawlLog.from_columns(columns, time_unit=self.time_unit)
-        rows = LogRows.read(columns, self.time_unit, position_name).in_order()
+        undated = {key: column for key, column in columns.items() if key != "last_modified"}
+        rows = LogRows.read(undated, self.time_unit, position_name).in_order()
         signals = as_vector(columns["signals"], len(crawls), "signals")
         signals = signals if rows.order is None else signals[rows.order]
         wrong = np.flatnonzero(~((signals >= 0.0) & (signals < np.inf) & (signals == np.floor(signals))))
-        wrong = wrong[~np.isnan(crawls.interval[wrong])]
+        known = ~np.isnan(crawls.interval)
+        # A date may tell since when a source is unchanged, but not how many signals came.
+        first = crawls.offsets[:-1]
+        known[first] = False if rows.elapsed is None else ~np.isnan(rows.elapsed[first])
+        wrong = wrong[known[wrong]]
         if len(wrong):
             raise SourceDataError(
                 f"signals of {rows.label(int(wrong[0]))} are {signals[wrong[0]]:g}. It counts signals, "
                 "such as 0, 1 or 2. Correct it."
             )
-        known = ~np.isnan(crawls.interval)
         interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
-        found = np.flatnonzero(known & crawls.changed)
+        dated = np.zeros(len(crawls), dtype=np.bool_)
+        since = interval
+        if crawls.last_modified is not None:
+            dated = known & crawls.changed & (count == 0.0) & ~np.isnan(crawls.last_modified)
+            since = np.where(dated, crawls.time - crawls.last_modified, interval)
+        found = np.flatnonzero(known & crawls.changed & ~dated)
         without = known & ~crawls.changed
         likelihood = SignalLikelihood(
             intervals=interval[found],
             signals=count[found],
             offsets=np.searchsorted(found, crawls.offsets).astype(np.int64),
-            time=segment_sums(np.where(without, interval, 0.0), crawls.offsets),
+            time=segment_sums(np.where(without | dated, since, 0.0), crawls.offsets),
             heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
+            counted=segment_sums(dated.astype(np.float64), crawls.offsets) if dated.any() else None,
         )
         self.sources_, self.time_unit_ = crawls.sources_, crawls.time_unit
         self._time, self._crawls = (
@@ -242,7 +255,7 @@ class NoisySignals:
         self.silent_rate_, self.evidence_, self.signal_rate_ = a, k, g
         self.precision_, self.change_rate_, self.recall_ = p, change, recall
         self.standard_errors_ = _errors(likelihood, a, k, g, time)
-        never, always = likelihood.found == 0, np.isinf(a)
+        never, always = ~likelihood.changed, np.isinf(a)
         conditions = [time == 0.0, never, always, heard == 0.0, np.isinf(k), k == 0.0, a == 0.0]
         words = [
             "baseline only",

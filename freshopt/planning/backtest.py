@@ -14,11 +14,11 @@ not in it.
 The current policy may crawl more or less than the bandwidth; so that it can be compared with a plan of as
 many refreshes, there is a row for that too.
 
-Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell: a change
-is put in the middle of the gap in which it was found, several of them evenly. Changes that one crawl found as
-one are one. All costs are then too low, and most so those of the current policy, whose own crawls end the
-gaps: what the table says in favour of a plan is less than the truth. Where all changes are known (`history`)
-nothing of this applies.
+Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell, unless
+the change is dated (`last_modified`): a change is put in the middle of the gap in which it was found, several
+of them evenly. Changes that one crawl found as one are one. All costs are then too low, and most so those of
+the current policy, whose own crawls end the gaps: what the table says in favour of a plan is less than the
+truth. Where all changes are known (`history`) nothing of this applies.
 Cost: a plan, and a replay for each row.
 """
 
@@ -35,7 +35,7 @@ from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -337,7 +337,10 @@ def _middles(log: CrawlLog) -> tuple[np.typing.NDArray[np.int64], Array]:
     row = np.repeat(found, many)
     turn = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
     place = (turn + 0.5) / np.repeat(many, many)
-    return log.source_index[row], log.time[row] - (1.0 - place) * log.interval[row]
+    moment = log.time[row] - (1.0 - place) * log.interval[row]
+    if log.last_modified is not None:
+        moment = np.where(np.isnan(log.last_modified[row]), moment, log.last_modified[row])
+    return log.source_index[row], moment
 
 
 def _first_part(log: CrawlLog, past: BoolArray, kept: np.typing.NDArray[np.int64]) -> CrawlLog:
@@ -348,8 +351,9 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: np.typing.NDArray[np.int64
         "elapsed": log.interval[past],
         "changed": log.changed[past],
     }
-    if log.changes is not None:
-        columns["changes"] = log.changes[past]
+    for key in OPTIONAL:
+        if getattr(log, key) is not None:
+            columns[key] = getattr(log, key)[past]
     return derived_log(columns, log.sources_[kept], log.time_unit)
 
 

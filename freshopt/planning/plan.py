@@ -206,8 +206,8 @@ def plan(
         Bounds on each source's refresh rate.
     estimator : Estimator or callable, optional
         An instance, which is fitted to the log, or a function of the log that returns a fitted one. By
-        default maximum likelihood under a gamma prior that is learnt from the log, where it has 30 sources,
-        and else the posterior median of each source under Jeffreys' prior.
+        default maximum likelihood under a gamma prior that is learnt from the log, a weak one where it has
+        fewer than 30 sources: ``freshopt plan`` does the same.
     confidence : float
         Of the change rates' intervals.
     seed : int
@@ -243,7 +243,7 @@ def plan(
     >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
     >>> plan = fo.plan(log, bandwidth="2/day", horizon="7d", importance={"a": 2.0, "b": 1.0})
     >>> plan.schedule
-    Schedule(14 refreshes of 2 sources in 7 days, Periodic())
+    Schedule(15 refreshes of 2 sources in 7 days, Periodic())
     >>> plan.solution.status.value, plan.sources.importance.tolist()
     ('optimal', [2.0, 1.0])
     """

@@ -24,6 +24,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.sufficient_statistics import ObservedIntervals
+from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
@@ -97,23 +98,23 @@ class PlanRequest:
 
 
 def default_prior(log: CrawlLog) -> GammaPrior | None:
-    """Return the empirical-Bayes prior of a log, or None.
+    """Return the prior that plans use unless told otherwise.
 
-    None where the log has too little to learn one.
-
-    It takes 30 sources with two crawls, and crawls that found a change beside crawls that found none.
+    The empirical-Bayes prior of the log, or a weak one in the log's own scale where it has too little to
+    learn one: it takes 30 sources with two crawls, and crawls that found a change beside time without one.
+    None where nothing was observed but baselines.
     """
     rows = ObservedIntervals.of(log)
-    found = int(np.sum(rows.found))
-    tells = int(np.count_nonzero(rows.crawls)) >= MANY and 0 < found < len(rows.row)
-    return GammaPrior.from_log(log) if tells else None
+    observed = CrawlLikelihood.of(log)
+    if len(rows.row) == 0 and observed.age is None:
+        return None
+    tells = bool(np.any(rows.found)) and bool(np.any(observed.exposure))
+    many = int(np.count_nonzero(rows.crawls)) >= MANY
+    return GammaPrior.from_log(log) if many and tells else GammaPrior.weak(log)
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
-    """Return the default estimator, fitted, with the log's own prior.
-
-    Jeffreys' prior of each source where the log has too little to learn one.
-    """
+    """Return the default estimator, fitted, with the log's own prior."""
     return MaximumLikelihood(prior=default_prior(log)).fit(log)
 
 

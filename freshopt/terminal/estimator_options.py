@@ -112,6 +112,11 @@ class Estimation:
         """Whether the hosts of the sources are asked for."""
         return self.settings.get("prior") == "host"
 
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing but the default is asked for."""
+        return self.name == DEFAULT and not self.settings
+
     def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
         """Return the fitted estimator.
 
@@ -156,8 +161,8 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--smoothing",
         type=float,
-        help="Pseudo-observation added per source, in days; 0 adds none (default: posterior medians "
-        "where there is no prior).",
+        help="Pseudo-observation added per source, in days; 0 adds none (default: none, where there "
+        "is a prior).",
     ),
     click.option(
         "--half-life",
@@ -170,9 +175,8 @@ _OPTIONS: tuple[Decorator, ...] = (
         type=click.Choice(PRIORS),
         help="Empirical-Bayes prior of the change rates, for sources that were crawled rarely: gamma, "
         "over all "
-        f"sources (default for maximum-likelihood and {MANY} sources or more); host, per host, shrunk "
-        f"towards the "
-        "pooled one (needs --hosts); none.",
+        f"sources (default for maximum-likelihood; a weak one below {MANY} sources); host, per host, shrunk "
+        "towards the pooled one (needs --hosts); none: posterior medians.",
     ),
 )
 

@@ -17,6 +17,7 @@ from freshopt.io.read_dbt import read_dbt
 from freshopt.io.read_git import read_git
 from freshopt.io.read_history import read_history
 from freshopt.io.read_nutch import read_nutch
+from freshopt.logs.births import since_birth
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
@@ -24,6 +25,7 @@ from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
+from freshopt.terminal.tables import starts_of
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -77,6 +79,13 @@ _OPTIONS: tuple[Decorator, ...] = (
         metavar="DIR",
         help="Folder of the Bing data set (urlid_offset_history.txt, urlid_imp.txt, ...) instead of LOG.",
     ),
+    click.option(
+        "--sources",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="For LOG with a column last_modified: table with columns source, start: since when each source "
+        "exists, empty where not known. Without it, the date of a first crawl may be a birth.",
+    ),
 )
 _GIT = ("since", "files", "min_changes")
 
@@ -129,6 +138,7 @@ class Origin:
     nutch: Path | None
     changedetection: Path | None
     bing: Path | None
+    sources: Path | None
 
     def read(self, time_unit: str) -> Found:
         """Read the data, in `time_unit`."""
@@ -139,6 +149,8 @@ class Origin:
                 "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
                 "--changedetection and --bing, and only one."
             )
+        if self.sources is not None and self.log is None:
+            raise click.UsageError("--sources is for LOG. Leave it out.")
         if self.git is None:
             for key in _GIT:
                 if getattr(self, key) not in (None, ()):
@@ -165,7 +177,10 @@ class Origin:
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")
             data = read_bing(self.bing)
             return Found(data.log, str(self.bing), data.importance)
-        return Found(inputs.log_of(self.log, self.example, time_unit), self.example or str(self.log))
+        log = inputs.log_of(self.log, self.example, time_unit)
+        if self.sources is not None:
+            log = since_birth(log, starts_of(self.sources, log.sources_))
+        return Found(log, self.example or str(self.log))
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:

@@ -101,6 +101,18 @@ def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
     return lambda names: np.array(look_up(hosts, names.tolist(), "host", path))
 
 
+def starts_of(path: Path, names: npt.NDArray[Any]) -> list[Any]:
+    """Return since when each source exists, None where unknown.
+
+    The table has the columns source and start.
+    """
+    frame = table_of(path)
+    if "start" not in frame.columns or frame["start"].null_count() == len(frame):
+        require_columns(frame, ("source", "start"), path)
+    known = column_by_source(path, "start", may_be_empty=True)
+    return [known.get(str(name)) for name in names.tolist()]
+
+
 def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None:
     """Return the host limits of a table, per `time_unit`.
 
@@ -120,10 +132,10 @@ def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None
     return dict(zip(frame["host"].to_list(), frame["limit"].to_list(), strict=True))
 
 
-def column_by_source(path: Path, column: str) -> dict[str, Any]:
+def column_by_source(path: Path, column: str, *, may_be_empty: bool = False) -> dict[str, Any]:
     """Return a table's column as a map from source."""
     frame = table_of(path)
-    require_columns(frame, ("source", column), path)
+    require_columns(frame, ("source",) if may_be_empty else ("source", column), path)
     keys = [str(name) for name in frame["source"].to_list()]
     given = dict(zip(keys, frame[column].to_list(), strict=True))
     if len(given) < len(keys):

@@ -10,7 +10,6 @@ from freshopt.problems import HarmonicStaleness
 
 
 def test_rates_inside_a_tree_of_many_groups() -> None:
-    """Each host has a reserve and a limit; the widest relative slack is (limit − reserve)/(limit + reserve)."""
     hosts, rng = 3000, np.random.default_rng(4)
     host = np.repeat(np.arange(hosts), 2)
     sources = fo.Sources(rng.lognormal(size=2 * hosts), rng.lognormal(size=2 * hosts))
@@ -25,5 +24,5 @@ def test_rates_inside_a_tree_of_many_groups() -> None:
     used = np.add.reduceat(deepest, np.arange(0, 2 * hosts, 2))
     least = np.array(list(reserve.values()))
     assert np.all((used > least) & (used < 3.0 * least))
-    # Half of the largest margin that every row can have at once is inside each.
+    # Halfway, every group is a whole reserve away from both.
     assert np.all(np.minimum(used / least - 1.0, 3.0 - used / least) > 0.1)

@@ -66,4 +66,6 @@ def test_dense_and_sparse_slopes_are_the_same_matrix(share: float) -> None:
     slopes, w, y, x = RowSlopes(rows, rows.coefficient), rng.random(n), rng.random(m), rng.normal(size=n)
     np.testing.assert_allclose(slopes.by_source(y), matrix.T @ y, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(slopes.by_row(x), matrix @ x, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(slopes.gram(w), (matrix * w) @ matrix.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        slopes.gram(w, np.zeros(len(rows))), (matrix * w) @ matrix.T, rtol=1e-12, atol=1e-12
+    )

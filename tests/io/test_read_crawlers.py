@@ -53,6 +53,27 @@ def test_nutch(tmp_path: Path) -> None:
     assert (len(one), one.time.tolist()) == (2, [6.0, 6.0])
 
 
+def test_nutch_tells_when_pages_were_modified(tmp_path: Path) -> None:
+    day, epoch = timedelta(days=1), "Thu Jan 01 00:00:00 UTC 1970"
+    told = [
+        "Thu Jan 29 06:00:00 UTC 2026",
+        "Thu Jan 29 06:00:00 UTC 2026",
+        "Sun Feb 01 18:00:00 UTC 2026",
+        epoch,
+    ]
+    lines = [dump_line("u", BEGIN + k * day, "86400.0", "1122"[k]) for k in range(4)]
+    lines = [line.replace(epoch, date) for line, date in zip(lines, told, strict=True)]
+    (tmp_path / "dump.csv").write_text(HEADER + "".join(lines))
+    log = read_nutch(tmp_path)
+    assert log.last_modified is not None
+    np.testing.assert_array_equal(log.last_modified, [-1.75, np.nan, 1.75, np.nan])
+    # A date after the fetch, as the adaptive schedule may leave it, is none.
+    late = [line.replace(epoch, "Tue Mar 03 18:00:00 UTC 2026") for line in lines]
+    (tmp_path / "dump.csv").write_text(HEADER + "".join(late).replace("Thu Jan 29", "Thu Mar 05"))
+    log = read_nutch(tmp_path)
+    np.testing.assert_array_equal(log.last_modified, [np.nan, np.nan, 1.75, np.nan])
+
+
 NUTCH: dict[str, tuple[str, str]] = {
     "no column": ("Url,Status\n", "no column 'Status name', 'Fetch Time'"),
     "empty": ("", "no column 'Url'"),

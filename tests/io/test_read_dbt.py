@@ -87,6 +87,13 @@ def test_a_source_changed_if_what_was_loaded_last_is_new(folder: Path) -> None:
     }
     assert log.origin is not None
     assert log.origin.isoformat() == "2024-07-01T00:00:00+00:00"
+    assert log.last_modified is not None
+    # Loaded at 23:00 of the day before the first run, and on the first day; users a month earlier.
+    hour = 1.0 / 24.0
+    expected = [-hour + 0.57 / 86400, 23 * hour, None, -30.0, None]
+    assert [None if x != x else round(x, 6) for x in log.last_modified.tolist()] == [
+        None if x is None else round(x, 6) for x in expected
+    ]
 
 
 def test_files_in_any_order_and_twice(folder: Path) -> None:

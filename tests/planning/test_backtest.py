@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.logs import ChangeHistory
-from freshopt.planning.backtest import hold_out, known_changes
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.planning.backtest import backtest, hold_out, known_changes
 from freshopt.planning.request import PlanRequest
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.simulation import missed_costs
@@ -235,3 +237,24 @@ def test_logs_too_short_to_hold_anything_out(folder: Path) -> None:
     Path("twice.csv").write_text("source,time,changed\na,1,0\na,2,1\n")
     how = ["--bandwidth", "1/day", "--horizon", "7d", "--out", "out", "--replay"]
     refuse(folder, ["plan", "twice.csv", *how], ("has a second crawl before 1.75 days", "longer log"))
+
+
+def test_dated_changes_are_replayed_when_they_were_and_teach_the_plan() -> None:
+    time, changed = [0.0, 2.0, 4.0, 6.0, 8.0], [0, 1, 0, 1, 1]
+    log = CrawlLog(["a"] * 5, time, changed, last_modified=[-3.0, 0.5, None, 5.5, None])
+    assert known_changes(log).events(0.0, 8.0)[1].tolist() == [0.5, 5.5, 7.0]
+    rows = [(k, day, day > 0 and day % (k + 2) == 0) for k in range(4) for day in range(24)]
+    source, day, found = (np.array(column) for column in zip(*rows, strict=True))
+    told = np.where(found, day - 0.25, np.where(day == 0, -40.0, np.nan))
+    dated = CrawlLog(source, day.astype(float), found, last_modified=told)
+    seen: list[CrawlLog] = []
+
+    def estimate(part: CrawlLog) -> MaximumLikelihood:
+        seen.append(part)
+        return MaximumLikelihood(prior=GammaPrior.weak(part)).fit(part)
+
+    backtest(dated, "2/day", estimator=estimate)
+    assert dated.last_modified is not None
+    past = dated.time <= 17.25
+    np.testing.assert_array_equal(seen[0].last_modified, dated.last_modified[past])
+    np.testing.assert_array_equal(seen[0].interval, dated.interval[past])

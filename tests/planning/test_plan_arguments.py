@@ -120,7 +120,10 @@ def test_weights_and_hosts_by_name_table_array_or_function_are_one(log: fo.Crawl
 
 def test_the_default_estimator_learns_a_prior_where_there_are_sources_enough(log: fo.CrawlLog) -> None:
     assert len(log.sources_) < MANY
-    assert default_prior(log) is None
+    weak = GammaPrior.weak(log)
+    assert default_prior(log) == weak
+    few = MaximumLikelihood(prior=weak).fit(log)
+    assert np.array_equal(fo.plan(log, **ASKED).sources.change_rate, few.change_rate_)
     rng = np.random.default_rng(3)
     rows = [(k, day, rng.random() < 0.1 + 0.02 * k) for k in range(MANY) for day in range(9)]
     source, time, changed = zip(*rows, strict=True)
@@ -130,7 +133,11 @@ def test_the_default_estimator_learns_a_prior_where_there_are_sources_enough(log
     own = MaximumLikelihood(prior=prior).fit(many)
     assert np.array_equal(fo.plan(many, **ASKED).sources.change_rate, own.change_rate_)
     never = fo.CrawlLog(source, time, np.zeros(len(rows)))
-    assert default_prior(never) is None
+    assert default_prior(never) == GammaPrior.weak(never)
+    once = fo.CrawlLog(["a", "b"], [0.0, 0.0], [0, 0])
+    assert default_prior(once) is None
+    with pytest.raises(fo.SourceDataError, match="does not tell the change rate of 'a'"):
+        fo.plan(once, **ASKED)
 
 
 def test_estimators_are_fitted_to_the_log(log: fo.CrawlLog) -> None:

@@ -12,6 +12,10 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.io.read_log import read_log
+from freshopt.logs.births import since_birth
+from freshopt.planning.plan import make_plan
+from freshopt.planning.request import PlanRequest, default_estimate
 from freshopt.terminal.estimator_options import ESTIMATORS
 from tests.ground_truth.command_lines import Run
 
@@ -70,9 +74,11 @@ def test_a_value_outside_of_its_posterior_interval_is_said_to_lie_there(
 
 
 def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
-    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(log).change_rate_)
+    weak = GammaPrior.weak(log)
+    np.testing.assert_allclose(rates(run), MaximumLikelihood(prior=weak).fit(log).change_rate_)
+    np.testing.assert_allclose(rates(run, "--prior", "none"), MaximumLikelihood().fit(log).change_rate_)
     np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
-    drifting = MaximumLikelihood(half_life=14.0).fit(log).change_rate_
+    drifting = MaximumLikelihood(prior=weak, half_life=14.0).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
     prior = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--prior", "gamma"), prior)
@@ -151,7 +157,61 @@ def test_a_log_of_many_sources_teaches_its_own_prior(run: Run, tmp_path: Path, m
     np.testing.assert_allclose(rates(run, "--smoothing", "1"), MaximumLikelihood(1.0).fit(many).change_rate_)
     table.filter(pl.col("source") < 29).write_csv("log.csv")
     few = fo.CrawlLog(source[:174], np.tile(np.arange(6.0), 29), changed[:174])
-    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(few).change_rate_)
+    weak = MaximumLikelihood(prior=GammaPrior.weak(few)).fit(few).change_rate_
+    np.testing.assert_allclose(rates(run), weak)
     table.with_columns(changed=pl.lit(0)).write_csv("log.csv")  # which tells nothing of how rates are spread
     never = fo.CrawlLog(source, np.tile(np.arange(6.0), 30), np.zeros(180))
-    np.testing.assert_allclose(rates(run), MaximumLikelihood().fit(never).change_rate_)
+    weak = MaximumLikelihood(prior=GammaPrior.weak(never)).fit(never).change_rate_
+    np.testing.assert_allclose(rates(run), weak)
+
+
+@pytest.mark.parametrize("sources", [1, 4, 60])
+@pytest.mark.parametrize("dated", [False, True])
+def test_python_and_the_command_line_estimate_alike(
+    sources: int,
+    dated: bool,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: Any,  # noqa: ANN401
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(17)
+    time = np.tile(np.arange(4.0), sources)
+    changed = (rng.random(4 * sources) < 0.3) & (time > 0)
+    told = np.where(
+        changed, time - rng.random(4 * sources), np.where(time == 0, -9.0 * rng.random(1), np.nan)
+    )
+    table = {"source": np.repeat(np.arange(sources), 4), "time": time, "changed": changed.astype(int)}
+    log = pl.DataFrame(table | ({"last_modified": told} if dated else {})).fill_nan(None)
+    log.write_csv("log.csv")
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan")
+    run("plan", "log.csv", *how)
+    typed = pl.read_parquet("plan/change_rates.parquet")["change_rate"].to_numpy()
+    for given in ("log.csv", log):
+        made = fo.plan(given, bandwidth="2/day", horizon="7d")
+        np.testing.assert_array_equal(made.sources.change_rate, typed)
+    request = PlanRequest(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    np.testing.assert_array_equal(make_plan(read_log("log.csv"), request).sources.change_rate, typed)
+    np.testing.assert_array_equal(rates(run), typed)
+
+
+def test_births_come_from_a_table_of_sources(run: Run, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: ANN401
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text(
+        "source,time,changed,last_modified\n"
+        'a,2026-01-05,0,"Sun, 04 Jan 2026 00:00:00 GMT"\na,2026-01-06,0,\nb,2026-01-05,0,\nb,2026-01-06,1,\n'
+    )
+    Path("sources.csv").write_text("source,start\na,2026-01-01\nb,\n")
+    how = ("--bandwidth", "2/day", "--horizon", "7d", "--csv", "--out")
+    run("plan", "log.csv", *how, "plan", "--sources", "sources.csv")
+    log = since_birth(read_log("log.csv"), ["2026-01-01", None])
+    assert log.interval[0] == 4.0
+    expected = default_estimate(log).change_rate_
+    np.testing.assert_allclose(pl.read_csv("plan/change_rates.csv")["change_rate"], expected, rtol=1e-12)
+    Path("sources.csv").write_text("source,begin\na,2026-01-01\n")
+    assert (
+        "has no column 'start'"
+        in run("plan", "log.csv", *how, "p", "--sources", "sources.csv", code=2).output
+    )
+    output = run("plan", "--example", "debian-uploads", *how, "p", "--sources", "sources.csv", code=2).output
+    assert "--sources is for LOG" in output

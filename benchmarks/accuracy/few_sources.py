@@ -1,0 +1,81 @@
+"""Measure plans for few sources: what estimates from short logs cost beside knowing the rates.
+
+    python benchmarks/accuracy/few_sources.py [--seeds 30] [--save]
+
+Rates are gamma distributed, with mean one change per mean crawl interval and a shape of 0.6 or 1.5; crawl
+intervals are exponential, importances Pareto(1.5), the bandwidth one refresh per source and mean interval.
+The regret is binary freshness lost by a plan from estimates, in percent of the importance, under periodic
+refreshes. --save keeps benchmarks/results/few_sources.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+import freshopt as fo
+from freshopt.estimators import GammaPrior, MaximumLikelihood
+from freshopt.problems import BinaryFreshness
+
+SAVED = Path(__file__).resolve().parents[1] / "results" / "few_sources.json"
+SHAPES, SOURCES, CRAWLS = (0.6, 1.5), (3, 10, 25), (2, 5, 20)
+OBJECTIVE = BinaryFreshness(fo.Refresh.PERIODIC)
+
+
+def learnt(log: fo.CrawlLog, prior: str) -> np.ndarray:
+    """Return the estimates under a prior; one learnt from the log is weak where it tells nothing."""
+    if prior == "Jeffreys":
+        return MaximumLikelihood().fit(log).change_rate_
+    tells = log.changed.any() and not log.changed.all()
+    own = GammaPrior.from_log(log) if prior == "learnt" and tells else GammaPrior.weak(log)
+    return MaximumLikelihood(prior=own).fit(log).change_rate_
+
+
+def regret(seed: list[int], shape: float, n: int, crawls: int) -> dict[str, float]:
+    """Return the regret of plans from one log, in percent."""
+    rng = np.random.default_rng(seed)
+    rate = np.maximum(rng.gamma(shape, 1.0 / shape, n), 1e-3)
+    gaps = rng.exponential(1.0, (n, crawls))
+    found = rng.random((n, crawls)) < -np.expm1(-gaps * rate[:, None])
+    columns = {"source": np.repeat(np.arange(n), crawls), "elapsed": gaps.ravel(), "changed": found.ravel()}
+    log = fo.CrawlLog.from_columns(columns)
+    weight = rng.pareto(1.5, n) + 1.0
+    weight /= weight.sum()
+
+    def fresh(estimate: np.ndarray) -> float:
+        rates = fo.solve(fo.Problem(OBJECTIVE, fo.Sources(estimate, weight), float(n))).rates
+        u = rate / np.maximum(rates, 1e-300)
+        return float(weight @ (-np.expm1(-u) / u))
+
+    best = fresh(rate)
+    return {prior: 100.0 * (best - fresh(learnt(log, prior))) for prior in ("Jeffreys", "learnt", "weak")}
+
+
+def main() -> None:
+    """Run what the options ask for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--save", action="store_true")
+    arguments = parser.parse_args()
+    rows = []
+    for shape in SHAPES:
+        for n in SOURCES:
+            for crawls in CRAWLS:
+                cell = [int(10 * shape), n, crawls]
+                runs = [regret([*cell, seed], shape, n, crawls) for seed in range(arguments.seeds)]
+                mean = {prior: float(np.mean([one[prior] for one in runs])) for prior in runs[0]}
+                rows.append({"shape": shape, "sources": n, "crawls": crawls, **mean})
+                print(rows[-1], flush=True)
+    if arguments.save:
+        SAVED.write_text(
+            json.dumps({"seeds": arguments.seeds, "regret": rows}, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

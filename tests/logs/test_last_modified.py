@@ -1,0 +1,171 @@
+"""Dates of last change: which are used, which are refused, and in which order the rules come."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from freshopt.errors import SourceDataError, SourceDataWarning
+from freshopt.io.read_log import read_log
+from freshopt.logs.births import since_birth
+from freshopt.logs.crawl_log import CrawlLog
+
+NAN = np.nan
+
+
+def dates_of(time: list[float], changed: list[int], told: list[Any], **settings: Any) -> list[float]:  # noqa: ANN401
+    """The dates that a log of one source keeps."""
+    log = CrawlLog(["a"] * len(time), time, changed, last_modified=told, **settings)
+    return [NAN] * len(time) if log.last_modified is None else log.last_modified.tolist()
+
+
+def assert_dates(found: list[float], expected: list[float]) -> None:
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_state_has_the_first_date_that_its_rows_tell() -> None:
+    # Baseline told by a later row; changed row told by itself, by the row after it, and not at all.
+    time = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    changed = [0, 0, 1, 1, 0, 1, 0]
+    told = [None, -2.0, 1.5, None, 2.25, None, None]
+    assert_dates(dates_of(time, changed, told), [-2.0, NAN, 1.5, 2.25, NAN, NAN, NAN])
+
+
+def test_dates_before_the_gap_or_at_the_crawl_are_left_out() -> None:
+    assert_dates(dates_of([0, 1, 2, 3], [0, 1, 1, 1], [0.0, 0.0, 2.0, 2.5]), [NAN, NAN, NAN, 2.5])
+    times = ["2026-01-01T00:00:00.4Z", "2026-01-02T00:00:00.4Z", "2026-01-03T00:00:00.4Z"]
+    http = [None, "Fri, 02 Jan 2026 00:00:00 GMT", "Fri, 02 Jan 2026 00:00:01 GMT"]
+    found = dates_of(times, [0, 1, 1], http)  # type: ignore[arg-type]
+    assert np.isnan(found[:2]).all()
+    assert found[2] == pytest.approx(1.0 + 1.0 / 86_400.0, rel=1e-15)
+
+
+def test_counted_rows_need_no_date() -> None:
+    log = CrawlLog(["a"] * 2, [0.0, 2.0], [0, 1], changes=[0, 3], last_modified=[-1.0, 1.0])
+    assert log.last_modified is not None
+    assert_dates(log.last_modified.tolist(), [-1.0, NAN])
+
+
+def test_dates_that_contradict_a_crawl_are_refused_by_row() -> None:
+    with pytest.raises(
+        SourceDataError, match=r"last_modified is after the crawl in row 1 \(source 'a'\): 1.5"
+    ):
+        dates_of([0, 1, 2], [0, 1, 1], [-1, 1.5, 1.9])
+    with pytest.raises(
+        SourceDataError, match=r"found the same state as row 2 \(source 'a'\): 1.5.*changed = 1"
+    ):
+        dates_of([0, 1, 2], [0, 1, 0], [-1, 0.5, 1.5])
+    with pytest.raises(SourceDataError, match=r"last_modified is no finite number in row 0"):
+        dates_of([0, 1], [0, 1], [-np.inf, 0.5])
+    with pytest.raises(SourceDataError, match="last_modified needs the times"):
+        CrawlLog.from_columns({"source": ["a"], "elapsed": [1.0], "changed": [1], "last_modified": [0.0]})
+    with pytest.raises(SourceDataError, match=r"dates but the log's times are numbers"):
+        dates_of([0, 1], [0, 1], ["2026-01-01", None])
+
+
+def test_pages_dated_now_lose_their_dates_with_one_warning() -> None:
+    source = np.repeat(["now", "once", "good"], 5)
+    time = np.tile(np.arange(5.0), 3)
+    changed = np.tile([0, 0, 0, 0, 1], 3)
+    told = np.tile([-1.0, -1.0, -1.0, -1.0, 3.5], 3)
+    told[[1, 2]] = [0.999, 1.999]  # two of three unchanged rows
+    with pytest.warns(SourceDataWarning, match=r"last_modified of 1 source .* in 2 rows: 'now'") as caught:
+        log = CrawlLog(source, time, changed, last_modified=told)
+    assert len(caught) == 1
+    assert log.last_modified is not None
+    kept = log.last_modified.reshape(3, 5)  # good, now, once
+    assert_dates(kept[0].tolist(), [-1.0, NAN, NAN, NAN, 3.5])
+    assert np.isnan(kept[1]).all()
+    assert_dates(kept[2].tolist(), kept[0].tolist())
+    told[[1, 2, 6]] = [-1.0, -1.0, 0.5]  # one lie alone is refused
+    with pytest.raises(SourceDataError, match=r"row 6 \(source 'once'\)"):
+        CrawlLog(source, time, changed, last_modified=told)
+
+
+def test_a_deployment_is_neither_change_nor_birth() -> None:
+    n, sent = 100, 2.5 + 1e-4
+    source, time = np.repeat(np.arange(n), 3), np.tile([4.0, 5.0, 6.0], n)
+    changed, told = np.tile([0, 0, 1], n), np.full(3 * n, sent)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log = CrawlLog(source, time, changed, last_modified=told)
+    assert log.last_modified is None
+    np.testing.assert_allclose(log.interval.reshape(n, 3), np.tile([4.0 - sent, 1.0, 1.0], (n, 1)))
+    assert not log.changed[::3].any()
+    assert log.changed[2::3].all()  # a change that was found stays one, without a date
+    # A deployment comes before the other rules: inside a gap found unchanged it is no contradiction.
+    CrawlLog(source, time, np.tile([0, 0, 0], n), last_modified=np.tile([-1.0, 4.25, 4.25], n))
+    few = CrawlLog(source[3:], time[3:], changed[3:], last_modified=told[3:])
+    assert few.last_modified is not None
+    whole = CrawlLog(source, time, changed, last_modified=np.full(3 * n, 2.0))  # days, shared by chance
+    assert whole.last_modified is not None
+    assert np.isnan(whole.interval[::3]).all()
+
+
+def test_start_replaces_the_guess() -> None:
+    settings = {"start": [-3.0, -3.0], "last_modified": [-1.0, 0.5, -3.0, None]}
+    log = CrawlLog(["a", "a", "b", "b"], [0.0, 1.0, 0.0, 1.0], [0, 1, 0, 0], **settings)  # type: ignore[arg-type]
+    assert log.last_modified is not None
+    assert_dates(log.last_modified.tolist(), [-1.0, 0.5, NAN, NAN])
+    assert log.changed.tolist() == [True, True, False, False]
+    assert log.interval.tolist() == [3.0, 1.0, 3.0, 1.0]
+
+
+def test_clocks_that_were_never_set_tell_nothing() -> None:
+    times = ["2026-01-01T06:00:00Z", "2026-01-02T06:00:00Z"]
+    assert np.isnan(dates_of(times, [0, 0], ["1970-01-01T00:00:00Z", None])).all()  # type: ignore[arg-type]
+
+
+def test_files_have_the_column_in_every_form(tmp_path: Any) -> None:  # noqa: ANN401
+    expected = [-1.0, 0.75, NAN]
+    rows = 'a,2026-01-01T00:00Z,0,"{}"\na,2026-01-02T00:00Z,1,"{}"\na,2026-01-03T00:00Z,0,\n'
+    forms = (
+        ("2025-12-31", "2026-01-01T18:00:00Z"),
+        ("Wed, 31 Dec 2025 00:00:00 GMT", "Thu, 01 Jan 2026 18:00:00 GMT"),
+        ("31 Dec 2025 00:00 +0000", "2026-01-01T19:00:00+01:00"),
+    )
+    for form in forms:
+        (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format(*form))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SourceDataWarning)  # of mixed offsets
+            log = read_log(tmp_path / "log.csv")
+        assert log.last_modified is not None
+        assert_dates(log.last_modified.tolist(), expected)
+    frame = pl.read_csv(tmp_path / "log.csv", try_parse_dates=True).with_columns(
+        pl.col("last_modified").str.slice(0, 0).replace("", None)
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    assert read_log(tmp_path / "log.parquet").last_modified is None
+    (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format("soon", ""))
+    with pytest.raises(SourceDataError, match=r"last_modified is 'soon' in row 1, line 2 of"):
+        read_log(tmp_path / "log.csv")
+
+
+def test_frames_and_round_trips_keep_the_dates() -> None:
+    frame = pl.DataFrame(
+        {"source": ["a", "a"], "time": [0.0, 2.0], "changed": [0, 1], "last_modified": [None, 1.5]}
+    )
+    log = CrawlLog.from_frame(frame)
+    assert repr(log) == "CrawlLog(2 crawls of 1 source over 2 days, 1 found a change, 1 dated)"
+    again = CrawlLog(log.source_index, log.time, log.changed, last_modified=log.last_modified)
+    np.testing.assert_array_equal(again.last_modified, log.last_modified)
+
+
+def test_known_births_decide_what_first_dates_are() -> None:
+    log = CrawlLog(
+        ["a", "b", "c", "d"], [9.0] * 4, [0] * 4, last_modified=[2.0, 1.0, None, 3.0], time_unit="hour"
+    )
+    born = since_birth(log, [0.0, 1.0, 4.0, NAN])
+    assert_dates(born.interval.tolist(), [9.0, 8.0, NAN, NAN])
+    assert born.changed.tolist() == [True, False, False, False]
+    assert born.last_modified is not None
+    assert_dates(born.last_modified.tolist(), [2.0, NAN, NAN, 3.0])
+    assert np.isnan(log.interval).all()
+    with pytest.raises(SourceDataError, match="start is after the first crawl of 'b'"):
+        since_birth(log, [0.0, 10.0, 4.0, NAN])
+    dated = CrawlLog(["a"], ["2026-01-05"], [0], last_modified=["2026-01-04"])
+    assert since_birth(dated, ["2026-01-01T12:00Z"]).interval.tolist() == [3.5]
