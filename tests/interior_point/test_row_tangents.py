@@ -67,5 +67,5 @@ def test_dense_and_sparse_slopes_are_the_same_matrix(share: float) -> None:
     np.testing.assert_allclose(slopes.by_source(y), matrix.T @ y, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(slopes.by_row(x), matrix @ x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(
-        slopes.gram(w, np.zeros(len(rows))), (matrix * w) @ matrix.T, rtol=1e-12, atol=1e-12
+        np.asarray(slopes.gram(w, y)), (matrix * w) @ matrix.T + np.diag(y), rtol=1e-12, atol=1e-12
     )
