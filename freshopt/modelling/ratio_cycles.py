@@ -91,6 +91,8 @@ def closed_cycle(rows: Rows) -> tuple[IntArray, float] | None:
 
 def _edges(rows: Rows) -> tuple[IntArray, IntArray, Array]:
     """Return child, parent and log ratio of rows a·ρ_i ≤ b·ρ_j."""
+    if not bool(np.any(rows.limits == 0.0)):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
     m, some = len(rows), np.flatnonzero(rows.coefficient != 0.0)
     row, size = rows.row[some].astype(np.int64), rows.coefficient[some]
     rising = np.bincount(row, weights=size > 0.0, minlength=m)

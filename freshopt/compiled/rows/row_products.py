@@ -82,13 +82,16 @@ def added_blocks(totals: Array, lost: Array) -> Array:
 
     Both have the shape (blocks, rows).
     """
-    total, error = np.zeros(totals.shape[1]), np.sum(lost, axis=0)
+    error = np.sum(lost, axis=0)
     with np.errstate(all="ignore"):
-        for part in totals:
-            following = total + part
-            taken = following - total
-            error += (total - (following - taken)) + (part - taken)
-            total = following
+        while len(totals) > 1:  # in pairs, the first with the second half
+            half = len(totals) // 2
+            one, other = totals[:half], totals[half : 2 * half]
+            both = one + other
+            taken = both - one
+            error += np.sum((one - (both - taken)) + (other - taken), axis=0)
+            totals = np.concatenate((both, totals[2 * half :]))
+        total = totals[0]
         exact = total + error
     # What is infinite has no rounding error.
     return np.where(np.isfinite(exact), exact, total)
