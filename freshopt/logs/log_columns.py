@@ -25,6 +25,7 @@ from freshopt.logs.timestamps import (
     time_since,
 )
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_vector, shape_of
+from freshopt.units import SECONDS
 
 # Largest count: float64 does not represent all integers above.
 MOST = 2.0**53
@@ -34,6 +35,10 @@ RowName: TypeAlias = Callable[[int], str]
 def position_name(k: int) -> str:
     """Return a row's name in messages: its position from 0."""
     return f"row {k}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.15g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,10 +211,11 @@ class LogRows:
         remedy = "Correct these dates, or leave them empty."
         after = dates > self.time
         if after.any():
-            self._refuse("last_modified is after the crawl in", after, dates, remedy)
+            self._refuse("last_modified is after the crawl in", after, dates, remedy, self._moment)
         if later.any():
             what = "last_modified is later than a crawl of the source that found the same state as"
-            self._refuse(what, later, dates, f"Where it had changed write changed = 1. {remedy}")
+            remedy = f"Where it had changed write changed = 1. {remedy}"
+            self._refuse(what, later, dates, remedy, self._moment)
 
     def _require_numbers(self) -> None:
         """Raise if times, counts or crawl intervals are invalid numbers."""
@@ -254,11 +260,26 @@ class LogRows:
     def _was(self, k: int) -> int:
         return int(k if self.order is None else self.order[k])
 
-    def _refuse(self, what: str, wrong: BoolArray, values: Array | None, remedy: str) -> NoReturn:
+    def _moment(self, time: float) -> str:
+        """Return a time as it was written: a date where the log has dates."""
+        if self.origin is None:
+            return _number(time)
+        return f"{self.origin + np.timedelta64(round(time * SECONDS[self.time_unit]), 's')}Z"
+
+    def _refuse(
+        self,
+        what: str,
+        wrong: BoolArray,
+        values: Array | None,
+        remedy: str,
+        shown: Callable[[float], str] = _number,
+    ) -> NoReturn:
         """Raise with the first wrong rows of the original order."""
         rows = np.flatnonzero(wrong)
         rows = rows if self.order is None else rows[np.argsort(self.order[rows])]
-        texts = (self.label(k) + ("" if values is None else f": {values[k]:.15g}") for k in rows.tolist())
+        texts = (
+            self.label(k) + ("" if values is None else f": {shown(float(values[k]))}") for k in rows.tolist()
+        )
         raise SourceDataError(f"{what} {_list(texts, len(rows))}. {remedy}")
 
 

@@ -331,8 +331,10 @@ def _in_utc(moment: date) -> date:
 def _warn_of_mixed_offsets(
     known: BoolArray, zoned: BoolArray, times: Sequence[object] | polars.Series, what: str, row_name: RowNames
 ) -> None:
-    """Warn if only some of the known times have an offset."""
+    """Warn if some known times have an offset and others not."""
     naive = np.flatnonzero(known & ~zoned)
+    if len(naive) and zoned.any():
+        naive = np.array([k for k in naive.tolist() if _has_clock(times[k])], dtype=np.int64)
     if len(naive) == 0 or not zoned.any():
         return
     k = int(naive[0])
@@ -341,6 +343,10 @@ def _warn_of_mixed_offsets(
         f"{len(naive):,}, such as {str(times[k])!r} in {row_name(k)}. Times without an offset are taken as "
         "UTC. Write an offset in every row."
     )
+
+
+def _has_clock(time: object) -> bool:
+    return len(time.strip()) > len("2026-01-01") if isinstance(time, str) else isinstance(time, datetime)
 
 
 def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:

@@ -169,3 +169,19 @@ def test_known_births_decide_what_first_dates_are() -> None:
         since_birth(log, [0.0, 10.0, 4.0, NAN])
     dated = CrawlLog(["a"], ["2026-01-05"], [0], last_modified=["2026-01-04"])
     assert since_birth(dated, ["2026-01-01T12:00Z"]).interval.tolist() == [3.5]
+
+
+def test_refused_dates_are_written_as_dates() -> None:
+    times, dates = ["2026-01-05T06:00Z", "2026-01-12T06:00Z"], ["2026-03-01", None]
+    with pytest.raises(SourceDataError, match=r"'a'\): 2026-03-01T00:00:00Z\. Correct"):
+        CrawlLog(["a", "a"], times, [0, 0], last_modified=dates)
+
+
+def test_days_among_moments_need_no_offset() -> None:
+    """Warnings are errors here."""
+    dates = ["2025-12-13T09:12:44Z", "2025-12-13"]
+    log = CrawlLog(["a", "b"], ["2026-01-05T06:00Z"] * 2, [0, 0], last_modified=dates)
+    assert log.last_modified is not None
+    assert log.last_modified[0] - log.last_modified[1] == pytest.approx(33164 / 86400, rel=1e-12)
+    with pytest.warns(SourceDataWarning, match="offset"):
+        CrawlLog(["a", "b"], ["2026-01-05T06:00Z", "2026-01-05 06:00"], [0, 0])
