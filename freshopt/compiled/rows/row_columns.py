@@ -19,7 +19,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.rows.row_products import added_blocks
+from freshopt.compiled.rows.row_products import LEAST, SHARED, added_blocks
 from freshopt.compiled.rows.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, IntArray
@@ -28,8 +28,6 @@ from freshopt.numerics.arrays import Array, IntArray
 BLOCKS, FEW_BLOCKS = 16, 4
 # From so many sources on a loop that is loaded is faster.
 AT_HAND = 128
-# Sources of a block at least, and of a pass that threads share: to start them takes as long as 10⁴ sources.
-LEAST, SHARED = 4096, 65_536
 # Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
 SMALL = 2**15
 

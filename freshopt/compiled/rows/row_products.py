@@ -21,6 +21,8 @@ from freshopt.numerics.arrays import CACHED, Array, IntArray
 BLOCKS, FEW_BLOCKS = 16, 4
 # Rows up to which there are `BLOCKS`: their sums take 4 MiB.
 SMALL = 10_000
+# Sources of a block at least, and of a pass that threads share: to start them takes as long as 10⁴ sources.
+LEAST, SHARED = 4096, 65_536
 
 
 class Entries(NamedTuple):
@@ -53,14 +55,16 @@ def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]
     m : int
         Number of rows.
     """
-    n, blocks = values.shape[1], BLOCKS if m <= SMALL else FEW_BLOCKS
+    n = values.shape[1]
+    # What a block is depends on the numbers of sources and rows alone.
+    blocks = max(1, min(BLOCKS if m <= SMALL else FEW_BLOCKS, n // LEAST))
     sums, size, loop = np.zeros((blocks, m, 3)), -(-n // blocks), _loops().used
     given, values = _contiguous(entries), np.ascontiguousarray(values)
 
     def part(begin: int, end: int) -> None:
         loop(begin, end, n, size, *given, values, sums)
 
-    run_chunks_in_threads(part, blocks, 1)
+    run_chunks_in_threads(part, blocks, 1 if n >= SHARED else blocks)
     return added_blocks(sums[:, :, 0], sums[:, :, 1]), np.sum(sums[:, :, 2], axis=0)
 
 
