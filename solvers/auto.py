@@ -99,8 +99,10 @@ def _of_rows(problem: Problem, program: Program) -> tuple[Solver, str]:
         return NestedWaterFilling(), f"the constraints, {rows}, are a tree in one unit"
     if RatioWaterFilling().supports(problem) is None:
         return RatioWaterFilling(), f"the constraints, {rows}, are ratios on a forest under one budget"
-    if InteriorPoint().supports(problem) is None:
+    refused = InteriorPoint().supports(problem)
+    if refused is None or (not problem.unknown_atom and len(problem.sources) > _CONIC):
         return InteriorPoint(), f"the constraints are {rows}, each with a multiplier"
     from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
 
-    return Conic(), "the objective has an atom without derivative rules"
+    known = "the objective has an atom without derivative rules" if problem.unknown_atom else refused
+    return Conic(), known

@@ -33,6 +33,7 @@ from freshopt.errors import InfeasibleProblemError, expect_settings
 from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
 from freshopt.interior_point.linear_pieces import jumps
+from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
@@ -44,6 +45,8 @@ from freshopt.separable.program import Program
 LOOSE = 1e-9
 # Newton steps over the multipliers before rates become unknowns too; a million sources need some 40 at most.
 PATIENCE = 60
+# Cells of Newton's matrix at most: 2 GB, of which a factor and two blocks' sums are held at once.
+CELLS = 2.5e8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class InteriorPoint:
         if isinstance(problem.objective, Worst):
             further = problem.objective.then == "next"
             return "it ends at the worst group; use Leximin for the next" if further else None
-        return problem.unknown_atom.rstrip(".") or None
+        return problem.unknown_atom.rstrip(".") or _too_many(problem.program)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the dual and certify the rates."""
@@ -133,6 +136,20 @@ class InteriorPoint:
             return first, first.why or ""
         end = f" {second.why}." if second.why else ""
         return second, f"The search was over rates and multipliers: {why}.{end}"
+
+
+def _too_many(program: Program | None) -> str | None:
+    """Return that Newton's matrix of the rows would not fit, or None."""
+    m = 0 if program is None else len(program.rows)
+    if program is None or m * m <= CELLS:
+        return None
+    arrow = arrow_of(program.rows)
+    if arrow is not None and len(arrow.others) * m <= CELLS:
+        return None
+    return (
+        f"{m:,} rows that share sources need a matrix of {8e-9 * m * m:.1f} GB; it takes "
+        f"{int(CELLS**0.5):,} such rows, and any number of nested or disjoint ones beside a few others"
+    )
 
 
 def _declared_upper(problem: Problem) -> Array:

@@ -26,6 +26,8 @@ def modules(root: Path = HERE) -> dict[str, Path]:
             parts = path.relative_to(root / folder).with_suffix("").parts
             if package == "freshopt" and parts[0] in ("problems", "solvers"):
                 continue  # the links
+            if "__pycache__" in parts:
+                continue  # loops of declared objectives
             found[".".join([package, *parts]).removesuffix(".__init__")] = path
     return found
 

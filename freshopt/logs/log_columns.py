@@ -261,7 +261,7 @@ class LogRows:
         return int(k if self.order is None else self.order[k])
 
     def _moment(self, time: float) -> str:
-        """Return a time as it was written: a date where the log has dates."""
+        """Return a time, as a date where the log has dates."""
         if self.origin is None:
             return _number(time)
         return f"{self.origin + np.timedelta64(round(time * SECONDS[self.time_unit]), 's')}Z"

@@ -13,7 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("freshopt", "problems", "solvers")
-FILES = sorted({file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file.resolve() == file})
+FILES = sorted(
+    {
+        file
+        for room in ROOMS
+        for file in (ROOT / room).rglob("*.py")
+        if file.resolve() == file and file.parent.name != "__pycache__"
+    }
+)
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 CORE = (
     "certificates",

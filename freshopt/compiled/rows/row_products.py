@@ -98,7 +98,8 @@ def added_blocks(totals: Array, lost: Array) -> Array:
         total = totals[0]
         exact = total + error
     # What is infinite has no rounding error.
-    return np.where(np.isfinite(exact), exact, total)
+    found: Array = np.where(np.isfinite(exact), exact, total)
+    return found
 
 
 def products_enabled(n: int) -> bool:
