@@ -45,6 +45,16 @@ OBJECTIVES: dict[str, fo.Objective] = {
     "PowerCost, √age": SynchronizationCost(PowerCost(1.0, 0.5)),
 }
 
+WORKS = {
+    "budgets3": "3 budgets in units of their own",
+    "budgets8": "8 budgets",
+    "budgets1000": "999 limits in plain CVXPY, 4 a source, and a bandwidth",
+    "targets100": "cheapest with 100 targets, 4 a source",
+    "epsilon40": "harmonic staleness under 20 targets of freshness and 20 budgets",
+    "nested": "limits of hosts, domains and organisations",
+    "hosts": "limits of hosts and 3 budgets",
+}
+
 
 def sources() -> fo.Sources:
     """Return the sources that all objectives share."""
@@ -144,6 +154,36 @@ def cones(saved: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def constraints(saved: dict[str, Any]) -> str:
+    """Return how long declared constraints of a million sources take, certificate included."""
+    found = {row["work"]: row for row in saved["constraints_speed"]["rows"]}
+    rows = [
+        [
+            words,
+            f"{found[work]['rows']:,}",
+            f"`{found[work]['note'].split('(')[0].removeprefix('Auto chose ')}`",
+            f"{found[work]['full passes']}",
+            f"{found[work]['certified']:.2g}",
+            f"{found[work]['gap']:.0e}",
+        ]
+        for work, words in WORKS.items()
+    ]
+    return table(["constraints", "rows", "solver", "passes", "seconds", "gap"], rows)
+
+
+def rivals(saved: dict[str, Any]) -> str:
+    """Return times beside those of CVXPY, declaration and certificate included."""
+    rows = []
+    for row in saved["constraints_rivals"]["time"]:
+        failures = {each.split(" failed")[0].strip("'") for each in row["CVXPY failures"]}
+        end = (
+            "optimal" if not failures else "an error" if "optimal" not in "".join(failures) else "inaccurate"
+        )
+        times = (f"{row[key]:.2g}" for key in ("seconds", "CVXPY seconds"))
+        rows.append([row["kind"], f"{row['n']:,}", f"{row['rows']:,}", *times, f"{row['ratio']:.0f}", end])
+    return table(["constraints", "sources", "rows", "seconds", "CVXPY", "ratio", "CLARABEL ended"], rows)
+
+
 def estimators(saved: dict[str, Any]) -> str:
     """Return what estimators ask for and how far they err."""
     data = saved["estimators"]
@@ -201,6 +241,8 @@ TABLES = {
     "objectives": objectives,
     "solvers": solvers,
     "cones": cones,
+    "constraints": constraints,
+    "rivals": rivals,
     "estimators": estimators,
     "schedules": schedules,
 }
@@ -209,6 +251,7 @@ TABLES = {
 def load() -> dict[str, Any]:
     """Return the saved results that the tables are made from."""
     names = ("choosing", "derived", "cone_solvers", "estimators", "replay")
+    names += ("constraints_speed", "constraints_rivals")
     return {name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
 
