@@ -35,6 +35,8 @@ _TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns":
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
+# Sitemaps and feeds tell the day of a change as often as the moment.
+_OFTEN_DAYS = ("last_modified",)
 # Digits are 0 to 9: those of other scripts are no numbers to polars.
 _ISO = (
     r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -333,7 +335,7 @@ def _warn_of_mixed_offsets(
 ) -> None:
     """Warn if some known times have an offset and others not."""
     naive = np.flatnonzero(known & ~zoned)
-    if len(naive) and zoned.any():
+    if what in _OFTEN_DAYS and len(naive) and zoned.any():
         naive = np.array([k for k in naive.tolist() if _has_clock(times[k])], dtype=np.int64)
     if len(naive) == 0 or not zoned.any():
         return
