@@ -1,0 +1,322 @@
+"""`WeeklyProfile`: the shape of the change rate over the week.
+
+Sources change at the rate Δ·g(t), with one g of period a week and mean 1 for all of them. A source that is
+refreshed once a week at the phase p leaves its changes waiting for W(p) = ∫ g(x)((p − x) mod T) dx/T on
+average: half a week in the mean over all phases, and W' = 1 − g(p), so that the best phase is where g falls
+through its mean, after the peak of changes. With A' = g − 1 and Ā the mean of A over the week,
+
+    T/2 − W(p) = A(p) − Ā.
+
+A gap of k weeks waits (k − 1)T/2 longer, at every phase. A gap T/k meets k phases in turn: its waiting falls
+short of T/2k by the mean of A(p + jT/k) − Ā over j, that is by what g folded to the period T/k saves.
+Cost: as many pieces as bins for each distinct gap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.timestamps import as_datetime
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.units import SECONDS, check_time_unit
+from freshopt.weekly.best_phases import mean_of_best
+from freshopt.weekly.week_clock import (
+    FIRST_MONDAY,
+    WEEK,
+    check_time_zone,
+    seconds_of,
+    to_local,
+    utc_moment,
+)
+
+# In-sample evidence in nats below which a profile is not used: placebos reach 0.5 to 4.
+ENOUGH = 8.0
+# Hours of the day are harder to learn, and wrong ones cost more: with few changes they came out wrong.
+ENOUGH_OF_DAY = 10.0
+# Gaps of a day and below.
+DAYS = 7
+# Relative rounding up to which a gap is taken for a week times, or over, a whole number.
+ROUNDING = 1e-6
+# Most parts of a week, minutes, and most weeks in a gap, a century and beyond.
+MOST_PARTS, MOST_WEEKS = 10_080, 10_000
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WeeklyProfile:
+    """Relative change rate over the week, common to all sources.
+
+    Parameters
+    ----------
+    g : array_like of float, shape (bins,)
+        Relative rate in equal bins of the week, ≥ 0; the first begins on Monday 00:00. It is divided by its
+        mean.
+    evidence : float
+        Log-likelihood in nats that the profile gained over a constant rate on the log that it was learnt
+        from. Below 8 it is not used. Infinite by default: a profile that is given needs no evidence.
+    daily_evidence : float
+        The same of hours of the day alone. Below 10 gaps shorter than a week are not phased.
+    time_unit : str
+        Of gaps, savings and times.
+    origin : datetime or datetime64, optional
+        The moment of time 0 of the log; without it day 0 is a Monday 00:00 UTC.
+    time_zone : str, optional
+        The clock of the week, such as "Europe/Berlin"; by default UTC. It needs an origin.
+
+    Attributes
+    ----------
+    g : ndarray of float, shape (bins,)
+        With mean 1.
+
+    Raises
+    ------
+    SourceDataError
+        If the rates are no finite numbers ≥ 0 with a mean > 0, or another value cannot be used.
+
+    Examples
+    --------
+    Two changes in three fall in the first half of the week.
+
+    >>> profile = WeeklyProfile([2.0, 1.0])
+    >>> profile
+    WeeklyProfile(2 bins of a week)
+    >>> profile.waiting(7.0).round(4)  # of a crawl on Monday 00:00, and half a week later
+    array([4.0833, 2.9167])
+    >>> profile.saving([7.0, 14.0], load_limit=2.0).round(4)
+    array([0.2917, 0.2917])
+    """
+
+    g: Array
+    evidence: float = math.inf
+    daily_evidence: float = math.inf
+    time_unit: str = "day"
+    origin: datetime | None = None
+    time_zone: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values, and scale the rates to mean 1."""
+        check_time_unit(self.time_unit)
+        g = as_numbers(self.g, "g")
+        if g.ndim != 1 or len(g) == 0:
+            raise SourceDataError(f"g has shape {g.shape}. Pass one relative rate per bin of the week.")
+        if not (np.all(np.isfinite(g)) and np.all(g >= 0.0) and np.max(g) > 0.0):
+            raise SourceDataError(
+                "g has a negative or infinite rate, or none above 0. Pass rates >= 0, not all 0."
+            )
+        g = g / float(np.max(g))
+        store = object.__setattr__
+        store(self, "g", read_only(g / float(np.mean(g))))
+        for name in ("evidence", "daily_evidence"):
+            nats = as_number(getattr(self, name), name, "Pass a number of nats.")
+            if math.isnan(nats):
+                raise SourceDataError(f"{name} is nan. Pass a number of nats.")
+            store(self, name, nats)
+        if self.origin is not None:
+            store(self, "origin", as_datetime(utc_moment(self.origin, "origin")))
+        if self.time_zone is not None:
+            store(self, "time_zone", check_time_zone(self.time_zone))
+            if self.origin is None:
+                raise SourceDataError(
+                    "time_zone needs dates, and the profile has no origin. Pass origin=, or learn from dates."
+                )
+
+    def __repr__(self) -> str:
+        """Return the size and the evidence, never the array."""
+        zone = "" if self.time_zone is None else f" in {self.time_zone}"
+        nats = "" if math.isinf(self.evidence) else f", {self.evidence:.3g} nats"
+        return f"WeeklyProfile({len(self.g)} bins of a week{zone}{nats})"
+
+    @property
+    def week(self) -> float:
+        """The length of a week in the time unit."""
+        return WEEK / SECONDS[self.time_unit]
+
+    @property
+    def active(self) -> bool:
+        """Whether the evidence suffices to crawl by the profile: 8 nats."""
+        return self.evidence >= ENOUGH
+
+    def uses(self, cycles: IntArray) -> BoolArray:
+        """Return whether the evidence suffices for gaps, as `cycles` counts them."""
+        daily = self.daily_evidence >= ENOUGH_OF_DAY
+        used: BoolArray = (cycles >= 1) | ((cycles <= -2) & daily)
+        return used & self.active
+
+    def cycles(self, gaps: npt.ArrayLike) -> IntArray:
+        """Return which multiple or part of a week each gap is.
+
+        Parameters
+        ----------
+        gaps : array_like of float, shape (m,)
+            In the time unit.
+
+        Returns
+        -------
+        ndarray of int, shape (m,)
+            k ≥ 1 for k weeks, −k ≤ −2 for a week over k, 0 for other gaps. Relative differences of 1e-6 are
+            rounding.
+
+        Examples
+        --------
+        >>> WeeklyProfile([1.0]).cycles([7.0, 14.0, 3.5, 1.0, 5.0])
+        array([ 1,  2, -2, -7,  0])
+        """
+        gap = np.atleast_1d(as_numbers(gaps, "gaps"))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            weeks, parts = gap / self.week, self.week / gap
+        usable = (gap > 0.0) & (weeks < MOST_WEEKS + 0.5) & (parts < MOST_PARTS + 0.5)
+        weeks, parts = np.where(usable, weeks, 0.0), np.where(usable, parts, 0.0)
+        up, down = np.rint(weeks), np.rint(parts)
+        multiple = (up >= 1.0) & (np.abs(weeks - up) <= ROUNDING)
+        part = (down >= 2.0) & (np.abs(parts - down) <= ROUNDING * down)
+        return np.where(multiple, up, np.where(part, -down, 0.0)).astype(np.int64)
+
+    def waiting(self, gap: float, phase: npt.ArrayLike | None = None) -> Array:
+        """Return how long changes wait for the next refresh.
+
+        Parameters
+        ----------
+        gap : float
+            Between refreshes, in the time unit: a week times or over a whole number.
+        phase : array_like of float, shape (m,), optional
+            Of a refresh in the week, in time units since Monday 00:00. By default where the bins begin.
+
+        Returns
+        -------
+        ndarray of float, shape (m,) or (bins,)
+            Mean waiting time in the time unit, over changes as the profile has them. Linear between the
+            beginnings of bins for gaps of whole weeks.
+
+        Raises
+        ------
+        SourceDataError
+            If the gap is neither a multiple nor a part of a week.
+        """
+        cycle = self._known_cycles(gap)[0]
+        begin = np.arange(len(self.g)) * (self.week / len(self.g))
+        at = begin if phase is None else as_numbers(phase, "phase").reshape(-1)
+        parts = max(1, -int(cycle))
+        mean = 0.5 * (self.week * cycle if cycle > 0 else self.week / parts)
+        return mean - self._ahead(at / self.week, parts)
+
+    def saving(self, gaps: npt.ArrayLike, load_limit: float) -> Array:
+        """Return how much less changes wait at good phases, in the mean.
+
+        Parameters
+        ----------
+        gaps : array_like of float, shape (m,)
+            In the time unit, each a week times or over a whole number.
+        load_limit : float
+            ≥ 1. Refreshes are spread over the best 1/load_limit of the phases, where the load is so many
+            times the mean.
+
+        Returns
+        -------
+        ndarray of float, shape (m,)
+            δ ≥ 0 in the time unit: the mean over these phases of the waiting time at a random phase less that
+            at the phase. 0 at a load limit of 1, for a profile without evidence, and without daily evidence
+            for gaps shorter than a week.
+
+        Raises
+        ------
+        SourceDataError
+            If a gap is neither a multiple nor a part of a week, or the load limit is below 1.
+        """
+        share = 1.0 / check_load_limit(load_limit)
+        cycle = self._known_cycles(gaps)
+        distinct, which = np.unique(np.minimum(cycle, 1), return_inverse=True)
+        uses = self.uses(distinct)
+        each = [
+            self._saving(max(1, -int(k)), share) if use else 0.0
+            for k, use in zip(distinct, uses, strict=True)
+        ]
+        return np.array(each)[which]
+
+    def phase(self, time: npt.ArrayLike | datetime | np.datetime64) -> Array:
+        """Return where in the week a time falls.
+
+        Parameters
+        ----------
+        time : array_like of float, or datetime or datetime64
+            On the clock of the log, in time units since its origin; or one moment.
+
+        Returns
+        -------
+        ndarray of float
+            In [0, week), since Monday 00:00 on the clock of the profile.
+
+        Examples
+        --------
+        >>> profile = WeeklyProfile([1.0], origin=datetime(2026, 3, 25), time_zone="Europe/Berlin")
+        >>> profile.phase([0.5, 7.5]).round(4)  # Wednesdays at noon UTC, before and after the clock changed
+        array([2.5417, 2.5833])
+        """
+        second = to_local(self.seconds(time), self.time_zone)
+        phase: Array = (second - FIRST_MONDAY) % WEEK
+        return phase / SECONDS[self.time_unit]
+
+    def seconds(self, time: npt.ArrayLike | datetime | np.datetime64) -> Array:
+        """Return seconds since 1970 of times on the log's clock, or of a moment.
+
+        Day 0 of plain numbers is taken for the first Monday.
+        """
+        if isinstance(time, datetime | np.datetime64):
+            return np.array(seconds_of(utc_moment(time, "time")))
+        begin = FIRST_MONDAY if self.origin is None else self.origin.timestamp()
+        return begin + as_numbers(time, "time") * SECONDS[self.time_unit]
+
+    def _known_cycles(self, gaps: npt.ArrayLike) -> IntArray:
+        """Return `cycles`; raise for a gap that is none."""
+        cycle = self.cycles(gaps)
+        other = np.atleast_1d(np.asarray(gaps, dtype=np.float64))[cycle == 0]
+        if len(other):
+            raise SourceDataError(
+                f"a gap of {list_offenders([f'{gap:g}' for gap in other[:6]])} {self.time_unit}s is no week "
+                f"times or over a whole number (up to {MOST_WEEKS} weeks, down to a minute). Pass gaps of "
+                "the week."
+            )
+        return cycle
+
+    def _ahead(self, phase: Array, parts: int) -> Array:
+        """Return how much less than its mean is waited at phases in [0, 1).
+
+        The gap is a week over `parts`.
+        """
+        bins = len(self.g)
+        height = np.concatenate(([0.0], np.cumsum(self.g - 1.0))) / bins  # A at the edges of bins
+        height[-1] = 0.0
+        mean = float(np.mean(height[:-1]))  # of a cyclic piecewise linear function
+        turned = (phase[:, None] + np.arange(parts) / parts) % 1.0 * bins
+        ahead: Array = np.mean(np.interp(turned, np.arange(bins + 1), height), axis=1) - mean
+        return ahead * self.week
+
+    def _saving(self, parts: int, share: float) -> float:
+        """Return the saving of a week over `parts` at the best share of phases."""
+        if len(self.g) == 1:
+            return 0.0
+        pieces = len(self.g) // math.gcd(len(self.g), parts)
+        corners = np.arange(pieces) / (pieces * parts)
+        return max(0.0, mean_of_best(self._ahead(corners, parts), share)) if share < 1.0 else 0.0
+
+
+def check_load_limit(load_limit: float) -> float:
+    """Return the load limit, or raise if it is below 1.
+
+    Examples
+    --------
+    >>> check_load_limit(0.5)
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: load_limit is 0.5. Pass a multiple of the mean load, 1 or more.
+    """
+    limit = as_number(load_limit, "load_limit", "Pass a multiple of the mean load, 1 or more.")
+    if not limit >= 1.0:
+        raise SourceDataError(f"load_limit is {limit:g}. Pass a multiple of the mean load, 1 or more.")
+    return limit
