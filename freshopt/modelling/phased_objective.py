@@ -1,0 +1,249 @@
+"""`PhasedObjective`: refreshes at the good phases of a weekly cycle.
+
+Where the changes of all sources follow a common cycle, a source that is refreshed at a gap I of whole weeks,
+or of a whole fraction of one, can be refreshed at good phases: after most changes instead of before them. Its
+changes then wait less by δ(I), in time units, and its cost is less by
+
+    w·Δ·δ(I)·f'(ΔI/2),   f(x) = E C(N), N Poisson of mean x
+
+(f' = 1 for accumulated delay, e^{−x} for binary freshness: the copy may be stale already). A source at any
+other gap drifts through the week and costs J(ρ) as ever. What is minimised is the lower convex hull of J and
+these points, so that nothing else changes: one price, best responses, certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.cvx import Expression, cp
+from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.modelling.cost_curve import Curve, CurveObjective
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, Index, as_float64, as_number
+from freshopt.separable.hull_numerics import HullNumerics
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.lower_hull import lower_hull
+from freshopt.units import convert_time
+
+# Gaps in weeks, the longest first.
+GAPS = (4.0, 3.0, 2.0, 1.0, 1.0 / 2.0, 1.0 / 7.0, 1.0 / 14.0)
+
+
+class Profile(Protocol):
+    """Protocol of a weekly cycle of changes, such as `freshopt.weekly.WeeklyProfile`."""
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of gaps and savings."""
+
+    def saving(self, gaps: npt.ArrayLike, load_limit: float) -> Array:
+        """Return by how much less changes wait at good phases, one entry per gap."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PhasedObjective(CurveObjective):
+    """Objective of periodic refreshes, some of them at good phases.
+
+    `Problem` makes it of ``profile=``.
+
+    Parameters
+    ----------
+    objective : CurveObjective
+        Of periodic refreshes, with a `change_slope`.
+    profile : WeeklyProfile
+        Of the changes of all sources.
+    load_limit : float
+        Largest load at any time of the week over the mean load, ≥ 1.
+
+    Attributes
+    ----------
+    sense : {"minimise", "maximise"}
+        That of the objective.
+
+    Raises
+    ------
+    ObjectiveError
+        For Poisson refreshes, which have no phase, and for costs that are no function of the mean number of
+        changes.
+    SourceDataError
+        If the profile or the load limit is none.
+    """
+
+    objective: CurveObjective
+    profile: Profile
+    load_limit: float = 2.0
+    refresh: ClassVar[Refresh] = Refresh.PERIODIC  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        """Raise unless objective, profile and load limit have phases."""
+        if not callable(getattr(self.profile, "saving", None)):
+            kind = type(self.profile).__name__
+            raise SourceDataError(f"profile is of type {kind}. Pass a fo.weekly.WeeklyProfile.")
+        remedy = "Pass a number >= 1, the largest load over the mean load."
+        if not as_number(self.load_limit, "load_limit", remedy) >= 1.0:
+            raise SourceDataError(f"load_limit is {self.load_limit:g}. {remedy}")
+        name, refresh = type(self.objective).__name__, self.objective.refresh
+        if refresh is not Refresh.PERIODIC:
+            raise ObjectiveError(
+                f"{name} is of {refresh.value} refreshes, which have no phase in the week. Pass "
+                "refresh=Refresh.PERIODIC, or no profile."
+            )
+        known = isinstance(self.objective, CurveObjective)
+        if not known or self.objective.change_slope(np.ones(1)) is None:
+            raise ObjectiveError(
+                f"the cost of {name} is no function of the mean number of changes, so what good phases save is "
+                "not known. Pass BinaryFreshness, HarmonicStaleness or AccumulatedDelay, or no profile."
+            )
+
+    def __repr__(self) -> str:
+        """Return the objective and the load limit."""
+        return f"PhasedObjective({self.objective!r}, load_limit={self.load_limit:g})"
+
+    @property
+    def sense(self) -> Literal["minimise", "maximise"]:  # type: ignore[override]
+        """Whether the sum over sources is to be small or large."""
+        return self.objective.sense
+
+    def points(self, sources: Sources) -> tuple[Array, Array]:
+        """Return rates of commensurate gaps, and what good phases save there.
+
+        Parameters
+        ----------
+        sources : Sources
+
+        Returns
+        -------
+        rate : ndarray, shape (K,)
+            Increasing, per time unit of the sources.
+        saving : ndarray, shape (K, n)
+            Weighted, of the cost at that rate; ≥ 0.
+        """
+        unit = self.profile.time_unit
+        weeks = np.array(GAPS)
+        shorter = self.profile.saving(weeks * convert_time(1.0, "week", unit), self.load_limit)
+        some = np.flatnonzero(shorter > 0.0)
+        gap = weeks[some] * convert_time(1.0, "week", sources.time_unit)
+        delta = shorter[some] * convert_time(1.0, unit, sources.time_unit)
+        change, weight = as_float64(sources.column("change_rate")), as_float64(sources.column("importance"))
+        saving = np.empty((len(some), len(sources)))
+        for k, (one, less) in enumerate(zip(gap, delta, strict=True)):
+            slope = self.objective.change_slope(change * (0.5 * one))
+            saving[k] = weight * change * less * cast("Array", slope)
+        return 1.0 / gap, saving
+
+    def hull(self, numerics: Numerics, sources: Sources) -> Numerics:
+        """Return the numerics of the hull, given those of the objective.
+
+        They are those of the objective itself where nothing is saved.
+        """
+        if isinstance(numerics, MixedNumerics):
+            silent = self.hull(numerics.silent_sources, sources)
+            if silent is numerics.silent_sources:
+                return numerics
+            return MixedNumerics(numerics.signalled, silent, numerics.signalled_sources)
+        rate, saving = self.points(sources)
+        if not len(rate):
+            return numerics
+        return lower_hull(numerics, rate, saving, sources.min_rate, sources.max_rate)
+
+    def per_source(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
+        """Declare the hull: its arcs and segments, filled one after the other.
+
+        ρ is a sum of parts x_i ≥ 0 no longer than their pieces. The total Σ (H(start_i + x_i) − H(start_i))
+        uses up the steepest piece first, since H is convex. Its first arc has the constant.
+        """
+        kernel = self.objective.kernel(sources)
+        found = self.hull(kernel, sources)
+        if not isinstance(found, HullNumerics):
+            declared = self.objective.per_source(rate, sources)
+            return declared if isinstance(declared, tuple) else (declared, [])
+        return _declared_hull(self.objective, found, rate, sources)
+
+    def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
+        """Declare the objective of signalled sources, which have no phase."""
+        return self.objective.signalled_per_source(rate, sources)
+
+    def curve(self, sources: Sources) -> Curve:
+        """Return the cost curve of a copy's age, at a random time of the week."""
+        return self.objective.curve(sources)
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the numerics at random phases."""
+        return self.objective.kernel(sources)
+
+    def signalled_kernel(self, sources: Sources) -> Kernel | None:
+        """Return the numerics of announced changes."""
+        return self.objective.signalled_kernel(sources)
+
+    def refuses_signals(self) -> str | None:
+        """Return why the objective has no signalled sources, or None."""
+        return self.objective.refuses_signals()
+
+    def take(self, index: Index) -> PhasedObjective:
+        """Return the objective for some of the sources."""
+        return PhasedObjective(cast("CurveObjective", self.objective.take(index)), self.profile, self.load_limit)
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
+        """Return the value in the declared sense from the cost."""
+        return self.objective.value_from_cost(cost, sources)
+
+
+def plain(objective: Objective) -> Objective:
+    """Return an objective without the phases that a problem adds.
+
+    It is what was passed to `Problem`: for names, and for what knows nothing of phases.
+    """
+    return objective.objective if isinstance(objective, PhasedObjective) else objective
+
+
+def _declared_hull(
+    objective: CurveObjective, hull: HullNumerics, rate: Expression, sources: Sources
+) -> tuple[Expression, list[Expression]]:
+    """Return the hull as a CVXPY expression, with the constraints on its parts."""
+    sign = 1.0 if objective.sense == "minimise" else -1.0
+    total: Any = 0.0
+    parts: list[Expression] = []
+    constraints: list[Expression] = []
+
+    def part(length: Array) -> Expression:
+        x = cp.Variable(len(sources), nonneg=True)
+        short = np.flatnonzero(np.isfinite(length))
+        if len(short):
+            constraints.append(x[short] <= np.maximum(length[short], 0.0))
+        parts.append(x)
+        return x
+
+    begin = np.zeros(len(sources))
+    for k in range(len(hull.rate) + 1):
+        last = k == len(hull.rate)
+        corner = np.zeros(len(sources), dtype=np.bool_) if last else np.isfinite(hull.left[k])
+        # A point that is no corner leaves an empty arc, and its segments are empty.
+        end = np.full(len(sources), np.inf) if last else np.where(corner, hull.left[k], begin)
+        start = np.maximum(begin, 0.0)
+        x = part(np.where(end > start, end - start, 0.0))
+        written = objective.per_source(start + x, sources)
+        value, cones = written if isinstance(written, tuple) else (written, [])
+        constraints += cones
+        total = total + value
+        if k > 0:
+            gain = hull.curve.gain(start)
+            at = hull.curve.cost(start) if sign > 0.0 or gain is None else gain
+            total = total - at
+        if last:
+            break
+        before = np.where(corner, hull.rate[k] - hull.left[k], 0.0)
+        after = np.where(corner, hull.right[k] - hull.rate[k], 0.0)
+        # Of two neighbours' segments that are one, the second has it.
+        shared = corner & np.any([(hull.left[j] == hull.rate[k]) for j in range(k + 1, len(hull.rate))] or [begin < 0.0], axis=0)
+        after = np.where(shared, 0.0, after)
+        for length, slope in ((before, hull.most_price[k]), (after, hull.least_price[k])):
+            usable = np.where(length > 0.0, slope, 0.0)
+            total = total - sign * cp.multiply(usable, part(length))
+        begin = np.where(corner, np.where(shared, hull.rate[k], hull.right[k]), begin)
+    constraints.append(sum(parts[1:], parts[0]) == rate)
+    return total, constraints
