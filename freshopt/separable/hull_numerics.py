@@ -65,7 +65,7 @@ class HullNumerics:
         found = np.array(self.curve.marginal(rate))
         for k, own in enumerate(self.rate):
             np.copyto(found, self.most_price[k], where=(self.left[k] <= rate) & (rate < own))
-            np.copyto(found, self.least_price[k], where=(own <= rate) & (rate < self.right[k]))
+            np.copyto(found, self.least_price[k], where=(own <= rate) & (rate <= self.right[k]))
         return found
 
     def curvature(self, rate: Array) -> Array:

@@ -6,6 +6,9 @@ that each point has one interval of prices, between the roots of two convex func
 other lines: no ordering and no cases. Newton's method for such a root is geometric: the slope of the chord
 from the point to the curve, then the rate at which the curve has this slope. It is monotone from the second
 step on and converges quadratically.
+
+Where an end is known to 1e-7, such as from a table over many sources, the chord to it is the tangent to
+1e-14, and no equation is solved.
 """
 
 from __future__ import annotations
@@ -23,8 +26,25 @@ from freshopt.separable.kernel import Numerics
 WORTHWHILE = 1e-9
 # Tangents take 4 to 7 steps from the parabola's; then steps are rounding.
 _STEPS, _CLOSE = 60, 1e-13
+# Known ends are moved outwards by this share, so that the hull stays convex whatever their error: a chord
+# that ends there is steeper than the curve before it by no more than the second number.
+OUTWARDS, _STEEPER = 1e-7, 1e-6
 # The slope to the left of a point at the lower bound: no price is above it.
 _MOST = float(np.finfo(np.float64).max)
+
+
+class Ends(NamedTuple):
+    """Rates at which the tangents from points touch the curve, shape (K, n).
+
+    NaN where they are not known.
+    """
+
+    left: Array
+    right: Array
+
+    def take(self, index: slice) -> Ends:
+        """Return the ends of some of the sources."""
+        return Ends(self.left[:, index], self.right[:, index])
 
 
 class _Corners(NamedTuple):
@@ -36,7 +56,19 @@ class _Corners(NamedTuple):
     right: Array
 
 
-def lower_hull(curve: Numerics, rate: Array, saving: Array, lower: Array, upper: Array) -> Numerics:
+class _Points(NamedTuple):
+    """Points of some sources: rates (K,), costs and savings (K, n), bounds (n,)."""
+
+    rate: Array
+    cost: Array
+    saving: Array
+    lower: Array
+    upper: Array
+
+
+def lower_hull(
+    curve: Numerics, rate: Array, saving: Array, lower: Array, upper: Array, ends: Ends | None = None
+) -> Numerics:
     """Return the numerics of the lower convex hull of a curve and points.
 
     Parameters
@@ -49,6 +81,8 @@ def lower_hull(curve: Numerics, rate: Array, saving: Array, lower: Array, upper:
         By how much the points' costs are below J at their rates, in the same weighted unit.
     lower, upper : ndarray, shape (n,)
         Bounds, between which the hull is taken; points outside do not count.
+    ends : Ends, optional
+        Where tangents touch the curve, if that is nearly known.
 
     Returns
     -------
@@ -58,76 +92,65 @@ def lower_hull(curve: Numerics, rate: Array, saving: Array, lower: Array, upper:
     Examples
     --------
     >>> import freshopt as fo
-    >>> from freshopt.modelling.objective_numerics import numerics_of
     >>> delay = fo.problems.AccumulatedDelay(refresh=fo.Refresh.PERIODIC)
-    >>> curve, _ = numerics_of(delay, fo.Sources([2.0]))
+    >>> curve = delay.kernel(fo.Sources([2.0]))
     >>> hull = lower_hull(curve, np.array([1.0]), np.array([[0.25]]), np.zeros(1), np.full(1, np.inf))
     >>> hull.cost(np.array([1.0])), hull.left.round(6), hull.right.round(6)
     (array([0.75]), array([[0.666667]]), array([[2.]]))
     """
     n = saving.shape[1]
-    costs = np.empty((len(rate), n))
-    gains: Array | None = np.empty((len(rate), n))
+    costs, knows_gain = np.empty((len(rate), n)), curve.take(slice(0, 1)).gain(rate[:1]) is not None
+    gains = np.empty((len(rate), n)) if knows_gain else None
     found = _Corners(*(np.empty((len(rate), n)) for _ in range(4)))
     for part in chunks(n):
         piece = curve.take(part)
-        size = part.stop - part.start
+        points, worthwhile = _points(piece, rate, saving[:, part], lower[part], upper[part])
+        costs[:, part] = points.cost
         for k, own in enumerate(rate):
-            at = np.full(size, own)
-            costs[k, part] = piece.cost(at)
-            gain = piece.gain(at)
-            if gain is None:
-                gains = None
-            elif gains is not None:
-                gains[k, part] = gain + saving[k, part]
-        worthwhile = saving[:, part] > WORTHWHILE * costs[:, part]
-        worthwhile &= (lower[part] <= rate[:, None]) & (rate[:, None] <= upper[part])
-        costs[:, part] -= np.where(worthwhile, saving[:, part], 0.0)
-        own = (piece, rate, costs[:, part], saving[:, part], worthwhile, lower[part], upper[part])
-        for whole, some in zip(found, _corners(*own), strict=True):
+            gain = piece.gain(np.full(points.cost.shape[1], own))
+            if gains is not None and gain is not None:
+                gains[k, part] = gain + points.saving[k]
+        corners = _corners(piece, points, worthwhile, None if ends is None else ends.take(part))
+        for whole, some in zip(found, corners, strict=True):
             whole[:, part] = some
     if not bool(np.any(np.isfinite(found.left))):
         return curve
     return HullNumerics(curve, rate, costs, *found, gains)
 
 
-def _corners(
-    curve: Numerics,
-    rate: Array,
-    costs: Array,
-    saving: Array,
-    worthwhile: BoolArray,
-    lower: Array,
-    upper: Array,
-) -> _Corners:
+def tangent_ends(curve: Numerics, rate: Array, saving: Array) -> Ends:
+    """Return where the tangents from points touch the curve, without bounds.
+
+    NaN for points that are not below the curve.
+    """
+    n = saving.shape[1]
+    points, worthwhile = _points(curve, rate, saving, np.zeros(n), np.full(n, np.inf))
+    return Ends(*_tangents(curve, points, worthwhile)[2:])
+
+
+def _points(
+    curve: Numerics, rate: Array, saving: Array, lower: Array, upper: Array
+) -> tuple[_Points, BoolArray]:
+    """Return the points of some sources, and which are below the curve, within bounds."""
+    cost = np.array([curve.cost(np.full(saving.shape[1], own)) for own in rate])
+    below = saving > WORTHWHILE * cost
+    below &= (lower <= rate[:, None]) & (rate[:, None] <= upper)
+    less = np.where(below, saving, 0.0)
+    return _Points(rate, cost - less, less, lower, upper), below
+
+
+def _corners(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends | None) -> _Corners:
     """Return prices and segments of the points that are corners of the hull."""
-    kept = worthwhile & _ordered(_between(rate, costs, worthwhile))
-    touch = _Corners(*(np.full(costs.shape, np.nan) for _ in range(4)))
-    for k, own in enumerate(rate):
-        some = np.flatnonzero(kept[k])
-        if not len(some):
-            continue
-        piece, y, low, high = curve.take(some), costs[k, some], lower[some], upper[some]
-        at = np.full(len(some), own)
-        with np.errstate(all="ignore"):
-            # Half the width of what a parabola has below a chord, as a share of the rate.
-            share = np.sqrt(2.0 * saving[k, some] / piece.curvature(at)) / own
-        share = np.where(np.isfinite(share), share, 1.0)
-        before, after = np.maximum(own / (1.0 + share), low), np.minimum(own * (1.0 + share), high)
-        most, left = _tangent(piece, own, y, before, low, at)
-        least, right = _tangent(piece, own, y, after, at, high)
-        touch.most_price[k, some] = np.where(low < own, most, _MOST)
-        touch.least_price[k, some] = np.where(high > own, least, 0.0)
-        touch.left[k, some], touch.right[k, some] = left, right
-    kept &= _ordered(_tightened(_between(rate, costs, kept), touch))
-    between = _between(rate, costs, kept)
+    kept = kept & _ordered(_between(points, kept))
+    touch = _tangents(curve, points, kept) if ends is None else _chords(curve, points, kept, ends)
+    kept &= _ordered(_tightened(_between(points, kept), touch))
+    between = _between(points, kept)
     prices = _tightened(between, touch)
+    out = ~kept
+    prices.least_price[out], prices.most_price[out] = np.inf, -np.inf
     left = np.where(prices.most_price < touch.most_price, between.left, touch.left)
     right = np.where(prices.least_price > touch.least_price, between.right, touch.right)
-    out = ~kept
-    for entries, none in ((prices.least_price, np.inf), (prices.most_price, -np.inf), (left, np.inf)):
-        entries[out] = none
-    right[out] = -np.inf
+    left[out], right[out] = np.inf, -np.inf
     return _Corners(prices.least_price, prices.most_price, left, right)
 
 
@@ -147,22 +170,72 @@ def _tightened(one: _Corners, other: _Corners) -> _Corners:
     )
 
 
-def _between(rate: Array, costs: Array, kept: BoolArray) -> _Corners:
+def _between(points: _Points, kept: BoolArray) -> _Corners:
     """Return the prices at which a point is the best of the points.
 
     The segments are those to the neighbours among them.
     """
-    found = _Corners(
-        np.zeros(costs.shape), np.full(costs.shape, _MOST), np.full(costs.shape, np.nan), np.full(costs.shape, np.nan)
-    )
+    rate, cost = points.rate, points.cost
+    none = (np.full(cost.shape, np.nan) for _ in range(2))
+    found = _Corners(np.zeros(cost.shape), np.full(cost.shape, _MOST), *none)
     for low in range(len(rate)):
         for high in range(low + 1, len(rate)):
-            both = kept[low] & kept[high]
-            slope = np.where(both, (costs[low] - costs[high]) / (rate[high] - rate[low]), np.nan)
+            slope = (cost[low] - cost[high]) / (rate[high] - rate[low])
+            slope[~(kept[low] & kept[high])] = np.nan
             above, below = slope > found.least_price[low], slope < found.most_price[high]
             np.copyto(found.least_price[low], slope, where=above)
             np.copyto(found.most_price[high], slope, where=below)
-            found.right[low, above], found.left[high, below] = rate[high], rate[low]
+            np.copyto(found.right[low], rate[high], where=above)
+            np.copyto(found.left[high], rate[low], where=below)
+    return found
+
+
+def _chords(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends) -> _Corners:
+    """Return the chords to ends that are nearly known; what is not is solved for."""
+    found = _Corners(*(np.full(points.cost.shape, np.nan) for _ in range(4)))
+    unsure = np.zeros(kept.shape, dtype=np.bool_)
+    for k, own in enumerate(points.rate):
+        sides = (
+            (found.most_price, found.left, ends.left[k] * (1.0 - OUTWARDS), points.lower, 1.0),
+            (found.least_price, found.right, ends.right[k] * (1.0 + OUTWARDS), points.upper, -1.0),
+        )
+        for slopes, at, end, bound, side in sides:
+            reached = np.maximum(end, bound) if side > 0.0 else np.minimum(end, bound)
+            with np.errstate(all="ignore"):
+                chord = (curve.cost(reached) - points.cost[k]) / (own - reached)
+                steeper = side * (curve.marginal(reached) / chord - 1.0)
+                sure = (chord > 0.0) & (steeper >= 0.0) & ((steeper <= _STEEPER) | (reached == bound))
+            unsure[k] |= ~sure
+            slopes[k], at[k] = chord, reached
+    unsure &= kept
+    some = np.flatnonzero(np.any(unsure, axis=0))
+    if len(some):
+        few = _Points(
+            points.rate, points.cost[:, some], points.saving[:, some], points.lower[some], points.upper[some]
+        )
+        for whole, solved in zip(found, _tangents(curve.take(some), few, unsure[:, some]), strict=True):
+            whole[:, some] = np.where(unsure[:, some], solved, whole[:, some])
+    return found
+
+
+def _tangents(curve: Numerics, points: _Points, kept: BoolArray) -> _Corners:
+    """Return the tangents from points to the curve, NaN for those not kept."""
+    found = _Corners(*(np.full(points.cost.shape, np.nan) for _ in range(4)))
+    for k, own in enumerate(points.rate):
+        some = np.flatnonzero(kept[k])
+        if not len(some):
+            continue
+        piece, cost, at = curve.take(some), points.cost[k, some], np.full(len(some), own)
+        lower, upper = points.lower[some], points.upper[some]
+        with np.errstate(all="ignore"):
+            # Half the width of what a parabola has below a chord, as a share of the rate.
+            share = np.sqrt(2.0 * points.saving[k, some] / piece.curvature(at)) / own
+        share = np.where(np.isfinite(share), share, 1.0)
+        before, after = np.maximum(own / (1.0 + share), lower), np.minimum(own * (1.0 + share), upper)
+        most, found.left[k, some] = _tangent(piece, own, cost, before, lower, at)
+        least, found.right[k, some] = _tangent(piece, own, cost, after, at, upper)
+        found.most_price[k, some] = np.where(lower < own, most, _MOST)
+        found.least_price[k, some] = np.where(upper > own, least, 0.0)
     return found
 
 
