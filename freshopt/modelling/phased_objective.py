@@ -40,7 +40,7 @@ MANY, KNOTS = 10_000, 1_000
 
 
 class Profile(Protocol):
-    """Protocol of a weekly cycle of changes, such as `freshopt.weekly.WeeklyProfile`."""
+    """Protocol of a weekly cycle of changes, such as `WeeklyProfile`."""
 
     @property
     def time_unit(self) -> str:
@@ -88,21 +88,21 @@ class PhasedObjective(CurveObjective):
         """Raise unless objective, profile and load limit have phases."""
         if not callable(getattr(self.profile, "saving", None)):
             kind = type(self.profile).__name__
-            raise SourceDataError(f"profile is of type {kind}. Pass a fo.weekly.WeeklyProfile.")
+            raise SourceDataError(f"profile is of type {kind}. Pass a fo.WeeklyProfile.")
         remedy = "Pass a number >= 1, the largest load over the mean load."
         if not as_number(self.load_limit, "load_limit", remedy) >= 1.0:
             raise SourceDataError(f"load_limit is {self.load_limit:g}. {remedy}")
-        name, refresh = type(self.objective).__name__, self.objective.refresh
-        if refresh is not Refresh.PERIODIC:
-            raise ObjectiveError(
-                f"{name} is of {refresh.value} refreshes, which have no phase in the week. Pass "
-                "refresh=Refresh.PERIODIC, or no profile."
-            )
+        name = type(self.objective).__name__
         known = isinstance(self.objective, CurveObjective)
         if not known or self.objective.change_slope(np.ones(1)) is None:
             raise ObjectiveError(
                 f"the cost of {name} is no function of the mean number of changes, so what good phases save is "
                 "not known. Pass BinaryFreshness, HarmonicStaleness or AccumulatedDelay, or no profile."
+            )
+        if self.objective.refresh is not Refresh.PERIODIC:
+            raise ObjectiveError(
+                f"{name} has {self.objective.refresh.value} refreshes, which have no phase in the week. Pass "
+                "refresh=Refresh.PERIODIC, or no profile."
             )
 
     def __repr__(self) -> str:
@@ -205,7 +205,9 @@ class PhasedObjective(CurveObjective):
 
     def take(self, index: Index) -> PhasedObjective:
         """Return the objective for some of the sources."""
-        return PhasedObjective(cast("CurveObjective", self.objective.take(index)), self.profile, self.load_limit)
+        return PhasedObjective(
+            cast("CurveObjective", self.objective.take(index)), self.profile, self.load_limit
+        )
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost."""
@@ -223,46 +225,59 @@ def plain(objective: Objective) -> Objective:
 def _declared_hull(
     objective: CurveObjective, hull: HullNumerics, rate: Expression, sources: Sources
 ) -> tuple[Expression, list[Expression]]:
-    """Return the hull as a CVXPY expression, with the constraints on its parts."""
-    sign = 1.0 if objective.sense == "minimise" else -1.0
-    total: Any = 0.0
+    """Return the hull as a CVXPY expression, with the constraints on its parts.
+
+    Arcs and segments follow from left to right: before each corner the arc from the end of the last segment,
+    and the segment to the corner; after it the segment that leaves it. Those of a point that is no corner are
+    empty.
+    """
+    sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
     parts: list[Expression] = []
     constraints: list[Expression] = []
 
     def part(length: Array) -> Expression:
-        x = cp.Variable(len(sources), nonneg=True)
+        x = cp.Variable(n, nonneg=True)
         short = np.flatnonzero(np.isfinite(length))
         if len(short):
             constraints.append(x[short] <= np.maximum(length[short], 0.0))
         parts.append(x)
         return x
 
-    begin = np.zeros(len(sources))
-    for k in range(len(hull.rate) + 1):
-        last = k == len(hull.rate)
-        corner = np.zeros(len(sources), dtype=np.bool_) if last else np.isfinite(hull.left[k])
-        # A point that is no corner leaves an empty arc, and its segments are empty.
-        end = np.full(len(sources), np.inf) if last else np.where(corner, hull.left[k], begin)
-        start = np.maximum(begin, 0.0)
-        x = part(np.where(end > start, end - start, 0.0))
-        written = objective.per_source(start + x, sources)
+    def arc(begin: Array, length: Array) -> Expression:
+        written = objective.per_source(begin + part(length), sources)
         value, cones = written if isinstance(written, tuple) else (written, [])
-        constraints += cones
-        total = total + value
-        if k > 0:
-            gain = hull.curve.gain(start)
-            at = hull.curve.cost(start) if sign > 0.0 or gain is None else gain
-            total = total - at
-        if last:
-            break
-        before = np.where(corner, hull.rate[k] - hull.left[k], 0.0)
-        after = np.where(corner, hull.right[k] - hull.rate[k], 0.0)
-        # Of two neighbours' segments that are one, the second has it.
-        shared = corner & np.any([(hull.left[j] == hull.rate[k]) for j in range(k + 1, len(hull.rate))] or [begin < 0.0], axis=0)
-        after = np.where(shared, 0.0, after)
-        for length, slope in ((before, hull.most_price[k]), (after, hull.least_price[k])):
-            usable = np.where(length > 0.0, slope, 0.0)
-            total = total - sign * cp.multiply(usable, part(length))
-        begin = np.where(corner, np.where(shared, hull.rate[k], hull.right[k]), begin)
+        constraints.extend(cones)
+        return value
+
+    total: Any = 0.0
+    begin = np.zeros(n)
+    for k, own in enumerate(hull.rate):
+        corner = np.isfinite(hull.left[k])
+        start = np.where(corner, begin, own)
+        length = np.where(corner, hull.left[k] - begin, 0.0)
+        first = corner & (begin == 0.0)
+        total = total + arc(start, length) - np.where(first, 0.0, _declared_at(objective, hull, start))
+        # The segment between neighbours that both have is the second one's.
+        later = np.any(hull.left[k + 1 :] == own, axis=0) & corner
+        for some, width, slope in (
+            (corner, own - hull.left[k], hull.most_price[k]),
+            (corner & ~later, hull.right[k] - own, hull.least_price[k]),
+        ):
+            width = np.where(some, width, 0.0)
+            total = total - cp.multiply(sign * np.where(width > 0.0, slope, 0.0), part(width))
+        begin = np.where(corner, np.where(later, own, hull.right[k]), begin)
+    whole = begin == 0.0
+    total = (
+        total + arc(begin, np.full(n, np.inf)) - np.where(whole, 0.0, _declared_at(objective, hull, begin))
+    )
     constraints.append(sum(parts[1:], parts[0]) == rate)
     return total, constraints
+
+
+def _declared_at(objective: CurveObjective, hull: HullNumerics, rate: Array) -> Array:
+    """Return the declared value of the curve at a rate, finite where that is 0."""
+    at = np.where(rate > 0.0, rate, 1.0)
+    gain = hull.curve.gain(at)
+    if objective.sense == "minimise":
+        return hull.curve.cost(at)
+    return -hull.curve.cost(at) if gain is None else gain
