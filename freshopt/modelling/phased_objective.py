@@ -14,15 +14,15 @@ these points, so that nothing else changes: one price, best responses, certifica
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cost_curve import Curve, CurveObjective
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.declared_hull import declared_hull, hull_cone_form
+from freshopt.modelling.objective import ConeForm, Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index, as_float64, as_number
 from freshopt.numerics.even_tables import interpolated
@@ -46,7 +46,7 @@ class Profile(Protocol):
     def time_unit(self) -> str:
         """Unit of gaps and savings."""
 
-    def saving(self, gaps: npt.ArrayLike, load_limit: float) -> Array:
+    def saving(self, gaps: Array, load_limit: float) -> Array:
         """Return by how much less changes wait at good phases, one entry per gap."""
 
 
@@ -171,17 +171,23 @@ class PhasedObjective(CurveObjective):
             return Ends(*(np.exp(interpolated(logs, knots, np.log(one))) for one in ends))
 
     def per_source(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
-        """Declare the hull: its arcs and segments, filled one after the other.
-
-        ρ is a sum of parts x_i ≥ 0 no longer than their pieces. The total Σ (H(start_i + x_i) − H(start_i))
-        uses up the steepest piece first, since H is convex. Its first arc has the constant.
-        """
-        kernel = self.objective.kernel(sources)
-        found = self.hull(kernel, sources)
+        """Declare the hull, in parts that are its arcs and segments."""
+        found = self.hull(self.objective.kernel(sources), sources)
         if not isinstance(found, HullNumerics):
             declared = self.objective.per_source(rate, sources)
             return declared if isinstance(declared, tuple) else (declared, [])
-        return _declared_hull(self.objective, found, rate, sources)
+        return declared_hull(self.objective, found, rate, sources)
+
+    def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return a well-conditioned cone form of the total, up to a constant."""
+        found = self.hull(self.objective.kernel(sources), sources)
+        if not isinstance(found, HullNumerics):
+            return self.objective.cone_form(y, sources, typical)
+        return hull_cone_form(self.objective, found, y, sources, typical)
+
+    def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
+        """Return the objective's own: signalled sources have no phase."""
+        return self.objective.signalled_cone_form(y, sources, typical)
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare the objective of signalled sources, which have no phase."""
@@ -220,64 +226,3 @@ def plain(objective: Objective) -> Objective:
     It is what was passed to `Problem`: for names, and for what knows nothing of phases.
     """
     return objective.objective if isinstance(objective, PhasedObjective) else objective
-
-
-def _declared_hull(
-    objective: CurveObjective, hull: HullNumerics, rate: Expression, sources: Sources
-) -> tuple[Expression, list[Expression]]:
-    """Return the hull as a CVXPY expression, with the constraints on its parts.
-
-    Arcs and segments follow from left to right: before each corner the arc from the end of the last segment,
-    and the segment to the corner; after it the segment that leaves it. Those of a point that is no corner are
-    empty.
-    """
-    sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
-    parts: list[Expression] = []
-    constraints: list[Expression] = []
-
-    def part(length: Array) -> Expression:
-        x = cp.Variable(n, nonneg=True)
-        short = np.flatnonzero(np.isfinite(length))
-        if len(short):
-            constraints.append(x[short] <= np.maximum(length[short], 0.0))
-        parts.append(x)
-        return x
-
-    def arc(begin: Array, length: Array) -> Expression:
-        written = objective.per_source(begin + part(length), sources)
-        value, cones = written if isinstance(written, tuple) else (written, [])
-        constraints.extend(cones)
-        return value
-
-    total: Any = 0.0
-    begin = np.zeros(n)
-    for k, own in enumerate(hull.rate):
-        corner = np.isfinite(hull.left[k])
-        start = np.where(corner, begin, own)
-        length = np.where(corner, hull.left[k] - begin, 0.0)
-        first = corner & (begin == 0.0)
-        total = total + arc(start, length) - np.where(first, 0.0, _declared_at(objective, hull, start))
-        # The segment between neighbours that both have is the second one's.
-        later = np.any(hull.left[k + 1 :] == own, axis=0) & corner
-        for some, width, slope in (
-            (corner, own - hull.left[k], hull.most_price[k]),
-            (corner & ~later, hull.right[k] - own, hull.least_price[k]),
-        ):
-            width = np.where(some, width, 0.0)
-            total = total - cp.multiply(sign * np.where(width > 0.0, slope, 0.0), part(width))
-        begin = np.where(corner, np.where(later, own, hull.right[k]), begin)
-    whole = begin == 0.0
-    total = (
-        total + arc(begin, np.full(n, np.inf)) - np.where(whole, 0.0, _declared_at(objective, hull, begin))
-    )
-    constraints.append(sum(parts[1:], parts[0]) == rate)
-    return total, constraints
-
-
-def _declared_at(objective: CurveObjective, hull: HullNumerics, rate: Array) -> Array:
-    """Return the declared value of the curve at a rate, finite where that is 0."""
-    at = np.where(rate > 0.0, rate, 1.0)
-    gain = hull.curve.gain(at)
-    if objective.sense == "minimise":
-        return hull.curve.cost(at)
-    return -hull.curve.cost(at) if gain is None else gain

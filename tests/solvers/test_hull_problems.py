@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 import freshopt as fo
 from freshopt.dual_search.segment_ends import hull_of
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.problems import HarmonicStaleness
 from tests.ground_truth.hull_truth import NAMES, Floats, Grid, Savings
 from tests.ground_truth.tolerances import CONIC
 from tests.separable.test_lower_hull import OBJECTIVES, WEEKS
@@ -106,9 +106,7 @@ def test_rates_at_points_are_exact() -> None:
     assert np.all(np.any(rates[near, None] == 1.0 / WEEKS, axis=1))
 
 
-@pytest.mark.parametrize(
-    "objective", [AccumulatedDelay(fo.Refresh.PERIODIC), BinaryFreshness(fo.Refresh.PERIODIC)]
-)
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=NAMES)
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 4.0])
 def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwidth: float) -> None:
     sources = fo.Sources(
@@ -119,8 +117,10 @@ def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwi
     )
     problem = fo.Problem(objective, sources, bandwidth, profile=Savings())
     solution = fo.solve(problem)
-    program = problem.to_cvxpy()
-    assert program.solve(solver="CLARABEL") == pytest.approx(solution.value, rel=10.0 * CONIC)
+    if not isinstance(
+        objective, HarmonicStaleness
+    ):  # whose quadrature is too badly scaled to be solved as it is
+        assert problem.to_cvxpy().solve(solver="CLARABEL") == pytest.approx(solution.value, rel=10.0 * CONIC)
     conic = fo.solve(problem, fo.solvers.Conic())
     assert conic.value == pytest.approx(solution.value, rel=CONIC)
 
