@@ -17,16 +17,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.logs.timestamps import as_datetime
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS, check_time_unit
 from freshopt.weekly.best_phases import mean_of_best
+from freshopt.weekly.profile_learning import learnt_shapes
 from freshopt.weekly.week_clock import (
     FIRST_MONDAY,
     WEEK,
@@ -35,6 +38,9 @@ from freshopt.weekly.week_clock import (
     to_local,
     utc_moment,
 )
+
+if TYPE_CHECKING:
+    from freshopt.estimators.estimator import Estimator
 
 # In-sample evidence in nats below which a profile is not used: placebos reach 0.5 to 4.
 ENOUGH = 8.0
@@ -127,6 +133,61 @@ class WeeklyProfile:
                     "time_zone needs dates, and the profile has no origin. Pass origin=, or learn from dates."
                 )
 
+    @classmethod
+    def from_log(
+        cls, log: CrawlLog, estimator: Estimator, bins: int = 56, time_zone: str | None = None
+    ) -> WeeklyProfile:
+        """Learn the profile from a crawl log.
+
+        Parameters
+        ----------
+        log : CrawlLog
+            With the times of its crawls; plain numbers count from a Monday 00:00 UTC. Counted changes and
+            dates of last change are used.
+        estimator : Estimator
+            Of the change rates at a constant rate, such as ``MaximumLikelihood()``; it is fitted to the log.
+        bins : int
+            Of the week; 56 are of three hours each.
+        time_zone : str, optional
+            The clock by which hours count, such as "Europe/Berlin", also when daylight saving time begins or
+            ends; by default UTC. It needs a log with dates.
+
+        Raises
+        ------
+        SourceDataError
+            If the log has no times, or a setting cannot be used.
+
+        Notes
+        -----
+        Expectation maximisation, smoothed: `freshopt.weekly.profile_learning`. The evidence is in-sample.
+
+        Examples
+        --------
+        A source that is crawled twice a day, and changes from Monday to Friday.
+
+        >>> import freshopt as fo
+        >>> time = np.arange(0.0, 70.0, 0.5)
+        >>> log = fo.CrawlLog(["a"] * 140, time, (time % 7 > 0) & (time % 7 <= 5))
+        >>> profile = WeeklyProfile.from_log(log, fo.estimators.MaximumLikelihood())
+        >>> profile.g.reshape(7, 8).mean(axis=1).round(1)
+        array([1.4, 1.4, 1.4, 1.4, 1.4, 0. , 0. ])
+        """
+        require_log(log)
+        bins = as_whole(bins, "bins", 1, MOST_PARTS)
+        if time_zone is not None:
+            check_time_zone(time_zone)
+            if log.origin is None:
+                raise SourceDataError(
+                    "time_zone needs dates, and the log counts its times in plain numbers. Leave time_zone "
+                    "out, or make the log with dates."
+                )
+        if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+            raise SourceDataError(
+                f"estimator is {shortened(repr(estimator))}. Pass an instance, such as MaximumLikelihood()."
+            )
+        week, day = learnt_shapes(log, estimator.fit(log).change_rate_, bins, time_zone)
+        return cls(week.g, week.evidence, day.evidence, log.time_unit, log.origin, time_zone)
+
     def __repr__(self) -> str:
         """Return the size and the evidence, never the array."""
         zone = "" if self.time_zone is None else f" in {self.time_zone}"
@@ -200,7 +261,7 @@ class WeeklyProfile:
             If the gap is neither a multiple nor a part of a week.
         """
         cycle = self._known_cycles(gap)[0]
-        begin = np.arange(len(self.g)) * (self.week / len(self.g))
+        begin = np.arange(len(self.g), dtype=np.float64) * (self.week / len(self.g))
         at = begin if phase is None else as_numbers(phase, "phase").reshape(-1)
         parts = max(1, -int(cycle))
         mean = 0.5 * (self.week * cycle if cycle > 0 else self.week / parts)
