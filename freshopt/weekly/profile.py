@@ -29,7 +29,7 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_n
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS, check_time_unit
 from freshopt.weekly.best_phases import mean_of_best
-from freshopt.weekly.profile_learning import learnt_shapes
+from freshopt.weekly.profile_learning import ENOUGH_OF_DAY, learnt_shape
 from freshopt.weekly.week_clock import (
     FIRST_MONDAY,
     WEEK,
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 # In-sample evidence in nats below which a profile is not used: placebos reach 0.5 to 4.
 ENOUGH = 8.0
-# Hours of the day are harder to learn, and wrong ones cost more: with few changes they came out wrong.
-ENOUGH_OF_DAY = 10.0
 # Gaps of a day and below.
 DAYS = 7
 # Relative rounding up to which a gap is taken for a week times, or over, a whole number.
@@ -185,8 +183,8 @@ class WeeklyProfile:
             raise SourceDataError(
                 f"estimator is {shortened(repr(estimator))}. Pass an instance, such as MaximumLikelihood()."
             )
-        week, day = learnt_shapes(log, estimator.fit(log).change_rate_, bins, time_zone)
-        return cls(week.g, week.evidence, day.evidence, log.time_unit, log.origin, time_zone)
+        learnt = learnt_shape(log, estimator.fit(log).change_rate_, bins, time_zone)
+        return cls(*learnt, log.time_unit, log.origin, time_zone)
 
     def __repr__(self) -> str:
         """Return the size and the evidence, never the array."""
