@@ -17,7 +17,6 @@ from freshopt.weekly.observed_spans import ObservedSpans
 from freshopt.weekly.shape_likelihood import scaled
 
 DAY = 86_400.0
-TURNS = 2.0 * np.pi * np.arange(1.0, 3.0)
 # Newton steps, far more than the concave likelihood needs (most seen: 5), and halvings of one.
 STEPS, HALVINGS = 30, 30
 # Gain in nats below which it has settled.
@@ -95,14 +94,16 @@ def with_hours(g: Array, hours: Array) -> Array:
 
 
 def _waves(time: Array) -> Array:
-    """Return cosines and sines of times in days, shape (m, 4)."""
-    turn = (time % 1.0)[:, None] * TURNS
-    return np.concatenate((np.cos(turn), np.sin(turn)), axis=1)
+    """Return cosines and sines of one and two turns of times in days, shape (m, 4)."""
+    turn = time % 1.0 * (2.0 * np.pi)
+    cos, sin = np.cos(turn), np.sin(turn)
+    return np.stack((cos, 2.0 * cos * cos - 1.0, sin, 2.0 * cos * sin), axis=1)
 
 
 def _integrals(begin: Array, length: Array) -> Array:
     """Return the integrals of `_waves` over spans in days, shape (m, 4)."""
     # sin(b + l) − sin(b) = 2 cos(b + l/2) sin(l/2) keeps its digits for short spans.
-    middle = _waves(begin + 0.5 * length)
-    half = 2.0 * np.sin(0.5 * (length[:, None] * TURNS)) / TURNS
-    return middle * np.concatenate((half, half), axis=1)
+    half = np.pi * length
+    sin = np.sin(half)
+    once, twice = sin / np.pi, sin * np.cos(half) / np.pi
+    return _waves(begin + 0.5 * length) * np.stack((once, twice, once, twice), axis=1)

@@ -87,3 +87,14 @@ class ObservedSpans:
             shown = to_local(origin + end, zone) - begin
             length = np.where(shown > 0.0, shown, length)
         return cls(begin - FIRST_MONDAY, length, rate[use], changes, dated)
+
+    def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
+        """Return the spans that end in even and in odd periods, in seconds."""
+        even = np.floor((self.begin + self.length) / period) % 2.0 == 0.0
+        return self._select(even), self._select(~even)
+
+    def _select(self, keep: BoolArray) -> ObservedSpans:
+        """Return some of the spans."""
+        return ObservedSpans(
+            self.begin[keep], self.length[keep], self.rate[keep], self.changes[keep], self.dated[keep]
+        )
