@@ -1,6 +1,6 @@
-"""Make `freshopt/datasets/gstreamer-commits.csv`: when directories of GStreamer's source code changed.
+"""Make `freshopt/datasets/gstreamer-plugins.csv`: when the code of GStreamer's plugins changed.
 
-Input: the changelogs of GStreamer 1.18.4 as Debian 11 (bullseye) ships them with nine packages. Each lists
+Input: the changelogs of GStreamer 1.18.4 as Debian 11 (bullseye) ships them with six packages. Each lists
 every commit to one repository since its beginning, with the moment, its time zone and the files changed::
 
     2019-09-02 09:33:15 -0400  A Developer <...>
@@ -11,19 +11,19 @@ every commit to one repository since its beginning, with the moment, its time zo
 
 Only the names of the directories and the UTC minutes are kept. On a machine with Debian 11's packages::
 
-    apt-get download $(python benchmarks/pages/extract_gstreamer_commits.py --packages)
+    apt-get download $(python benchmarks/pages/extract_gstreamer_plugins.py --packages)
     for package in *.deb; do dpkg-deb -x $package unpacked; done
-    python benchmarks/pages/extract_gstreamer_commits.py unpacked --out freshopt/datasets/gstreamer-commits.csv
+    python benchmarks/pages/extract_gstreamer_plugins.py unpacked --out freshopt/datasets/gstreamer-plugins.csv
 
-It prints the table of numbers that `freshopt/datasets/gstreamer-commits.md` quotes.
+It prints the first table of numbers that `freshopt/datasets/gstreamer-plugins.md` quotes.
 
 Choices
 -------
-* A source is a directory of a repository, named ``repository/directory``; subdirectories are sources of their
-  own. It changes when a commit changes a file of program code in it (`CODE`): no build file, so the switch
-  from one build system to another within the window is not a change of everything. Directories of tests,
-  examples and documentation are left out.
-* The window is 104 whole weeks, from a Monday to the Monday before the branch of version 1.18, from which on
+* A source is a directory of plugins, named ``repository/directory``; those below it are sources of their own.
+  It changes when a commit changes a file of program code in it (`CODE`): no build file, so the switch from one
+  build system to another within the window is not a change of everything.
+* Every commit counts, also one that changes many directories at once.
+* The window is 208 whole weeks, from a Monday to the Monday before the branch of version 1.18, from which on
   the changelogs show that branch only.
 * A directory counts if any of its files, build files included, changed in the window. Since the build files
   of all directories were replaced in it, this holds for those that existed, also if no code in them changed.
@@ -45,21 +45,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-START, END = datetime(2018, 9, 3, tzinfo=UTC), datetime(2020, 8, 31, tzinfo=UTC)  # Mondays
+import numpy as np
+
+from freshopt.datasets.crawl_rhythms import weekly_crawls
+
+START, END = datetime(2016, 9, 5, tzinfo=UTC), datetime(2020, 8, 31, tzinfo=UTC)  # Mondays
 # Package: the repository whose changelog it has.
 PACKAGES = {
-    "libgstreamer1.0-0": "core",
     "gstreamer1.0-plugins-base": "base",
     "gstreamer1.0-plugins-good": "good",
     "gstreamer1.0-plugins-ugly": "ugly",
     "gstreamer1.0-plugins-bad": "bad",
     "gstreamer1.0-libav": "libav",
     "gstreamer1.0-vaapi": "vaapi",
-    "libges-1.0-0": "ges",
-    "libgstrtspserver-1.0-0": "rtsp-server",
 }
 CODE = {".c", ".cc", ".cpp", ".h", ".hpp", ".m", ".mm"}
-NO_PROGRAM = {"", "docs", "examples", "po", "tests"}  # first parts of directories; "" is the top itself
+PLUGINS = {"ext", "gst", "sys"}  # where repositories have their plugins
 
 _COMMIT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4})  \S")
 _FILE = re.compile(r"\t\* (\S+):")
@@ -114,7 +115,7 @@ def collect(changelogs: Mapping[str, str]) -> dict[str, History]:
     for repository, text in changelogs.items():
         for commit in read_commits(text):
             for file in commit.files:
-                if file.parts[0] in NO_PROGRAM or len(file.parts) == 1:
+                if file.parts[0] not in PLUGINS:
                     continue
                 history = histories[f"{repository}/{file.parent}"]
                 history.seen |= START <= commit.moment < END
@@ -123,9 +124,31 @@ def collect(changelogs: Mapping[str, str]) -> dict[str, History]:
     return {name: history for name, history in sorted(histories.items()) if history.seen and history.rows()}
 
 
+def summary(histories: Mapping[str, History]) -> list[tuple[str, str]]:
+    """Return the numbers that the provenance note quotes."""
+    source = np.repeat(np.arange(len(histories)), [len(history.rows()) for history in histories.values()])
+    minute = [minute.replace(tzinfo=None) for history in histories.values() for minute in history.rows()]
+    time = np.array(minute, dtype="datetime64[m]")
+    inside = time >= np.datetime64(START.replace(tzinfo=None))
+    changes = np.bincount(source[inside], minlength=len(histories))
+    of, _, changed, _ = weekly_crawls(source, time, START.date(), END.date())
+    rate = changes / (END - START).days
+    return [
+        ("sources", f"{len(histories)}"),
+        ("sources older than the window", f"{np.count_nonzero(~inside)}"),
+        ("changes in the window", f"{changes.sum()}"),
+        ("sources without a change", f"{np.count_nonzero(changes == 0)}"),
+        ("median rate of changes per day", f"{np.median(rate):.5f}"),
+        ("largest rate", f"{rate.max():.5f}"),
+        ("sum of the rates", f"{rate.sum():.3f}"),
+        ("crawls in the weekly log", f"{len(of)}"),
+        ("crawls that find a change", f"{np.count_nonzero(changed)}"),
+    ]
+
+
 def main() -> None:
-    """Read the changelogs, write the table."""
-    parser = argparse.ArgumentParser(description="Extract when directories of GStreamer's code changed.")
+    """Read the changelogs, write the table, print its numbers."""
+    parser = argparse.ArgumentParser(description="Extract when the code of GStreamer's plugins changed.")
     parser.add_argument("unpacked", type=Path, nargs="?", help="folder with the unpacked packages")
     parser.add_argument("--packages", action="store_true", help="print the names of the packages, and stop")
     parser.add_argument("--out", type=Path, help="the CSV file to write")
@@ -147,6 +170,9 @@ def main() -> None:
         writer.writerow(["source", "time"])
         for source, history in histories.items():
             writer.writerows((source, f"{minute:%Y-%m-%dT%H:%MZ}") for minute in history.rows())
+    print("| what | number |\n|---|---|")
+    for what, number in summary(histories):
+        print(f"| {what} | {number} |")
 
 
 if __name__ == "__main__":
