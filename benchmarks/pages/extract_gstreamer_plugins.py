@@ -5,23 +5,23 @@ every commit to one repository since its beginning, with the moment, its time zo
 
     2019-09-02 09:33:15 -0400  A Developer <...>
 
-    	* ext/x264/gstx264enc.c:
-    	* gst/asfdemux/gstasfdemux.c:
-    	  What was changed and why
+        * ext/x264/gstx264enc.c:
+        * gst/asfdemux/gstasfdemux.c:
+              What was changed and why
 
 Only the names of the directories and the UTC minutes are kept. On a machine with Debian 11's packages::
 
     apt-get download $(python benchmarks/pages/extract_gstreamer_plugins.py --packages)
     for package in *.deb; do dpkg-deb -x $package unpacked; done
-    python benchmarks/pages/extract_gstreamer_plugins.py unpacked --out freshopt/datasets/gstreamer-plugins.csv
+    python benchmarks/pages/extract_gstreamer_plugins.py unpacked --out gstreamer-plugins.csv
 
 It prints the first table of numbers that `freshopt/datasets/gstreamer-plugins.md` quotes.
 
 Choices
 -------
 * A source is a directory of plugins, named ``repository/directory``; those below it are sources of their own.
-  It changes when a commit changes a file of program code in it (`CODE`): no build file, so the switch from one
-  build system to another within the window is not a change of everything.
+  It changes when a commit changes a file of program code in it (`CODE`): no build file, so the switch from
+  one build system to another within the window is not a change of everything.
 * Every commit counts, also one that changes many directories at once.
 * The window is 208 whole weeks, from a Monday to the Monday before the branch of version 1.18, from which on
   the changelogs show that branch only.
@@ -141,6 +141,10 @@ def summary(histories: Mapping[str, History]) -> list[tuple[str, str]]:
         ("median rate of changes per day", f"{np.median(rate):.5f}"),
         ("largest rate", f"{rate.max():.5f}"),
         ("sum of the rates", f"{rate.sum():.3f}"),
+        (
+            "sources that one minute changed, at most",
+            f"{np.unique(time[inside], return_counts=True)[1].max()}",
+        ),
         ("crawls in the weekly log", f"{len(of)}"),
         ("crawls that find a change", f"{np.count_nonzero(changed)}"),
     ]

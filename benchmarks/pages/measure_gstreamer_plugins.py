@@ -4,25 +4,26 @@ It prints the second and third table of numbers that `freshopt/datasets/gstreame
 
     python benchmarks/pages/measure_gstreamer_plugins.py
 
-The week. A profile is learnt on the first half of the window and tested on the second. Its evidence is the gain
-in log likelihood over a flat week, in nats, of independent moments. Commits of one minute to several plugins of a
-repository would count several times; so the moments are those in which anything changed.
+The week. A profile is learnt on the first half of the window and tested on the second. Its evidence is
+the gain in log likelihood over a flat week, in nats, of independent moments. Commits of one minute to
+several plugins of a repository would count several times; so the moments are those in which anything
+changed.
 
-The saving is that of crawling every plugin at one gap (a day, a week, two weeks). All phases within the gap cost
-the same if changes have no cycle. Each crawler's load may be twice its mean in every hour: then all crawls fit
-into the better half of the phases, those that made changes of the first half wait least. The cost is their mean over
-that of all phases, on the second half: of a plugin's changes, the time that each waits for its crawl (delay), and
-the time that its copy is out of date (staleness).
-In the placebo a plugin's changes of one calendar week are moved together, by a random part of a week: nothing but
-the cycle is lost.
+The saving is that of crawling every plugin at one gap (a day, a week, two weeks). All phases within the
+gap cost the same if changes have no cycle. The crawler's load may be twice its mean in every hour: then
+all crawls fit into the better half of the phases, those at which changes of the first half wait least.
+Its cost is held against that of all phases, on the second half: the time that each change waits for its
+crawl (delay), and the time that copies are out of date (staleness). In the placebo a plugin's changes of
+one calendar week are moved together, by a random part of a week: nothing but the cycle is lost.
 
-Dates. From a log of the first m crawls of each plugin, change rates are estimated with the learnt prior, without and
-with the dates of last change. The error is the root mean square of the logarithm of the ratio to the number of changes
-per day in the whole window, over plugins that are older than it and changed in it. The gain is what dates bring of the
-way from the plan without them to the best static one in hindsight (rates = changes of the time in which plans are
-tested, at least 0.3): plans refresh once a week on average, equal importances, and are replayed on the next 26 weeks;
-the mean over logs that begin at six moments of the window, ± its standard error. Replayed cost is the time out
-of date, exact for equal gaps in the mean over their phases.
+Dates. From a log of the first m crawls of each plugin, change rates are estimated with the learnt prior,
+without and with the dates of last change. The error is the root mean square of the logarithm of the ratio
+to the number of changes per day in the whole window, over plugins that are older than it and changed in
+it. The gain is what dates bring of the way from the plan without them to the best static one in hindsight
+(rates = changes of the time in which plans are tested, at least 0.3): plans refresh once a week on
+average, equal importances, and are replayed on the next 26 weeks; the mean over logs that begin at six
+moments of the window, ± its standard error. Replayed cost is the time out of date, exact for equal gaps
+in the mean over their phases.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def read_changes(log: fo.CrawlLog) -> Changes:
 
 
 def evidence(time: Array, bins: int, period: float) -> float:
-    """Return the nats by which a profile learnt on the first half predicts the second better than a flat one."""
+    """Return the nats that a profile of the first half gains over a flat one on the second."""
     late = time >= HALF
     which = np.floor(time % period / period * bins + 1e-9).astype(np.int64) % bins
     learnt = np.bincount(which[~late], minlength=bins) + 0.5
@@ -178,7 +179,10 @@ def gain_of_dates(log: fo.CrawlLog, changes: Changes, length: int, begin: float)
     test = changes.between(split, split + AHEAD)
     count = np.bincount(test.source, minlength=changes.n)[sources]
     costs = []
-    for rates in (*(learnt_rates(part_of(log, keep, d)) for d in (False, True)), np.maximum(count, 0.3) / AHEAD):
+    for rates in (
+        *(learnt_rates(part_of(log, keep, d)) for d in (False, True)),
+        np.maximum(count, 0.3) / AHEAD,
+    ):
         problem = fo.Problem(BinaryFreshness(), fo.Sources(rates, np.ones(len(rates))), len(rates) / 7.0)
         costs.append(replayed(fo.solve(problem).rates, sources, changes, split))
     return 100.0 * (costs[0] - costs[1]) / (costs[0] - costs[2])
@@ -212,7 +216,8 @@ def date_numbers(log: fo.CrawlLog, changes: Changes) -> list[tuple[str, str, str
         gain = [gain_of_dates(log, changes, length, float(begin)) for begin in begins]
         error = np.std(gain, ddof=1) / np.sqrt(SPLITS)
         rows.append((str(length), *errors, f"{np.mean(gain):.0f} ± {error:.0f}"))
-    return rows
+    errors = [f"{rate_error(log, changes, len(log), dated):.2f}" for dated in (False, True)]
+    return [*rows, ("all", *errors, "")]
 
 
 def main() -> None:

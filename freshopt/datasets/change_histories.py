@@ -2,12 +2,13 @@
 
 As events and as the log of a crawl.
 
-A history is stored as it is known, one row per source and day or minute in which the source changed. The crawl
-log is made from it at run time. Where days are known, each source is crawled at 00:00 UTC of each day, and is found
-changed if it changed since the previous look. Where minutes are known, each source is crawled at random times, once a
-week on average, and each crawl is also told when the source last changed.
+A history is stored as it is known, one row per source and day or minute in which the source changed. The
+crawl log is made from it at run time. Where days are known, each source is crawled at 00:00 UTC of each
+day, and is found changed if it changed since the previous look. Where minutes are known, each source is
+crawled at random times, once a week on average, and each crawl is also told when the source last changed.
 
-The table `EXAMPLES` is the list; the origin of a history is documented in the Markdown file beside its data.
+The table `EXAMPLES` is the list; the origin of a history is documented in the Markdown file beside its
+data.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Example:
         Returns
         -------
         polars.DataFrame
-            ``source`` and ``time`` (UTC). Where only the day of a change is known, the time is its noon, which
-            is at most half a day off and not biased either way.
+            ``source`` and ``time`` (UTC). Where only the day of a change is known, the time is its noon,
+            which is at most half a day off and not biased either way.
         """
         import polars
 
@@ -139,6 +140,7 @@ def load_example(name: str) -> CrawlLog:
     >>> load_example("debian-uploads")
     CrawlLog(434205 crawls of 344 sources over 1306 days, 4303 found a change)
     >>> load_example("gstreamer-plugins")
+    CrawlLog(71718 crawls of 368 sources over 1455.88 days, 3533 found a change, 3901 dated)
     """
     return _example(name).load()
 

@@ -1,7 +1,7 @@
 """Crawl logs made from known changes: daily crawls, weekly crawls.
 
-A few NumPy passes make half a million rows in some milliseconds. The moments of irregular crawls are keyed random
-numbers, the same on every machine.
+A few NumPy passes make half a million rows in some milliseconds. The moments of irregular crawls are keyed
+random numbers, the same on every machine.
 """
 
 from __future__ import annotations
@@ -103,9 +103,14 @@ def weekly_crawls(
     Examples
     --------
     >>> changes = ["2019-12-20T08:30", "2020-01-10T17:45"]
-    >>> source, time, changed, told = weekly_crawls([0, 0], changes, date(2020, 1, 1), date(2020, 1, 29))
+    >>> window = date(2020, 1, 1), date(2020, 1, 22)
+    >>> source, time, changed, told = weekly_crawls([0, 0], changes, *window, seed=1)
     >>> for row in zip(time.tolist(), changed.tolist(), told.tolist()):
-    ...     print(f"{row[0]:%a %d %H:%M} {row[1]:d} {row[2]:%d %H:%M}")
+    ...     print(f"{row[0]:%d %b %H:%M} {row[1]:d} {row[2]:%d %b %H:%M}")
+    03 Jan 02:48 0 20 Dec 08:30
+    07 Jan 01:11 0 20 Dec 08:30
+    16 Jan 16:30 1 10 Jan 17:45
+    16 Jan 23:26 0 10 Jan 17:45
     """
     which = np.asarray(source, dtype=np.int64)
     origin = np.datetime64(start, "s")
