@@ -73,7 +73,7 @@ def daily_crawls(
 def weekly_crawls(
     source: npt.ArrayLike, time: npt.ArrayLike, start: date, end: date, seed: int = 0
 ) -> tuple[IntArray, TimeArray, BoolArray, TimeArray]:
-    """Return moments of change as the log of crawls about once a week.
+    """Return moments of change as the log of irregular weekly crawls.
 
     Each source is crawled at its own random times, with independent exponential gaps of a week on average, so
     that every hour of the week is looked at alike. Each crawl is told when the source last changed.

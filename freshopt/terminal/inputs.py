@@ -62,12 +62,14 @@ def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
     log = load_example(example)
     if log.time_unit == time_unit:
         return log
-    columns = {"source": log.source_index, "time": moments(log), "changed": log.changed}
+    columns = {"source": log.source_index, "time": moments(log, log.time), "changed": log.changed}
+    if log.last_modified is not None:
+        columns["last_modified"] = moments(log, log.last_modified)
     return derived_log(columns, log.sources_, time_unit)
 
 
 def moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers
-    """Return times of a log as moments (UTC), NaN as NaT, or the log's numbers."""
+    """Return times of a log as moments (UTC), or its numbers."""
     if log.origin is None:
         return time
     origin = np.datetime64(log.origin.replace(tzinfo=None), "us")

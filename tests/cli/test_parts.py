@@ -13,6 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.datasets.change_histories import load_example
+from freshopt.terminal.inputs import log_of
 from freshopt.terminal.options import SOLVERS
 from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse
 from tests.ground_truth.tolerances import SCALAR
@@ -96,6 +97,9 @@ def test_an_example_with_dates_is_read_as_it_was_written(run: Run) -> None:
     np.testing.assert_array_equal(again.changed, log.changed)
     np.testing.assert_allclose(again.time, log.time, atol=1e-9)
     np.testing.assert_allclose(again.last_modified, log.last_modified, atol=1e-9)
+    hours = log_of(None, "gstreamer-plugins", "hour").last_modified
+    assert hours is not None
+    np.testing.assert_allclose(hours, 24.0 * log.last_modified, atol=1e-6)
 
 
 def test_every_name_in_the_help_is_accepted(run: Run) -> None:
