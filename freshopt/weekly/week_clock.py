@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array
 
 WEEK = 604_800.0
@@ -26,17 +26,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST, _LATEST = -62_104_060_800.0, 253_339_142_400.0
 
 
-def utc_moment(time: datetime | np.datetime64, what: str = "start") -> np.datetime64:
+def utc_moment(time: float | datetime | np.datetime64, what: str = "start") -> np.datetime64:
     """Return a moment in UTC to the microsecond; without a time zone it is UTC.
 
     Raises
     ------
+    TypeError
+        If it is no date.
     SourceDataError
-        If it is no date, or NaT.
+        If it is NaT.
     """
-    expect(time, (datetime, np.datetime64), what, "Pass a datetime or datetime64")
     if isinstance(time, datetime):
         time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
+    elif not isinstance(time, np.datetime64):
+        raise TypeError(f"{what} is of type {type(time).__name__}. Pass a datetime or datetime64.")
     moment: np.datetime64 = time.astype("datetime64[us]")
     if np.isnat(moment):
         raise SourceDataError("a moment is NaT, no time. Pass a date.")
