@@ -92,18 +92,9 @@ class PhasedObjective(CurveObjective):
         remedy = "Pass a number >= 1, the largest load over the mean load."
         if not as_number(self.load_limit, "load_limit", remedy) >= 1.0:
             raise SourceDataError(f"load_limit is {self.load_limit:g}. {remedy}")
-        name = type(self.objective).__name__
-        known = isinstance(self.objective, CurveObjective)
-        if not known or self.objective.change_slope(np.ones(1)) is None:
-            raise ObjectiveError(
-                f"the cost of {name} is no function of the mean number of changes, so what good phases save is "
-                "not known. Pass BinaryFreshness, HarmonicStaleness or AccumulatedDelay, or no profile."
-            )
-        if self.objective.refresh is not Refresh.PERIODIC:
-            raise ObjectiveError(
-                f"{name} has {self.objective.refresh.value} refreshes, which have no phase in the week. Pass "
-                "refresh=Refresh.PERIODIC, or no profile."
-            )
+        refused = why_no_phases(self.objective)
+        if refused is not None:
+            raise ObjectiveError(refused)
 
     def __repr__(self) -> str:
         """Return the objective and the load limit."""
@@ -218,6 +209,22 @@ class PhasedObjective(CurveObjective):
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost."""
         return self.objective.value_from_cost(cost, sources)
+
+
+def why_no_phases(objective: Objective) -> str | None:
+    """Return why good phases do not matter to an objective, or None."""
+    name = type(objective).__name__
+    if not isinstance(objective, CurveObjective) or objective.change_slope(np.ones(1)) is None:
+        return (
+            f"the cost of {name} is no function of the mean number of changes, so that nothing tells what "
+            "good phases save. Pass BinaryFreshness, HarmonicStaleness or AccumulatedDelay, or no profile."
+        )
+    if objective.refresh is not Refresh.PERIODIC:
+        return (
+            f"{name} has {objective.refresh.value} refreshes, which have no phase in the week. Pass "
+            "refresh=Refresh.PERIODIC, or no profile."
+        )
+    return None
 
 
 def plain(objective: Objective) -> Objective:
