@@ -13,7 +13,7 @@ these points, so that nothing else changes: one price, best responses, certifica
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, cast
 
 import numpy as np
@@ -82,6 +82,7 @@ class PhasedObjective(CurveObjective):
     objective: CurveObjective
     profile: Profile
     load_limit: float = 2.0
+    _shorter: Array = field(init=False)
     refresh: ClassVar[Refresh] = Refresh.PERIODIC  # type: ignore[misc]
 
     def __post_init__(self) -> None:
@@ -95,6 +96,9 @@ class PhasedObjective(CurveObjective):
         refused = why_no_phases(self.objective)
         if refused is not None:
             raise ObjectiveError(refused)
+        unit = self.profile.time_unit
+        shorter = self.profile.saving(np.array(GAPS) * convert_time(1.0, "week", unit), self.load_limit)
+        object.__setattr__(self, "_shorter", shorter * convert_time(1.0, unit, "week"))
 
     def __repr__(self) -> str:
         """Return the objective and the load limit."""
@@ -119,12 +123,8 @@ class PhasedObjective(CurveObjective):
         saving : ndarray, shape (K, n)
             Weighted, of the cost at that rate; ≥ 0.
         """
-        unit = self.profile.time_unit
-        weeks = np.array(GAPS)
-        shorter = self.profile.saving(weeks * convert_time(1.0, "week", unit), self.load_limit)
-        some = np.flatnonzero(shorter > 0.0)
-        gap = weeks[some] * convert_time(1.0, "week", sources.time_unit)
-        delta = shorter[some] * convert_time(1.0, unit, sources.time_unit)
+        some, week = np.flatnonzero(self._shorter > 0.0), convert_time(1.0, "week", sources.time_unit)
+        gap, delta = np.array(GAPS)[some] * week, self._shorter[some] * week
         change, weight = as_float64(sources.column("change_rate")), as_float64(sources.column("importance"))
         saving = np.empty((len(some), len(sources)))
         for k, (one, less) in enumerate(zip(gap, delta, strict=True)):

@@ -221,30 +221,37 @@ def _chords(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends) -> _C
 def _tangents(curve: Numerics, points: _Points, kept: BoolArray) -> _Corners:
     """Return the tangents from points to the curve, NaN for those not kept."""
     found = _Corners(*(np.full(points.cost.shape, np.nan) for _ in range(4)))
-    for k, own in enumerate(points.rate):
-        some = np.flatnonzero(kept[k])
-        if not len(some):
-            continue
-        piece, cost, at = curve.take(some), points.cost[k, some], np.full(len(some), own)
-        lower, upper = points.lower[some], points.upper[some]
-        with np.errstate(all="ignore"):
-            # Half the width of what a parabola has below a chord, as a share of the rate.
-            share = np.sqrt(2.0 * points.saving[k, some] / piece.curvature(at)) / own
-        share = np.where(np.isfinite(share), share, 1.0)
-        before, after = np.maximum(own / (1.0 + share), lower), np.minimum(own * (1.0 + share), upper)
-        most, found.left[k, some] = _tangent(piece, own, cost, before, lower, at)
-        least, found.right[k, some] = _tangent(piece, own, cost, after, at, upper)
-        found.most_price[k, some] = np.where(lower < own, most, _MOST)
-        found.least_price[k, some] = np.where(upper > own, least, 0.0)
+    point, source = np.nonzero(kept)
+    if not len(point):
+        return found
+    own, cost, saving = points.rate[point], points.cost[point, source], points.saving[point, source]
+    lower, upper = points.lower[source], points.upper[source]
+    with np.errstate(all="ignore"):
+        # Half the width of what a parabola has below a chord, as a share of the rate.
+        share = np.sqrt(2.0 * saving / curve.take(source).curvature(own)) / own
+    share = np.where(np.isfinite(share), share, 1.0)
+    # Both sides at once: those to the left, then those to the right.
+    slope, end = _tangent(
+        curve.take(np.tile(source, 2)),
+        np.tile(own, 2),
+        np.tile(cost, 2),
+        np.concatenate((np.maximum(own / (1.0 + share), lower), np.minimum(own * (1.0 + share), upper))),
+        np.concatenate((lower, own)),
+        np.concatenate((own, upper)),
+    )
+    many = len(own)
+    found.most_price[point, source] = np.where(lower < own, slope[:many], _MOST)
+    found.least_price[point, source] = np.where(upper > own, slope[many:], 0.0)
+    found.left[point, source], found.right[point, source] = end[:many], end[many:]
     return found
 
 
 def _tangent(
-    curve: Numerics, own: float, cost: Array, start: Array, lower: Array, upper: Array
+    curve: Numerics, own: Array, cost: Array, start: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
-    """Return slope and end of the segment from a point that touches the curve.
+    """Return slope and end of the segments from points that touch the curve.
 
-    It lies on the side of the start, between the bounds; at a bound it ends there.
+    They lie on the sides of the starts, between the bounds; at a bound they end there.
     """
     slope, end = np.zeros(start.shape), np.array(start)
     short = np.flatnonzero(start != own)
@@ -253,7 +260,7 @@ def _tangent(
             break
         piece, rate = curve.take(short), end[short]
         with np.errstate(all="ignore"):
-            chord = (piece.cost(rate) - cost[short]) / (own - rate)
+            chord = (piece.cost(rate) - cost[short]) / (own[short] - rate)
             # A start too near to the point on its right may cost more than it: then farther away.
             step = np.where(chord > 0.0, piece.inverse_marginal(np.maximum(chord, 0.0)), 2.0 * rate)
         further = np.clip(step, lower[short], upper[short])
