@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freshopt.compiled.columns import Columns, column, enabled
 from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Kernel, Numerics
 
 
 @frozen_arrays
@@ -38,6 +39,8 @@ class HullNumerics:
         Where these two segments end; inf and −inf of no corner.
     point_gain : ndarray, shape (K, n), or None
         The points' gains, of numerics that know gains.
+    compiled : bool
+        Whether best responses come from a compiled demand function: of many sources whose curve has one.
     """
 
     curve: Numerics
@@ -48,6 +51,7 @@ class HullNumerics:
     left: Array
     right: Array
     point_gain: Array | None = None
+    compiled: bool = False
 
     def cost(self, rate: Array) -> Array:
         """Return the hull's weighted cost H(ρ)."""
@@ -78,9 +82,22 @@ class HullNumerics:
     def inverse_marginal(self, price: Array) -> Array:
         """Return the best response to a price: a point, or the curve's own."""
         price = np.broadcast_to(price, self.left.shape[1:])
-        found = np.array(self.curve.inverse_marginal(price))
+        found = self._response_of_curve(price)
         for k, own in enumerate(self.rate):
             found[(self.least_price[k] <= price) & (price <= self.most_price[k])] = own
+        return found
+
+    def _response_of_curve(self, price: Array) -> Array:
+        """Return the curve's own best response, an array that may be written to."""
+        curve = self.curve
+        if not (self.compiled and isinstance(curve, Kernel) and curve.unit_demand is not None):
+            return np.array(curve.inverse_marginal(price))
+        with np.errstate(all="ignore"):
+            worth = np.where(curve.importance > 0.0, curve.importance / price, 0.0)
+        parameters = tuple(column(parameter) for parameter in curve.parameters)
+        columns = Columns(len(price), curve.unit_demand, None, False, worth, parameters, 1.0, 0.0, np.inf)
+        found = np.empty(len(price))
+        columns.fill(1.0, found)
         return found
 
     def take(self, index: Index) -> HullNumerics:
@@ -128,3 +145,10 @@ class HullNumerics:
                     found[chosen] = points[k, chosen] + sign * slope[chosen] * (own - rate[chosen])
             np.copyto(found, points[k], where=(rate == own) & (self.left[k] <= own))
         return found
+
+
+def compilable(curve: Numerics, n: int) -> bool:
+    """Return whether best responses of n sources are to be compiled."""
+    if not isinstance(curve, Kernel) or curve.unit_demand is None or curve.demand_parameters is not None:
+        return False
+    return enabled(n, curve.unit_demand)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, chunks
-from freshopt.separable.hull_numerics import HullNumerics
+from freshopt.separable.hull_numerics import HullNumerics, compilable
 from freshopt.separable.kernel import Numerics
 
 # A point that lies below the curve by no more than this share of the cost is left out: slopes are known to
@@ -115,7 +115,7 @@ def lower_hull(
             whole[:, part] = some
     if not bool(np.any(np.isfinite(found.left))):
         return curve
-    return HullNumerics(curve, rate, costs, *found, gains)
+    return HullNumerics(curve, rate, costs, *found, gains, compilable(curve, n))
 
 
 def tangent_ends(curve: Numerics, rate: Array, saving: Array) -> Ends:

@@ -84,7 +84,7 @@ class Grid:
         """Costs w·J, less w·Δ·δ·f'(u/2) at commensurate gaps."""
         points = 1.0 / gaps
         ends = [x for x in (low, high) if 0.0 < x < np.inf]
-        rate = np.unique(np.concatenate([np.geomspace(1e-7, 1e2, 30_001), points, ends]))
+        rate = np.unique(np.concatenate([np.geomspace(1e-6, 1e2, 8_001), points, ends]))
         rate = rate[(rate >= low) & (rate <= high)]
         cost = weight * mean_penalty(name, change / rate)
         for point, gap, less in zip(points, gaps, shorter, strict=True):

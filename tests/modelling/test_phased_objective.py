@@ -26,7 +26,7 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
     steps = round(gap / 7.0 * n)
     time = np.arange(steps + 1)
     costs, waits = [], []
-    for phase in range(0, n // parts, 12):
+    for phase in range(0, n // parts, 20):
         cost = wait = 0.0
         for part in range(parts):
             begin = phase + part * n // parts
@@ -42,7 +42,7 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", [OFFICE, WAVES])
-@pytest.mark.parametrize("gap", [14.0, 7.0, 3.5, 1.0])
+@pytest.mark.parametrize("gap", [14.0, 7.0, 1.0])
 @pytest.mark.parametrize("u", [0.1, 1.0, 3.0])
 def test_promises_are_kept(name: str, shape: Floats, gap: float, u: float) -> None:
     change = u / gap
