@@ -11,11 +11,11 @@ tried on its second half: refreshes spread evenly over that half of the phases o
 waiting, a load of twice the mean, against refreshes spread over all of them. The cost is the share of time in
 which copies are stale, of sources that lasted throughout the test, replayed exactly: for each phase a sum
 over changes, phases an hour apart (a quarter of an hour for a gap of a day). "All changes" takes the profile
-from the hours of all changes of the first half, "log" from `WeeklyProfile.from_log` of a censored log of 60 crawls
-per source before the split, gaps exponential of mean 7 days, 56 bins, whatever its evidence, and "dated log"
-of one whose crawls are told when the source last changed; "gated" saves nothing where the evidence is too
-small, "promised" is what `WeeklyProfile.saving` says of the waiting time. Means over seeds; errors are those
-of a bootstrap of sources, with the seeds in turn.
+from the hours of all changes of the first half, "log" from `WeeklyProfile.from_log` of a censored log of 60
+crawls per source before the split, gaps exponential of mean 7 days, 56 bins, whatever its evidence, and
+"dated log" of one whose crawls are told when the source last changed; "gated" saves nothing where the
+evidence is too small, "promised" is what `WeeklyProfile.saving` says of the waiting time. Means over seeds;
+errors are those of a bootstrap of sources, with the seeds in turn.
 
 Expected at a load of twice the mean, set down before the first run. Histories of product releases
 (eol_releases): −15 ± 2 % at a gap of 7 days, from all changes and from a log. Package manifests
@@ -230,9 +230,9 @@ def main() -> None:
         row = measure(record, arguments.seeds)
         found["histories"][name] = row
         kinds = ("log", "dated log")
+        evidence = [(kind, row[f"{kind}, evidence"], row[f"{kind}, daily evidence"]) for kind in kinds]
         nats = ", ".join(
-            f"{kind} {np.mean(row[f'{kind}, evidence']):.0f}, day {np.mean(row[f'{kind}, daily evidence']):.0f}"
-            for kind in kinds
+            f"{kind} {np.mean(week):.0f}, day {np.mean(day):.0f}" for kind, week, day in evidence
         )
         print(f"{name}: {row['sources']} sources, {row['changes']} changes; nats {nats}")
         for one in row["gaps"]:

@@ -19,6 +19,8 @@ from freshopt.weekly.shape_likelihood import scaled
 DAY = 86_400.0
 # Newton steps, far more than the concave likelihood needs (most seen: 5), and halvings of one.
 STEPS, HALVINGS = 30, 30
+# Changes on average from which on finding one is no news.
+CERTAIN = 700.0
 # Gain in nats below which it has settled.
 SETTLED = 1e-9
 
@@ -58,7 +60,7 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
     best = value(theta)
     for _ in range(STEPS):
         x, at = rate * (length + waves @ theta), base + point @ theta
-        odds = 1.0 / np.expm1(x)
+        odds = 1.0 / np.expm1(np.minimum(x, CERTAIN))
         slope = none + (rate * odds) @ waves + (number / at) @ point - theta
         curve = (waves.T * (rate * rate * odds * (1.0 + odds))) @ waves + (point.T * (number / at**2)) @ point
         step = np.linalg.solve(curve + np.eye(4), slope)
