@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,6 +25,7 @@ def small_log(seed: int) -> tuple[fo.CrawlLog, np.ndarray]:
     """A log with unknown, counted and dated changes."""
     log = log_of(np.random.default_rng(seed), OFFICE, 60, 15, 2.5, dated=True)
     rng = np.random.default_rng(seed + 1)
+    assert log.last_modified is not None
     dates = np.where(rng.uniform(size=len(log)) < 0.5, log.last_modified, np.nan)
     counts = np.where(
         np.isnan(dates) & (rng.uniform(size=len(log)) < 0.4), 1.0 + rng.poisson(0.5, len(log)), np.nan
@@ -102,7 +104,7 @@ def test_the_shape_of_the_day_is_most_likely() -> None:
 
     spans, levels = upper(end) - upper(begin), waves(begin[dated])
 
-    def loss(theta: np.ndarray) -> float:
+    def loss(theta: Any) -> float:  # noqa: ANN401
         many, level = r * (end - begin + spans @ theta), 1.0 + levels @ theta
         some = np.isnan(count)
         if min(many[some | (count > 0.0)].min(), level.min()) <= 0.0:
@@ -111,8 +113,7 @@ def test_the_shape_of_the_day_is_most_likely() -> None:
         gain = np.sum(np.log(1.0 - np.exp(-many[some]))) + np.sum(known[~some]) + np.sum(np.log(level))
         return 0.5 * float(theta @ theta) - float(gain)
 
-    options = {"xatol": 1e-8, "fatol": 1e-11, "maxiter": 4000}
-    best = minimize(loss, np.zeros(4), method="Nelder-Mead", options=options)
+    best = minimize(loss, np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-11})
     fine = waves((np.arange(8000) + 0.5) / 8000.0) @ best.x + 1.0
     expected = np.maximum(fine.reshape(8, 1000).mean(axis=1), 0.0)
     found = daily_shape(ObservedSpans.of(log, rate, None), 8)
@@ -121,7 +122,7 @@ def test_the_shape_of_the_day_is_most_likely() -> None:
 
 def realised(profile: WeeklyProfile, truth: np.ndarray, gap: float) -> float:
     """The share of the true saving that the phases chosen by a profile bring, at a load of two."""
-    phase = (np.arange(504) + 0.5) / 504.0 * min(gap, 7.0)
+    phase = np.linspace(0.0, min(gap, 7.0), 505)[:-1] + 0.5 * min(gap, 7.0) / 504.0
     waited = waits(truth, gap, phase, fine=5)
     chosen = np.argsort(profile.waiting(gap, phase), kind="stable")[:252]
     return float((waited.mean() - waited[chosen].mean()) / (waited.mean() - np.sort(waited)[:252].mean()))
@@ -160,9 +161,9 @@ def test_placebos_have_no_evidence() -> None:
     # Crawls hours apart with few changes fit noise; it does not hold in other weeks.
     short = [
         WeeklyProfile.from_log(log_of(np.random.default_rng(seed), FLAT, 60, 60, 0.3), MaximumLikelihood())
-        for seed in range(20)
+        for seed in range(10)
     ]
-    assert sum(profile.active for profile in short) <= 3
+    assert sum(profile.active for profile in short) <= 2
     assert sum(profile.uses(np.array([-7]))[0] for profile in short) == 0
 
 
@@ -192,18 +193,20 @@ def test_a_single_week_shows_no_cycle() -> None:
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 def test_local_hours_stay_in_one_bin_when_the_clock_changes(zone: str) -> None:
-    """Changes at 9:30 local, each day for half a year around a switch, dated by a crawl later that day."""
-    days = [datetime(2026, 1, 5) + timedelta(days=k) for k in range(182)]
+    """Changes at 9:30 local, each day for three months around a switch, dated by crawls every three hours."""
+    days = [datetime(2026, 2, 9) + timedelta(days=k) for k in range(96)]
     dates = [day.replace(hour=9, minute=30, tzinfo=ZoneInfo(zone)) for day in days]
-    crawls = [date + timedelta(hours=5) for date in dates]
-    log = fo.CrawlLog(["a"] * len(crawls), crawls, [True] * len(crawls), last_modified=dates)
+    crawls = [datetime(2026, 2, 9, tzinfo=UTC) + timedelta(hours=3 * k) for k in range(8 * 96)]
+    changed = [any(crawl - timedelta(hours=3) < date <= crawl for date in dates) for crawl in crawls]
+    told = [max((date for date in dates if date <= crawl), default=None) for crawl in crawls]
+    log = fo.CrawlLog(["a"] * len(crawls), crawls, changed, last_modified=told)
     local = WeeklyProfile.from_log(log, MaximumLikelihood(), bins=168, time_zone=zone)
     fixed = WeeklyProfile.from_log(log, MaximumLikelihood(), bins=168)
     assert local.evidence > fixed.evidence + 10.0
     hours = local.g.reshape(7, 24).mean(axis=0)
     # Smoothing leaves half of the changes in their hour, and a quarter in its neighbours.
     np.testing.assert_allclose(hours[[8, 9, 10]] / hours.sum(), [0.25, 0.5, 0.25], atol=0.02)
-    assert fixed.g.reshape(7, 24).mean(axis=0).max() < 0.85 * hours.max()
+    assert fixed.g.reshape(7, 24).mean(axis=0).max() < 0.95 * hours.max()
 
 
 @pytest.mark.parametrize("unit", ["hour", "day", "week"])
