@@ -153,7 +153,7 @@ class SlotAssignment:
     def starting(
         self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
     ) -> tuple[SlotAssignment, np.datetime64 | None]:
-        """Return the assignment for a schedule that begins at a moment; see `Periodic.starting`."""
+        """Return the assignment for a beginning; see `Periodic.starting`."""
         if isinstance(self.preferred, Periodic):
             preferred, moment = self.preferred.starting(start, weight, time_unit)
             return replace(self, preferred=preferred), moment

@@ -44,16 +44,16 @@ def peak_hours(profile: WeeklyProfile) -> str:
 
 
 def _hourly(g: Array) -> Array:
-    """Return the means of a shape over the hours of the week, shape (7, 24)."""
+    """Return hourly means of a shape, shape (7, 24)."""
     edges = np.concatenate(([0.0], np.cumsum(g))) / len(g)
     at = np.interp(np.arange(169) / 168.0, np.arange(len(g) + 1) / len(g), edges)
     return np.diff(at).reshape(7, 24) * 168.0
 
 
 def _peak(hourly: Array, *, alone: bool) -> tuple[tuple[int, int], tuple[int, int], float]:
-    """Return first day and number of days, first hour and number of hours, and the excess.
+    """Return the ranges of days and hours, and the excess.
 
-    Of days alone, or of both; the shorter ranges among equals.
+    A range is where it begins and how long it is. The shorter ranges are taken among equals.
     """
     best = ((0, 7), (0, 24), 1e-9)
     over = hourly - 1.0

@@ -330,7 +330,9 @@ class WeeklyProfile:
         return phase / SECONDS[self.time_unit]
 
     def seconds(self, time: npt.ArrayLike | datetime | np.datetime64) -> Array:
-        """Return seconds since 1970 of times on the log's clock, or of a moment.
+        """Return seconds since 1970 of times or of a moment.
+
+        Times are on the log's clock.
 
         Day 0 of plain numbers is taken for the first Monday.
         """
@@ -352,7 +354,7 @@ class WeeklyProfile:
         return cycle
 
     def _ahead(self, phase: Array, parts: int) -> Array:
-        """Return how much less than its mean is waited at phases in [0, 1).
+        """Return the mean waiting less that at phases in [0, 1).
 
         The gap is a week over `parts`.
         """
@@ -365,7 +367,7 @@ class WeeklyProfile:
         return ahead * self.week
 
     def _saving(self, parts: int, share: float) -> float:
-        """Return the saving of a week over `parts` at the best share of phases."""
+        """Return the saving of a week over `parts`."""
         if len(self.g) == 1:
             return 0.0
         pieces = len(self.g) // math.gcd(len(self.g), parts)

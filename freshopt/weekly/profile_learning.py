@@ -33,7 +33,7 @@ CONSTANT, HELD_OUT = 0.3, 3.0
 
 
 class LearntShape(NamedTuple):
-    """The relative rates of a week, with the evidence of it and of hours of the day alone."""
+    """The shape of a week, its evidence and that of the day."""
 
     g: Array
     evidence: float
@@ -41,7 +41,7 @@ class LearntShape(NamedTuple):
 
 
 def learnt_shape(log: CrawlLog, change_rate: Array, bins: int, zone: str | None) -> LearntShape:
-    """Return the shape of the week that a log tells, with its evidence.
+    """Return the shape of the week, with its evidence.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class _Evidence(NamedTuple):
 
 
 def _evidence(likelihoods: list[ShapeLikelihood], shapes: list[Array]) -> _Evidence:
-    """Return what a shape gains on its log, and shapes of half the weeks on the others.
+    """Return gains of shapes, in-sample and on held-out weeks.
 
     The first of three is that of the whole log.
     """
