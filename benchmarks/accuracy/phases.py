@@ -3,18 +3,19 @@
     python benchmarks/accuracy/phases.py [--data FOLDER] [--seeds 5] [--save]
 
 FOLDER holds NAME.events.parquet (source, time in days, timestamp, kind 1 for a change) and
-NAME.sources.parquet (source, start and stop in days). The placebo is the bundled history of Debian uploads,
-which has days without hours: its hours are drawn, evenly.
+NAME.sources.parquet (source, start and stop in days). Two histories are bundled: of GStreamer's plugins, and
+as a placebo the Debian uploads, which have days without hours: their hours are drawn, evenly.
 
 Every source is refreshed at the same gap, 1, 7 or 14 days. A profile learnt on the first half of a record is
 tried on its second half: refreshes spread evenly over that half of the phases of which it promises least
 waiting, a load of twice the mean, against refreshes spread over all of them. The cost is the share of time in
-which copies are stale, of sources that lasted throughout the test, replayed exactly: for each phase a sum over
-changes, phases an hour apart (a quarter of an hour for a gap of a day). "All changes" takes the profile from
-the hours of all changes of the first half, "from a log" from `WeeklyProfile.from_log` of a censored log of 60
-crawls per source before the split, gaps exponential of mean 7 days, 56 bins, whatever its evidence; "gated"
-saves nothing where the evidence is too small. Errors are those of a bootstrap of sources, of logs besides
-the spread over seeds.
+which copies are stale, of sources that lasted throughout the test, replayed exactly: for each phase a sum
+over changes, phases an hour apart (a quarter of an hour for a gap of a day). "All changes" takes the profile
+from the hours of all changes of the first half, "log" from `WeeklyProfile.from_log` of a censored log of 60
+crawls per source before the split, gaps exponential of mean 7 days, 56 bins, whatever its evidence, and
+"dated log" of one whose crawls are told when the source last changed; "gated" saves nothing where the
+evidence is too small, "promised" is what `WeeklyProfile.saving` says of the waiting time. Means over seeds;
+errors are those of a bootstrap of sources, with the seeds in turn.
 
 Expected at a load of twice the mean, set down before the first run. Histories of product releases
 (eol_releases): −15 ± 2 % at a gap of 7 days, from all changes and from a log. Package manifests
@@ -41,7 +42,7 @@ from freshopt.weekly import WeeklyProfile
 ROOT = Path(__file__).resolve().parents[2]
 SAVED = ROOT / "benchmarks" / "results" / "phases.json"
 HISTORIES = ("eol_releases", "scoop_packages")
-PLACEBO = "debian-uploads, hours drawn"
+PLACEBO, BUNDLED = "debian-uploads, hours drawn", "gstreamer-plugins"
 GAPS = (1.0, 7.0, 14.0)
 LOAD_LIMIT = 2.0
 CRAWLS, CRAWL_GAP = 60, 7.0
@@ -84,11 +85,24 @@ def history(folder: Path, name: str) -> Record:
     return Record(each, sources["start"].to_numpy() + shift, sources["stop"].to_numpy() + shift)
 
 
+def bundled(name: str, begin: np.datetime64, end: np.datetime64) -> Record:
+    """Return a bundled history; a source that is not older than the window was born with its first change."""
+    table = example_events(name)
+    first = (begin - MONDAY) / np.timedelta64(1, "D")
+    week = 7.0 * np.floor(first / 7.0)
+    time = (table["time"].to_numpy().astype("datetime64[us]") - MONDAY) / np.timedelta64(1, "D") - week
+    names, code = np.unique(table["source"].to_numpy().astype(str), return_inverse=True)
+    begin_at, end_at = first - week, (end - MONDAY) / np.timedelta64(1, "D") - week
+    start = np.array([own[0] for own in grouped(code, time, len(names))])
+    changes = [own[1:] for own in grouped(code, time, len(names))]
+    return Record(changes, np.maximum(start, begin_at), np.full(len(names), end_at))
+
+
 def placebo(seed: int) -> Record:
     """Return the Debian uploads at hours drawn evenly."""
     table = example_events("debian-uploads")
     day = (table["time"].to_numpy().astype("datetime64[us]") - MONDAY) / np.timedelta64(1, "D")
-    day = day - 7.0 * np.floor(day.min() / 7.0)
+    day = np.floor(day) - 7.0 * np.floor(day.min() / 7.0)
     names, code = np.unique(table["source"].to_numpy().astype(str), return_inverse=True)
     time = day + np.random.default_rng(seed).uniform(size=len(day))
     return Record(
@@ -96,19 +110,22 @@ def placebo(seed: int) -> Record:
     )
 
 
-def log_of(record: Record, chosen: Floats, rng: np.random.Generator) -> fo.CrawlLog:
-    """Return the log of crawls before the split."""
+def log_of(record: Record, chosen: Floats, rng: np.random.Generator, dated: bool = False) -> fo.CrawlLog:
+    """Return the log of crawls before the split, with dates of last change or without."""
     gaps = rng.exponential(CRAWL_GAP, (len(chosen), CRAWLS))
     back = np.concatenate([np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1], np.zeros((len(chosen), 1))], axis=1)
     times = record.split - back
-    source, time, changed = [], [], []
+    source, time, changed, date = [], [], [], []
     for row, k in enumerate(chosen.tolist()):
         own = times[row][times[row] >= record.start[k]]
         seen = np.searchsorted(record.changes[k], own, side="right")
         source.append(np.full(len(own), row))
         time.append(own)
         changed.append(np.diff(seen, prepend=seen[:1]) > 0)
-    return fo.CrawlLog(np.concatenate(source), np.concatenate(time), np.concatenate(changed))
+        known = np.append(record.changes[k], np.nan)  # none before the first
+        date.append(known[seen - 1])
+    columns = [np.concatenate(each) for each in (source, time, changed)]
+    return fo.CrawlLog(*columns, last_modified=np.concatenate(date) if dated else None)
 
 
 def hours_of(record: Record, chosen: Floats) -> Floats:
@@ -129,8 +146,8 @@ def phases_of(gap: float) -> Floats:
 def costs_of(record: Record, chosen: Floats, gap: float) -> Floats:
     """Return the share of the test in which each copy is stale, shape (phases, n).
 
-    A refresh at phase p falls on p + j·gap. Of the changes between two refreshes the first makes the copy stale
-    until the second.
+    A refresh at phase p falls on p + j·gap. Of the changes between two refreshes the first makes the copy
+    stale until the second.
     """
     begin, end = record.split, float(record.end)
     each = [record.changes[k] for k in chosen.tolist()]
@@ -165,38 +182,33 @@ def measure(record: Record, seeds: int) -> dict[str, Any]:
         for _ in range(BOOTSTRAPS)
     ]
     found: dict[str, Any] = {"sources": len(chosen), "changes": int(hours.sum()), "gaps": []}
-    learnt = []
+    learnt: dict[str, list[WeeklyProfile]] = {"log": [], "dated log": []}
     for seed in range(seeds):
-        log = log_of(record, chosen, np.random.default_rng([11, seed]))
-        learnt.append(WeeklyProfile.from_log(log, MaximumLikelihood(prior=GammaPrior.from_log(log))))
-    found["evidence"] = [each.evidence for each in learnt]
-    found["daily_evidence"] = [each.daily_evidence for each in learnt]
+        for kind, profiles in learnt.items():
+            log = log_of(record, chosen, np.random.default_rng([11, seed]), kind == "dated log")
+            profiles.append(WeeklyProfile.from_log(log, MaximumLikelihood(prior=GammaPrior.from_log(log))))
+    for kind, profiles in learnt.items():
+        found[f"{kind}, evidence"] = [each.evidence for each in profiles]
+        found[f"{kind}, daily evidence"] = [each.daily_evidence for each in profiles]
     for gap in GAPS:
         every = [saved(WeeklyProfile(m @ hours), gap, cost[gap] @ m) for m in samples]
         total = cost[gap].sum(axis=1)
-        logs = [saved(each, gap, total) for each in learnt]
-        drawn = [saved(learnt[k % seeds], gap, cost[gap] @ m) for k, m in enumerate(samples)]
-        gated = [
-            one if each.saving([gap], LOAD_LIMIT)[0] > 0.0 else 0.0
-            for one, each in zip(logs, learnt, strict=True)
-        ]
-        promised = [
-            100.0
-            * float(replace(each, evidence=np.inf, daily_evidence=np.inf).saving([gap], LOAD_LIMIT)[0])
-            / (gap / 2.0)
-            for each in learnt
-        ]
-        found["gaps"].append(
-            {
-                "gap": gap,
-                "all changes": saved(profile, gap, total),
-                "all changes, error": float(np.std(every, ddof=1)),
-                "from a log": float(np.mean(logs)),
-                "from a log, error": float(np.std(drawn, ddof=1)),
-                "gated": float(np.mean(gated)),
-                "promised": float(np.mean(promised)),
-            }
-        )
+        row: dict[str, Any] = {
+            "gap": gap,
+            "all changes": saved(profile, gap, total),
+            "all changes, error": float(np.std(every, ddof=1)),
+        }
+        for kind, profiles in learnt.items():
+            logs = [saved(each, gap, total) for each in profiles]
+            drawn = [saved(profiles[k % seeds], gap, cost[gap] @ m) for k, m in enumerate(samples)]
+            used = [each.saving([gap], LOAD_LIMIT)[0] > 0.0 for each in profiles]
+            freely = [replace(each, evidence=np.inf, daily_evidence=np.inf) for each in profiles]
+            promised = [200.0 * float(each.saving([gap], LOAD_LIMIT)[0]) / gap for each in freely]
+            row[kind] = float(np.mean(logs))
+            row[f"{kind}, error"] = float(np.std(drawn, ddof=1))
+            row[f"{kind}, gated"] = float(np.mean(np.where(used, logs, 0.0)))
+            row[f"{kind}, promised"] = float(np.mean(promised))
+        found["gaps"].append(row)
     return found
 
 
@@ -209,23 +221,28 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
-    records = {PLACEBO: placebo(1)}
+    window = (np.datetime64("2016-09-05"), np.datetime64("2020-08-31"))
+    records = {PLACEBO: placebo(1), BUNDLED: bundled(BUNDLED, *window)}
     for name in HISTORIES if arguments.data else ():
         records[name] = history(arguments.data, name)
     found: dict[str, Any] = {"python": platform.python_version(), "load_limit": LOAD_LIMIT, "histories": {}}
     for name, record in records.items():
         row = measure(record, arguments.seeds)
         found["histories"][name] = row
-        nats = ", ".join(f"{each:.0f}" for each in row["evidence"])
-        days = ", ".join(f"{each:.0f}" for each in row["daily_evidence"])
-        print(f"{name}: {row['sources']} sources, {row['changes']} changes; {nats} nats, of the day {days}")
+        kinds = ("log", "dated log")
+        evidence = [(kind, row[f"{kind}, evidence"], row[f"{kind}, daily evidence"]) for kind in kinds]
+        nats = ", ".join(
+            f"{kind} {np.mean(week):.0f}, day {np.mean(day):.0f}" for kind, week, day in evidence
+        )
+        print(f"{name}: {row['sources']} sources, {row['changes']} changes; nats {nats}")
         for one in row["gaps"]:
-            print(
-                f"  gap {one['gap']:g} d: all changes {one['all changes']:.1f} ± {one['all changes, error']:.1f} %, "
-                f"from a log {one['from a log']:.1f} ± {one['from a log, error']:.1f} %, gated {one['gated']:.1f} %, "
-                f"promised {one['promised']:.1f} %",
-                flush=True,
+            cells = (
+                f"{kind} {one[kind]:.1f} ± {one[f'{kind}, error']:.1f} %, "
+                f"gated {one[f'{kind}, gated']:.1f} %, promised {one[f'{kind}, promised']:.1f} %"
+                for kind in kinds
             )
+            every = f"all changes {one['all changes']:.1f} ± {one['all changes, error']:.1f} %"
+            print(f"  gap {one['gap']:g} d: {every}; {'; '.join(cells)}", flush=True)
     if arguments.save:
         SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(f"saved {SAVED.name}")

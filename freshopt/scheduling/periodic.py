@@ -96,7 +96,7 @@ class Periodic:
     def starting(
         self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
     ) -> tuple[Periodic, np.datetime64 | None]:
-        """Return the method for a schedule that begins at a moment, and that moment.
+        """Return the method for a beginning, and its moment.
 
         Parameters
         ----------

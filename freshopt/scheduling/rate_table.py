@@ -53,7 +53,10 @@ class RateTable:
 
     @property
     def weight(self) -> Array | None:
-        """Importance times change rate, as far as they are known; None without a change rate."""
+        """Importance times change rate.
+
+        As far as they are known; None without a change rate.
+        """
         if self.change_rate is None or self.importance is None:
             return self.change_rate
         return self.importance * self.change_rate

@@ -94,7 +94,7 @@ class StartedMethod(Method, Protocol):
     def starting(
         self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
     ) -> tuple[Method, np.datetime64 | None]:
-        """Return the method for a schedule that begins at a moment, and the moment if it is known.
+        """Return the method for a beginning, and its moment if known.
 
         Parameters
         ----------

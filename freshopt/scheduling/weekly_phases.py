@@ -85,9 +85,10 @@ def weekly_phases(
 
 
 def on_local_clock(time: Array, profile: WeeklyProfile, start: WeeklyStart) -> Array:
-    """Return times at which the profile's clock shows what it would without daylight saving switches.
+    """Return times of a local clock, moved by its switches.
 
-    In time units since the start.
+    At them the profile's clock shows what it would without daylight saving time. In time units since the
+    start.
     """
     unit = SECONDS[start.time_unit]
     begin = to_local(np.array([start.second]), profile.time_zone)
@@ -113,7 +114,7 @@ def _seconds(profile: WeeklyProfile, period: float, load_limit: float, load: Arr
 
 
 def _week_of(weeks: IntArray, second: Array) -> IntArray:
-    """Return which of its weeks each source takes: in turn, by the hour."""
+    """Return which of its weeks each source takes, in turn."""
     found = np.zeros(len(weeks), dtype=np.int64)
     for many in np.unique(weeks).tolist():
         mine = np.flatnonzero(weeks == many)

@@ -1,4 +1,4 @@
-"""When within the week sources change, and what crawling at good hours saves."""
+"""When in the week sources change; what good hours save."""
 
 from freshopt.weekly.profile import WeeklyProfile
 

@@ -1,4 +1,6 @@
-"""Means over the best phases of a cycle, exactly for piecewise linear heights.
+"""Means over the best phases of a cycle.
+
+The heights are piecewise linear, and the means exact.
 
 The mean of a height D over the share α of the cycle where it is highest is min_t t + E(D − t)⁺/α: a convex
 function of the level t, least where D exceeds t on a share α. Both the share and the expectation have a

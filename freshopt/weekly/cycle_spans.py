@@ -1,4 +1,6 @@
-"""Intervals of time on a cycle of equal bins: integrals over them, and sums spread over their bins.
+"""Intervals of time on a cycle of equal bins.
+
+Integrals over them, and sums spread over their bins.
 
 An interval covers whole cycles and a remainder from one bin to another. The time that intervals spend in each
 bin is a sum over those that end beyond the bin less those that begin beyond it: two counts by bin and one
@@ -79,7 +81,7 @@ class CycleSpans:
         return self.whole + np.maximum(rest, 0.0)
 
     def spread(self, weight: Array) -> Array:
-        """Return the weighted sum of the time spent in each bin, in cycles.
+        """Return the weighted time in each bin, in cycles.
 
         Parameters
         ----------
@@ -96,7 +98,10 @@ class CycleSpans:
         return np.maximum(covered + float(weight @ self.whole), 0.0) / self.bins
 
     def _beyond(self, edge: npt.NDArray[np.int32], into: Array, weight: Array) -> Array:
-        """Return the weighted share of each of two cycles' bins that lies before an edge."""
+        """Return the weighted share of each bin before the edges.
+
+        Of two cycles, shape (2·bins,).
+        """
         here: Array = np.bincount(edge, weight, 2 * self.bins).astype(np.float64)
         later: Array = np.cumsum(here[::-1])[::-1] - here
         return later + np.bincount(edge, weight * into, 2 * self.bins)

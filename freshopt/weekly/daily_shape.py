@@ -1,4 +1,6 @@
-"""The shape of the change rate over the day: maximum likelihood of two harmonics.
+"""Shape of the change rate over the day, in two harmonics.
+
+The shape is that of maximum likelihood.
 
 Crawl intervals are often longer than a day, and tell little about hours: smoothed bins would be lost in
 noise. Four coefficients θ are not. With φ the cosines and sines of one and two turns a day g = 1 + φ·θ, and
@@ -19,6 +21,8 @@ from freshopt.weekly.shape_likelihood import scaled
 DAY = 86_400.0
 # Newton steps, far more than the concave likelihood needs (most seen: 5), and halvings of one.
 STEPS, HALVINGS = 30, 30
+# Changes on average from which on finding one is no news.
+CERTAIN = 700.0
 # Gain in nats below which it has settled.
 SETTLED = 1e-9
 
@@ -58,7 +62,7 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
     best = value(theta)
     for _ in range(STEPS):
         x, at = rate * (length + waves @ theta), base + point @ theta
-        odds = 1.0 / np.expm1(x)
+        odds = 1.0 / np.expm1(np.minimum(x, CERTAIN))
         slope = none + (rate * odds) @ waves + (number / at) @ point - theta
         curve = (waves.T * (rate * rate * odds * (1.0 + odds))) @ waves + (point.T * (number / at**2)) @ point
         step = np.linalg.solve(curve + np.eye(4), slope)
@@ -75,7 +79,7 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
 
 
 def with_hours(g: Array, hours: Array) -> Array:
-    """Return a weekly shape whose mean over the days is a daily one.
+    """Return a weekly shape with the daily one as its mean.
 
     Parameters
     ----------
@@ -94,7 +98,10 @@ def with_hours(g: Array, hours: Array) -> Array:
 
 
 def _waves(time: Array) -> Array:
-    """Return cosines and sines of one and two turns of times in days, shape (m, 4)."""
+    """Return cosines and sines of times in days, shape (m, 4).
+
+    Of one and two turns a day.
+    """
     turn = time % 1.0 * (2.0 * np.pi)
     cos, sin = np.cos(turn), np.sin(turn)
     return np.stack((cos, 2.0 * cos * cos - 1.0, sin, 2.0 * cos * sin), axis=1)

@@ -1,4 +1,4 @@
-"""What the rows of a crawl log tell about when changes happen, on UTC or a local clock.
+"""What the rows of a crawl log tell about moments of change.
 
 A row tells about its crawl interval: an unknown number of changes, or a known one. A dated row tells its last
 change and that none came after; what was before it in the crawl interval counts neither as exposure nor as
@@ -22,7 +22,9 @@ from freshopt.weekly.week_clock import FIRST_MONDAY, to_local
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedSpans:
-    """Spans of time that crawls tell about, in seconds since a Monday 00:00.
+    """Spans of time that crawls tell about.
+
+    In seconds since a Monday 00:00.
 
     Attributes
     ----------
@@ -89,7 +91,10 @@ class ObservedSpans:
         return cls(begin - FIRST_MONDAY, length, rate[use], changes, dated)
 
     def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
-        """Return the spans that end in even and in odd periods, in seconds."""
+        """Return the spans that end in even and in odd periods.
+
+        The period is in seconds.
+        """
         even = np.floor((self.begin + self.length) / period) % 2.0 == 0.0
         return self._select(even), self._select(~even)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.numerics.arrays import Array
-from freshopt.weekly.profile import WeeklyProfile
+from freshopt.weekly.profile import ENOUGH, WeeklyProfile
 from freshopt.weekly.profile_learning import ENOUGH_OF_DAY
 
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -30,9 +30,10 @@ def peak_hours(profile: WeeklyProfile) -> str:
     >>> peak_hours(WeeklyProfile(g.reshape(-1), evidence=3.0))
     'Changes have no weekly peak (3 nats, below 8)'
     """
-    nats = "given" if np.isinf(profile.evidence) else f"{profile.evidence:.0f} nats"
     if not profile.active:
-        return f"Changes have no weekly peak ({nats.replace('given', 'no evidence')}, below 8)"
+        found = f"{profile.evidence:.0f} nats, below {ENOUGH:g}" if profile.evidence > 0.0 else "no evidence"
+        return f"Changes have no weekly peak ({found})"
+    nats = "given" if np.isinf(profile.evidence) else f"{profile.evidence:.0f} nats"
     hourly = _hourly(profile.g)
     days, hours, excess = _peak(hourly, alone=profile.daily_evidence < ENOUGH_OF_DAY)
     if not excess > 0.0:
@@ -43,16 +44,16 @@ def peak_hours(profile: WeeklyProfile) -> str:
 
 
 def _hourly(g: Array) -> Array:
-    """Return the means of a shape over the hours of the week, shape (7, 24)."""
+    """Return hourly means of a shape, shape (7, 24)."""
     edges = np.concatenate(([0.0], np.cumsum(g))) / len(g)
     at = np.interp(np.arange(169) / 168.0, np.arange(len(g) + 1) / len(g), edges)
     return np.diff(at).reshape(7, 24) * 168.0
 
 
 def _peak(hourly: Array, *, alone: bool) -> tuple[tuple[int, int], tuple[int, int], float]:
-    """Return first day and number of days, first hour and number of hours, and the excess.
+    """Return the ranges of days and hours, and the excess.
 
-    Of days alone, or of both; the shorter ranges among equals.
+    A range is where it begins and how long it is. The shorter ranges are taken among equals.
     """
     best = ((0, 7), (0, 24), 1e-9)
     over = hourly - 1.0

@@ -15,6 +15,7 @@ Cost: as many pieces as bins for each distinct gap.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ MOST_PARTS, MOST_WEEKS = 10_080, 10_000
 
 
 @frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class WeeklyProfile:
     """Relative change rate over the week, common to all sources.
 
@@ -99,38 +100,43 @@ class WeeklyProfile:
     """
 
     g: Array
-    evidence: float = math.inf
-    daily_evidence: float = math.inf
-    time_unit: str = "day"
-    origin: datetime | None = None
-    time_zone: str | None = None
+    evidence: float
+    daily_evidence: float
+    time_unit: str
+    origin: datetime | None
+    time_zone: str | None
 
-    def __post_init__(self) -> None:
-        """Check the values, and scale the rates to mean 1."""
-        check_time_unit(self.time_unit)
-        g = as_numbers(self.g, "g")
-        if g.ndim != 1 or len(g) == 0:
-            raise SourceDataError(f"g has shape {g.shape}. Pass one relative rate per bin of the week.")
-        if not (np.all(np.isfinite(g)) and np.all(g >= 0.0) and np.max(g) > 0.0):
+    def __init__(
+        self,
+        g: npt.ArrayLike,
+        evidence: float = math.inf,
+        daily_evidence: float = math.inf,
+        time_unit: str = "day",
+        origin: datetime | np.datetime64 | None = None,
+        time_zone: str | None = None,
+    ) -> None:
+        store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
+        store("time_unit", check_time_unit(time_unit))
+        rates = as_numbers(g, "g")
+        if rates.ndim != 1 or len(rates) == 0:
+            raise SourceDataError(f"g has shape {rates.shape}. Pass one relative rate per bin of the week.")
+        if not (np.all(np.isfinite(rates)) and np.all(rates >= 0.0) and np.max(rates) > 0.0):
             raise SourceDataError(
                 "g has a negative or infinite rate, or none above 0. Pass rates >= 0, not all 0."
             )
-        g = g / float(np.max(g))
-        store = object.__setattr__
-        store(self, "g", read_only(g / float(np.mean(g))))
-        for name in ("evidence", "daily_evidence"):
-            nats = as_number(getattr(self, name), name, "Pass a number of nats.")
+        rates = rates / float(np.max(rates))
+        store("g", read_only(rates / float(np.mean(rates))))
+        for name, value in (("evidence", evidence), ("daily_evidence", daily_evidence)):
+            nats = as_number(value, name, "Pass a number of nats.")
             if math.isnan(nats):
                 raise SourceDataError(f"{name} is nan. Pass a number of nats.")
-            store(self, name, nats)
-        if self.origin is not None:
-            store(self, "origin", as_datetime(utc_moment(self.origin, "origin")))
-        if self.time_zone is not None:
-            store(self, "time_zone", check_time_zone(self.time_zone))
-            if self.origin is None:
-                raise SourceDataError(
-                    "time_zone needs dates, and the profile has no origin. Pass origin=, or learn from dates."
-                )
+            store(name, nats)
+        store("origin", None if origin is None else as_datetime(utc_moment(origin, "origin")))
+        store("time_zone", None if time_zone is None else check_time_zone(time_zone))
+        if time_zone is not None and origin is None:
+            raise SourceDataError(
+                "time_zone needs dates, and the profile has no origin. Pass origin=, or learn from dates."
+            )
 
     @classmethod
     def from_log(
@@ -324,7 +330,9 @@ class WeeklyProfile:
         return phase / SECONDS[self.time_unit]
 
     def seconds(self, time: npt.ArrayLike | datetime | np.datetime64) -> Array:
-        """Return seconds since 1970 of times on the log's clock, or of a moment.
+        """Return seconds since 1970 of times or of a moment.
+
+        Times are on the log's clock.
 
         Day 0 of plain numbers is taken for the first Monday.
         """
@@ -346,7 +354,7 @@ class WeeklyProfile:
         return cycle
 
     def _ahead(self, phase: Array, parts: int) -> Array:
-        """Return how much less than its mean is waited at phases in [0, 1).
+        """Return the mean waiting less that at phases in [0, 1).
 
         The gap is a week over `parts`.
         """
@@ -359,7 +367,7 @@ class WeeklyProfile:
         return ahead * self.week
 
     def _saving(self, parts: int, share: float) -> float:
-        """Return the saving of a week over `parts` at the best share of phases."""
+        """Return the saving of a week over `parts`."""
         if len(self.g) == 1:
             return 0.0
         pieces = len(self.g) // math.gcd(len(self.g), parts)

@@ -1,4 +1,6 @@
-"""Likelihood of the shape of the change rate over a cycle, at known rates of the sources.
+"""Likelihood of the shape of the change rate over a cycle.
+
+The rates of the sources are known.
 
 With g the shape, of mean 1, a span of a source of rate Δ has Λ = Δ∫g changes on average: it contributes
 ln(1 − e^{−Λ}) where some were found, k ln Λ − Λ where k were counted, and −Λ where there were none; a dated
@@ -82,7 +84,7 @@ class ShapeLikelihood:
         return g
 
     def gain(self, g: Array) -> float:
-        """Return the log-likelihood of a shape less that of g = 1, in nats."""
+        """Return the log-likelihood less that of g = 1, in nats."""
         with np.errstate(divide="ignore"):
             at_dates = float(self.dated @ np.where(self.dated > 0.0, np.log(g), 0.0))
             counted = float(self.number @ np.log(self.counted.integral(g) / self.counted.length))

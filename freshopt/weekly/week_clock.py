@@ -1,10 +1,10 @@
-"""Phases within the week: moments, local clocks and the Monday on which a week begins.
+"""Moments, local clocks and the Monday on which a week begins.
 
 A week begins on Monday 00:00, in UTC or on the clock of a time zone. On a local clock the hours of the day
 stay what they are when daylight saving time begins or ends; an hour is skipped or happens twice then, and a
 local time in it is taken at the offset that holds before the switch.
 
-Cost: one look at the time zone a week of the span, some twenty at each switch; then one search per moment.
+Cost: one offset of the time zone a week of the span, some twenty at each switch; then one search per moment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _EARLIEST, _LATEST = -62_104_060_800.0, 253_339_142_400.0
 
 
 def utc_moment(time: float | datetime | np.datetime64, what: str = "start") -> np.datetime64:
-    """Return a moment in UTC to the microsecond; without a time zone it is UTC.
+    """Return a moment in UTC to the microsecond.
+
+    Without a time zone it is UTC.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def seconds_of(moment: np.datetime64) -> float:
 
 
 def check_time_zone(zone: str) -> str:
-    """Return the name of a time zone, or raise if it is not known.
+    """Return the name of a time zone that is known.
 
     Examples
     --------
@@ -107,7 +109,7 @@ def from_local(local: Array, zone: str | None) -> Array:
 
 
 def _switches(zone: str, begin: float, end: float) -> tuple[Array, Array]:
-    """Return the switches of a clock in a span, and the offsets between them."""
+    """Return switches of a clock, and the offsets between them."""
     first, last = (float(np.floor(np.clip(each, _EARLIEST, _LATEST) / WEEK)) for each in (begin, end))
     return _switches_of_weeks(zone, int(first), int(last) + 1)
 
