@@ -17,7 +17,7 @@ from freshopt.cvx import Expression, cp
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import ConeForm
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.separable.hull_numerics import HullNumerics
 
 
@@ -117,14 +117,13 @@ def hull_cone_form(
     nearest to the source's.
     """
     sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
-    arcs: list[tuple[Array, Array, Array]] = []
-    segments: list[tuple[Array, Array, Array]] = []
+    arcs: list[tuple[IntArray, Array, Array]] = []
+    segments: list[tuple[IntArray, Array, Array]] = []
     for start, length, slope, _ in _pieces(hull):
         some = np.flatnonzero(length > 0.0)
         if len(some):
-            own = (some, start[some], length[some])
             if slope is None:
-                arcs.append(own)
+                arcs.append((some, start[some], length[some]))
             else:
                 segments.append((some, slope[some], length[some]))
     source, start, length = (np.concatenate(column) for column in zip(*arcs, strict=True))
@@ -146,7 +145,7 @@ def hull_cone_form(
     return total, [*constraints, sum(used[1:], used[0]) == y]
 
 
-def _sums(source: Array, weight: Array, n: int) -> Any:  # noqa: ANN401 - a sparse matrix
+def _sums(source: IntArray, weight: Array, n: int) -> Any:  # noqa: ANN401 - a sparse matrix
     """Return the matrix that adds up parts by source, shape (n, parts)."""
     from scipy.sparse import csr_array
 

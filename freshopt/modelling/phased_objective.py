@@ -227,6 +227,18 @@ def why_no_phases(objective: Objective) -> str | None:
     return None
 
 
+def phased(objective: Objective, sources: Sources, profile: Profile, load_limit: float) -> Objective:
+    """Return an objective with good phases, itself where these save nothing.
+
+    Raises
+    ------
+    ObjectiveError, SourceDataError
+        As `PhasedObjective` does.
+    """
+    made = PhasedObjective(cast("CurveObjective", plain(objective)), profile, load_limit)
+    return made if len(made.points(sources)[0]) else plain(objective)
+
+
 def plain(objective: Objective) -> Objective:
     """Return an objective without the phases that a problem adds.
 

@@ -39,7 +39,7 @@ from freshopt.modelling.host_limits import HostLimits
 from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
 from freshopt.modelling.objective_numerics import numerics_of
-from freshopt.modelling.phased_objective import PhasedObjective, Profile, plain
+from freshopt.modelling.phased_objective import PhasedObjective, Profile, phased
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -160,7 +160,7 @@ class Problem:
             )
         require_discipline(objective)
         if profile is not None:
-            objective = _phased(objective, sources, profile, load_limit)
+            objective = phased(objective, sources, profile, load_limit)
         given = as_constraints(constraints)
         if bandwidth is None and not given:
             raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
@@ -411,12 +411,6 @@ class Problem:
         if once and self.program is not None and self.bundles is not None:
             return charged_once(constraints, rate, self.program.rows, self.bundles)
         return constraints
-
-
-def _phased(objective: Objective, sources: Sources, profile: Profile, load_limit: float) -> Objective:
-    """Return the objective with good phases, itself where these save nothing."""
-    phased = PhasedObjective(plain(objective), profile, load_limit)
-    return phased if len(phased.points(sources)[0]) else objective
 
 
 def _bandwidth(value: float) -> float:

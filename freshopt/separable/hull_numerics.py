@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.compiled.columns import Columns, column, enabled
-from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.arrays import Array, BoolArray, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Kernel, Numerics
 
@@ -126,9 +126,9 @@ class HullNumerics:
             np.copyto(high, self.right[k], where=after)
         return low, high
 
-    def corner(self, rate: Array) -> Array:
+    def corner(self, rate: Array) -> BoolArray:
         """Return which rates are points of the hull, as booleans."""
-        found = np.zeros(len(rate), dtype=np.bool_)
+        found: BoolArray = np.zeros(len(rate), dtype=np.bool_)
         for k, own in enumerate(self.rate):
             found |= (rate == own) & (self.left[k] <= own)
         return found

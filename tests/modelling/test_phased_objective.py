@@ -32,8 +32,8 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
             begin = phase + part * n // parts
             end = begin + time
             x = (end // n) * 7.0 + mean_changes[end % n] - mean_changes[begin % n] - (begin // n) * 7.0
-            cost += np.trapezoid(penalty(name, change * x), time) / steps / parts
-            wait += np.trapezoid(x, time) / steps / parts
+            cost += float(np.trapezoid(penalty(name, change * x), time)) / steps / parts
+            wait += float(np.trapezoid(x, time)) / steps / parts
         costs.append(cost)
         waits.append(wait)
     best = np.argsort(waits)[: len(waits) // 2]
