@@ -29,9 +29,9 @@ def hull_of(numerics: Numerics | None) -> HullNumerics | None:
 def at_segment_ends(
     problem: Problem, numerics: Numerics, rates: Array, price: float, host_prices: Array
 ) -> tuple[Array, float, Array]:
-    """Return rates of the same value and bandwidth, few of them inside segments.
+    """Move rates to the ends of their segments, at the same value.
 
-    With them come the prices, rounded down to the slopes of segments that are used up.
+    They use the same bandwidth. With them come the prices, rounded down to the slopes of segments that are used up.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def at_segment_ends(
 
 
 def _filled(cost: Array, low: Array, high: Array, rate: Array, limit: IntArray) -> Array:
-    """Return rates that use the same of each limit, one after the other at its upper end."""
+    """Fill segments to their upper ends in turn, by limit."""
     order = np.argsort(limit, kind="stable")
     room, used = (cost * (high - low))[order], (cost * (rate - low))[order]
     group = limit[order]

@@ -180,9 +180,9 @@ class CurveObjective(Objective):
         raise ObjectiveError(f"{type(self).__name__} has no curve(sources). Write that method.")
 
     def change_slope(self, changes: Array) -> Array | None:  # noqa: ARG002
-        """Return f'(x) of a cost f that depends on the mean number of changes alone.
+        """Return f'(x) of a cost c(s) = f(Δs), or None.
 
-        None where c(s) is no function f(Δs), such as the age of a copy.
+        None where the mean number of changes does not decide the cost, such as the age of a copy.
 
         Parameters
         ----------

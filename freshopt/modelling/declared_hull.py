@@ -99,7 +99,7 @@ def declared_hull(
 
 
 def _declared_at(objective: CurveObjective, hull: HullNumerics, rate: Array) -> Array:
-    """Return the declared value of the curve at a rate, any number where that is 0."""
+    """Return the curve's declared value, any number at rate 0."""
     at = np.where(rate > 0.0, rate, 1.0)
     gain = hull.curve.gain(at)
     cost = hull.curve.cost(at)
@@ -111,9 +111,9 @@ def _declared_at(objective: CurveObjective, hull: HullNumerics, rate: Array) -> 
 def hull_cone_form(
     objective: CurveObjective, hull: HullNumerics, y: Expression, sources: Sources, typical: Array
 ) -> ConeForm | None:
-    """Return a well-conditioned cone form of the hull's total, up to a constant.
+    """Return a well-conditioned cone form of the hull's total, or None.
 
-    Each arc is a source of its own in the objective's cone form, typically at the rate of the arc that is
+    It is right up to a constant. Each arc is a source of its own in the objective's cone form, typically at the rate of the arc that is
     nearest to the source's.
     """
     sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)

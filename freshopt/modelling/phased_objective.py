@@ -47,7 +47,7 @@ class Profile(Protocol):
         """Unit of gaps and savings."""
 
     def saving(self, gaps: Array, load_limit: float) -> Array:
-        """Return by how much less changes wait at good phases, one entry per gap."""
+        """Return what each gap saves in mean waiting time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -185,7 +185,7 @@ class PhasedObjective(CurveObjective):
         return self.objective.signalled_per_source(rate, sources)
 
     def curve(self, sources: Sources) -> Curve:
-        """Return the cost curve of a copy's age, at a random time of the week."""
+        """Return the objective's own cost curve, at random phases."""
         return self.objective.curve(sources)
 
     def kernel(self, sources: Sources) -> Kernel:

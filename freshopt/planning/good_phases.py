@@ -1,4 +1,4 @@
-"""Good phases of the week in a plan: whether the log supports them, and what they save.
+"""Good phases of the week in a plan, and what they save.
 
 The weekly profile is learnt from the plan's own log with the plan's own change rates. Where its evidence is
 too small, where the discipline or the objective knows no phases, or where nothing is saved, the plan is that
@@ -27,7 +27,7 @@ from freshopt.weekly.profile_learning import learnt_shape
 
 # Bins of the week that is learnt, of three hours each.
 BINS = 56
-# Savings below this share of the cost are not worth a load that is not flat.
+# Savings below this share of the cost do not justify a load that is not flat.
 WORTHWHILE = 1e-3
 
 
@@ -56,7 +56,7 @@ class GoodPhases:
     sources: int
 
     def words(self, flat: str = "load_limit=1") -> str:
-        """Return in a sentence what is saved, and how to go without it."""
+        """Return the saving in a sentence."""
         limit = self.load_limit
         load = "twice the mean load" if limit == 2.0 else f"{limit:g} times the mean load"
         saved = percent(self.saved, space=" ")
@@ -111,7 +111,7 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
 
 
 def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
-    """Return what a profile brings to a solution, or None where it does not pay."""
+    """Return what a profile saves, or None if next to nothing."""
     objective, hull = solution.problem.objective, hull_of(solution.problem.numerics)
     if not isinstance(objective, PhasedObjective) or hull is None:
         return None
@@ -129,7 +129,7 @@ def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
 
 
 def at_good_phases(problem: Problem, rates: Array) -> BoolArray:
-    """Return which sources rest at points of their hull; none without a profile."""
+    """Return which sources rest at points of their hull."""
     hull = hull_of(problem.numerics)
     if hull is None:
         return np.zeros(len(rates), dtype=np.bool_)

@@ -351,7 +351,7 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
 def _at_good_phases(
     log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
 ) -> tuple[Solution, GoodPhases | None]:
-    """Return the solution at good phases of the week, where the log has any that pay."""
+    """Return the solution at good phases, where these pay."""
     phased = phased_problem(log, estimate, without.problem, load_limit)
     if phased is None:
         return without, None

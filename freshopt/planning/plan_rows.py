@@ -131,7 +131,7 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
-    """Return when in the week changes peak and what that saves, if it does."""
+    """Return the row of the weekly cycle, if there is any."""
     if made.phases is None:
         return []
     return [("weekly cycle", made.phases.words("load_limit=1" if read is None else "--load-limit 1"))]

@@ -1,4 +1,4 @@
-"""`HullNumerics`: lower convex hull of a cost curve and a few points below it.
+"""`HullNumerics`: lower convex hull of a cost curve and points.
 
 Where some rates can be had at a lower cost than the curve J(ρ) says, the relaxed problem minimises the lower
 convex hull H of the curve and these points. H follows J, but for segments: from a point to where a line
@@ -65,7 +65,10 @@ class HullNumerics:
         return self._on_segments(gain, self.point_gain, rate, -1.0)
 
     def marginal(self, rate: Array) -> Array:
-        """Return the marginal value −H'(ρ), at a point that of a little more rate."""
+        """Return the marginal value −H'(ρ).
+
+        At a point it is that of a little more rate.
+        """
         found = np.array(self.curve.marginal(rate))
         for k, own in enumerate(self.rate):
             np.copyto(found, self.most_price[k], where=(self.left[k] <= rate) & (rate < own))
@@ -80,7 +83,7 @@ class HullNumerics:
         return found
 
     def inverse_marginal(self, price: Array) -> Array:
-        """Return the best response to a price: a point, or the curve's own."""
+        """Return the best response, a point or the curve's own."""
         price = np.broadcast_to(price, self.left.shape[1:])
         found = self._response_of_curve(price)
         for k, own in enumerate(self.rate):
@@ -88,7 +91,7 @@ class HullNumerics:
         return found
 
     def _response_of_curve(self, price: Array) -> Array:
-        """Return the curve's own best response, an array that may be written to."""
+        """Return the curve's own best response, a writable array."""
         curve = self.curve
         if not (self.compiled and isinstance(curve, Kernel) and curve.unit_demand is not None):
             return np.array(curve.inverse_marginal(price))

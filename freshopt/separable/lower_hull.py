@@ -34,7 +34,7 @@ _MOST = float(np.finfo(np.float64).max)
 
 
 class Ends(NamedTuple):
-    """Rates at which the tangents from points touch the curve, shape (K, n).
+    """Rates where tangents from points touch the curve, shape (K, n).
 
     NaN where they are not known.
     """
@@ -57,7 +57,10 @@ class _Corners(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """Points of some sources: rates (K,), costs and savings (K, n), bounds (n,)."""
+    """Points of some sources, with bounds.
+
+    Rates have shape (K,), costs and savings (K, n), bounds (n,).
+    """
 
     rate: Array
     cost: Array
@@ -69,7 +72,7 @@ class _Points(NamedTuple):
 def lower_hull(
     curve: Numerics, rate: Array, saving: Array, lower: Array, upper: Array, ends: Ends | None = None
 ) -> Numerics:
-    """Return the numerics of the lower convex hull of a curve and points.
+    """Return the lower convex hull of a curve and points.
 
     Parameters
     ----------
@@ -131,7 +134,7 @@ def tangent_ends(curve: Numerics, rate: Array, saving: Array) -> Ends:
 def _points(
     curve: Numerics, rate: Array, saving: Array, lower: Array, upper: Array
 ) -> tuple[_Points, BoolArray]:
-    """Return the points of some sources, and which are below the curve, within bounds."""
+    """Return points, and which lie below the curve within bounds."""
     cost = np.array([curve.cost(np.full(saving.shape[1], own)) for own in rate])
     below = saving > WORTHWHILE * cost
     below &= (lower <= rate[:, None]) & (rate[:, None] <= upper)
@@ -140,7 +143,7 @@ def _points(
 
 
 def _corners(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends | None) -> _Corners:
-    """Return prices and segments of the points that are corners of the hull."""
+    """Return prices and segments of the hull's corners."""
     kept = kept & _ordered(_between(points, kept))
     touch = _tangents(curve, points, kept) if ends is None else _chords(curve, points, kept, ends)
     kept &= _ordered(_tightened(_between(points, kept), touch))
@@ -161,7 +164,7 @@ def _ordered(found: _Corners) -> BoolArray:
 
 
 def _tightened(one: _Corners, other: _Corners) -> _Corners:
-    """Return the prices that both allow; where one is not a number, the other's."""
+    """Return the prices that both allow, NaN allowing all."""
     return _Corners(
         np.fmax(one.least_price, other.least_price),
         np.fmin(one.most_price, other.most_price),
@@ -171,7 +174,7 @@ def _tightened(one: _Corners, other: _Corners) -> _Corners:
 
 
 def _between(points: _Points, kept: BoolArray) -> _Corners:
-    """Return the prices at which a point is the best of the points.
+    """Return prices at which each point is the best point.
 
     The segments are those to the neighbours among them.
     """
@@ -191,7 +194,7 @@ def _between(points: _Points, kept: BoolArray) -> _Corners:
 
 
 def _chords(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends) -> _Corners:
-    """Return the chords to ends that are nearly known; what is not is solved for."""
+    """Return chords to nearly known ends, else tangents."""
     found = _Corners(*(np.full(points.cost.shape, np.nan) for _ in range(4)))
     unsure = np.zeros(kept.shape, dtype=np.bool_)
     for k, own in enumerate(points.rate):
@@ -219,7 +222,7 @@ def _chords(curve: Numerics, points: _Points, kept: BoolArray, ends: Ends) -> _C
 
 
 def _tangents(curve: Numerics, points: _Points, kept: BoolArray) -> _Corners:
-    """Return the tangents from points to the curve, NaN for those not kept."""
+    """Return tangents from points to the curve, NaN elsewhere."""
     found = _Corners(*(np.full(points.cost.shape, np.nan) for _ in range(4)))
     point, source = np.nonzero(kept)
     if not len(point):
@@ -249,7 +252,7 @@ def _tangents(curve: Numerics, points: _Points, kept: BoolArray) -> _Corners:
 def _tangent(
     curve: Numerics, own: Array, cost: Array, start: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
-    """Return slope and end of the segments from points that touch the curve.
+    """Return slopes and ends of tangent segments from points.
 
     They lie on the sides of the starts, between the bounds; at a bound they end there.
     """
