@@ -31,7 +31,8 @@ def at_segment_ends(
 ) -> tuple[Array, float, Array]:
     """Move rates to the ends of their segments, at the same value.
 
-    They use the same bandwidth. With them come the prices, rounded down to the slopes of segments that are used up.
+    They use the same bandwidth. With them come the prices, rounded down to the slopes of segments that are
+    used up.
 
     Parameters
     ----------

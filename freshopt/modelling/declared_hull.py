@@ -113,8 +113,8 @@ def hull_cone_form(
 ) -> ConeForm | None:
     """Return a well-conditioned cone form of the hull's total, or None.
 
-    It is right up to a constant. Each arc is a source of its own in the objective's cone form, typically at the rate of the arc that is
-    nearest to the source's.
+    It is right up to a constant. Each arc is a source of its own in the objective's cone form, typically at
+    the rate of the arc that is nearest to the source's.
     """
     sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
     arcs: list[tuple[IntArray, Array, Array]] = []

@@ -31,9 +31,10 @@ from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.lower_hull import Ends, lower_hull, tangent_ends
 from freshopt.units import convert_time
 
-# Gaps in weeks, the longest first. With thirds to fifths and half days beside 1/2 and 1/7 a plan of a few
-# crawls a week saves up to twice as much; more weeks, sixths and thirds of days add less than a tenth of it.
-GAPS = (4.0, 3.0, 2.0, 1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 7, 1 / 14)
+# Gaps in weeks, the longest first. With thirds to fifths and half days beside 1/2 and 1/7, plans of a few
+# crawls a week save up to twice as much, with 6 and 8 plans of a crawl in six weeks a fifth more; other gaps,
+# sixths and thirds of days among them, add less than a tenth.
+GAPS = (8.0, 6.0, 4.0, 3.0, 2.0, 1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 7, 1 / 14)
 # From so many sources on, tangents are taken from a table of so many change rates: cubic polynomials between
 # knots are right to 1e-9, and solving is left to the few where they are not.
 MANY, KNOTS = 10_000, 1_000

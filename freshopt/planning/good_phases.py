@@ -111,7 +111,7 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
 
 
 def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
-    """Return what a profile saves, or None if next to nothing."""
+    """Return what a profile saves, or None if that is negligible."""
     objective, hull = solution.problem.objective, hull_of(solution.problem.numerics)
     if not isinstance(objective, PhasedObjective) or hull is None:
         return None
