@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 # In-sample evidence in nats below which a profile is not used: placebos reach 0.5 to 4.
 ENOUGH = 8.0
 # Most parts of a week that need no evidence of the hours of the day. On simulated sources with a weekly cycle
-# savings of weeks and half weeks were 9 and 5 % as promised or more; thirds and quarters promised 4 to 7 % and
-# saved 0 to 3 %.
+# weeks and half weeks saved 8 to 11 and 4 to 6 %, where 8 to 11 and 2 to 8 % were promised; thirds and
+# quarters of a week saved 0 to 3 % of 1 to 7 %.
 FEW_PARTS = 2
 # Relative rounding up to which a gap is taken for a week times, or over, a whole number.
 ROUNDING = 1e-6
