@@ -1,6 +1,6 @@
 """Measure what crawling at good hours of the week saves: on real histories and on a placebo.
 
-    python benchmarks/accuracy/phases.py [--data FOLDER] [--seeds 5] [--save]
+    python benchmarks/accuracy/phases.py [--data FOLDER] [--seeds 5] [--save | --page]
 
 FOLDER holds NAME.events.parquet (source, time in days, timestamp, kind 1 for a change) and
 NAME.sources.parquet (source, start and stop in days). Two histories are bundled: of GStreamer's plugins, and
@@ -20,6 +20,9 @@ errors are those of a bootstrap of sources, with the seeds in turn.
 Expected at a load of twice the mean, set down before the first run. Histories of product releases
 (eol_releases): −15 ± 2 % at a gap of 7 days, from all changes and from a log. Package manifests
 (scoop_packages): −7 ± 1 %. Placebo: 0 ± 1.5 %.
+
+--save keeps benchmarks/results/phases.json and writes the table of docs/weekly-profile.md from it; --page
+writes the table alone.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.weekly import WeeklyProfile
 
 ROOT = Path(__file__).resolve().parents[2]
-SAVED = ROOT / "benchmarks" / "results" / "phases.json"
+SAVED, PAGE = ROOT / "benchmarks" / "results" / "phases.json", ROOT / "docs" / "weekly-profile.md"
 HISTORIES = ("eol_releases", "scoop_packages")
 PLACEBO, BUNDLED = "debian-uploads, hours drawn", "gstreamer-plugins"
 GAPS = (1.0, 7.0, 14.0)
@@ -207,9 +210,44 @@ def measure(record: Record, seeds: int) -> dict[str, Any]:
             row[kind] = float(np.mean(logs))
             row[f"{kind}, error"] = float(np.std(drawn, ddof=1))
             row[f"{kind}, gated"] = float(np.mean(np.where(used, logs, 0.0)))
+            row[f"{kind}, on"] = int(np.sum(used))
             row[f"{kind}, promised"] = float(np.mean(promised))
         found["gaps"].append(row)
     return found
+
+
+def page(text: str, found: dict[str, Any]) -> str:
+    """Return the page with the table of a saved run."""
+    rows = [
+        "| history | gap, days | all changes | log | promised | dated log | promised |",
+        "| --- " * 7 + "|",
+    ]
+    for name, row in found["histories"].items():
+        for one in row["gaps"]:
+            cells = [f"{one['all changes']:.1f} ± {one['all changes, error']:.1f}"]
+            for kind in ("log", "dated log"):
+                # Phases without evidence are not used, whatever they would have saved.
+                on, seeds = one[f"{kind}, on"], len(row[f"{kind}, evidence"])
+                used = "" if on == seeds else f" (on in {on} of {seeds})" if on else " (off)"
+                cells.append(f"{one[kind]:.1f} ± {one[f'{kind}, error']:.1f}{used}")
+                cells.append(f"{one[f'{kind}, promised']:.1f}")
+            cells = [cell.replace("-0.0", "0.0").replace("-", "−") for cell in cells]
+            rows.append(f"| {name} | {one['gap']:g} | {' | '.join(cells)} |")
+    rows += [
+        "",
+        "| history | sources | log, nats | of the day | dated log, nats | of the day |",
+        "| --- " * 6 + "|",
+    ]
+    for name, row in found["histories"].items():
+        nats = (
+            " to ".join(f"{each:.0f}" for each in np.rint([min(values), max(values)]) + 0.0).replace("-", "−")
+            for kind in ("log", "dated log")
+            for values in (row[f"{kind}, evidence"], row[f"{kind}, daily evidence"])
+        )
+        rows.append(f"| {name} | {row['sources']} | {' | '.join(nats)} |")
+    begin, end = "<!-- phases -->\n", "<!-- end of phases -->"
+    head, _, rest = text.partition(begin)
+    return head + begin + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
 
 
 def main() -> None:
@@ -220,7 +258,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
+    if arguments.page:
+        saved_run = json.loads(SAVED.read_text(encoding="utf-8"))
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), saved_run), encoding="utf-8")
+        return
     window = (np.datetime64("2016-09-05"), np.datetime64("2020-08-31"))
     records = {PLACEBO: placebo(1), BUNDLED: bundled(BUNDLED, *window)}
     for name in HISTORIES if arguments.data else ():
@@ -245,6 +288,7 @@ def main() -> None:
             print(f"  gap {one['gap']:g} d: {every}; {'; '.join(cells)}", flush=True)
     if arguments.save:
         SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
         print(f"saved {SAVED.name}")
 
 

@@ -77,7 +77,7 @@ class Periodic:
     >>> hours[:5, 9:17] = 1.0
     >>> method = Periodic(WeeklyProfile(hours.reshape(-1)))
     >>> np.sort(method.times(np.ones(6), 1.0)[1] * 24.0).round(1)
-    array([13.7, 15.7, 17.7, 18.7, 21.7, 22.7])
+    array([13.5, 15.5, 17.5, 18.5, 21.5, 22.5])
     """
 
     profile: WeeklyProfile | None = None

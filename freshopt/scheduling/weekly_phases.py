@@ -105,12 +105,13 @@ def _seconds(profile: WeeklyProfile, period: float, load_limit: float, load: Arr
     unit = SECONDS[profile.time_unit]
     middle = (np.arange(hours) + 0.5) * (period / hours)
     best = np.argsort(profile.waiting(period / unit, middle / unit), kind="stable")
-    # Each source stands at its middle in the load; sources that are alone in their cycle differ in it.
-    inside = 0.5 if period == WEEK else GOLDEN * (WEEK / period) % 1.0
-    share = (np.cumsum(load) - load * (1.0 - inside)) / float(np.sum(load))
-    hour = share * (hours / min(load_limit, hours))
+    per_load = hours / min(load_limit, hours) / float(np.sum(load))
+    hour = (np.cumsum(load) - load) * per_load
     whole = np.minimum(hour.astype(np.int64), hours - 1)
-    return (best[whole] + (hour - whole) % 1.0) * (period / hours)
+    # Within its hour a source stands in the middle of its own share, or of what is left.
+    inside = hour - whole
+    inside += 0.5 * np.minimum(load * per_load, 1.0 - inside)
+    return (best[whole] + inside) * (period / hours)
 
 
 def _week_of(weeks: IntArray, second: Array) -> IntArray:

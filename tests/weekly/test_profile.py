@@ -62,14 +62,14 @@ def test_mean_of_best_is_what_sampling_says(heights: list[float], share: float) 
 
 
 def test_savings_that_are_none() -> None:
-    every = [7.0, 14.0, 3.5, 1.0, 7.0 / 168.0]
+    every = [7.0, 14.0, 3.5, 7.0 / 3.0, 1.0, 7.0 / 168.0]
     assert not WeeklyProfile(np.ones(56)).saving(every, 2.0).any()
     assert not WeeklyProfile([1.0]).saving(every, math.inf).any()
     assert not WeeklyProfile(OFFICE).saving(every, 1.0).any()
     assert not WeeklyProfile(OFFICE, evidence=7.9).saving(every, 2.0).any()
-    assert (WeeklyProfile(OFFICE).saving(every[:4], 2.0) > 0.0).all()
+    assert (WeeklyProfile(OFFICE).saving(every[:5], 2.0) > 0.0).all()
     weekly = WeeklyProfile(OFFICE, evidence=8.0, daily_evidence=9.9).saving(every, 2.0)
-    np.testing.assert_array_equal(weekly > 0.0, [True, True, True, False, False])
+    np.testing.assert_array_equal(weekly > 0.0, [True, True, True, False, False, False])
     # What a day saves is all that the hours of a day repeat; gaps of whole weeks save the same.
     assert weekly[0] == weekly[1]
     assert WeeklyProfile(DAILY).saving([1.0], 2.0)[0] == pytest.approx(0.5 * 0.187, abs=1e-3)
