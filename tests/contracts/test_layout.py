@@ -34,7 +34,7 @@ ROOMS = {
     "problems": "modelling",
     "logs": "numerics",
     "automata": "compiled",
-    "inference": "logs",
+    "inference": "logs compiled",
     "estimators": "inference",
     "goodness_of_fit": "estimators",
     "io": "logs modelling",

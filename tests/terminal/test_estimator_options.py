@@ -80,6 +80,9 @@ def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
     drifting = MaximumLikelihood(prior=weak, half_life=14.0).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
+    for written, reset in (("0.02", 0.02), ("auto", "auto")):
+        anew = MaximumLikelihood(prior=weak, reset=reset).fit(log).change_rate_
+        np.testing.assert_allclose(rates(run, "--reset", written), anew)
     prior = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--prior", "gamma"), prior)
     naive = Naive(half_life=0.5).fit(log).change_rate_
@@ -119,6 +122,15 @@ def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
         (("--prior", "gamma", "--smoothing", "1"), "--prior takes the place of --smoothing"),
         (("--half-life", "soon"), "--half-life: 'soon' cannot be read"),
         (("--half-life", "0d"), "--half-life: '0d' is no time > 0"),
+        (
+            ("--estimator", "naive", "--reset", "auto"),
+            "--reset is for --estimator maximum-likelihood, not for",
+        ),
+        (("--reset", "often"), "--reset: 'often' is no rate. Write auto, or resets per day such as 0.01"),
+        (("--reset", "-1"), "--reset: '-1' is no rate"),
+        (("--reset", "auto", "--half-life", "3d"), "--reset takes the place of --half-life"),
+        (("--reset", "auto", "--smoothing", "1"), "--reset takes the place of --smoothing"),
+        (("--reset", "auto", "--prior", "none"), "--reset needs a prior, from which rates are drawn anew"),
         (("--estimator", "full-observation"), "Full observation needs all counts"),
     ],
 )
