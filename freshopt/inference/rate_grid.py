@@ -1,9 +1,9 @@
 """`RateGrid`: grid of change rates, with gamma priors and quantiles on it.
 
-The nodes are equidistant in ln Δ. For densities that are smooth on their scale the trapezoidal rule converges
-exponentially: with nodes a standard deviation apart means come out to 1e-5 and quantiles to 3e-3. What lies
-left of the first node is so slow that no crawl of the log notices its speed: it is one node more, at its
-mean.
+Nodes are a standard deviation of the sharpest belief apart that a log can lead to there. For densities that
+are smooth on that scale the trapezoidal rule converges exponentially: means come out to 1e-5 and quantiles to
+3e-3. What lies left of the first node is so slow that no crawl of the log notices its speed: it is one node
+more, at its mean.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from freshopt.numerics.arrays import Array, IntArray
 TAIL = 1e-12
 # Rate times observed time below which a source's speed goes unnoticed.
 UNNOTICED = 1e-4
-# Distance of nodes: in standard deviations of ln Δ under so many changes, at most, and at most in ln Δ.
-SPACING, WIDEST = 1.0, 0.25
+# Nodes are as near each other as after so many changes: 0.25 in ln Δ.
+FEWEST = 16.0
+# Least mass of a node, so that no rate is impossible.
+LEAST = 1e-280
+# Parts in which the number of nodes is integrated; it is rounded up by more than the error.
+PARTS = 64
 # Number of nodes: a multiple, so that many sources are worked on together, and the largest.
 TOGETHER, MOST = 32, 1024
 # Exponent that leaves nothing of a prior with a small shape.
@@ -36,11 +40,9 @@ class RateGrid:
     Attributes
     ----------
     nodes : ndarray of float, shape (n, m)
-        Change rates. The first stands for all below the second, which is the first that is equidistant.
+        Change rates, increasing. The first stands for all below the second.
     mass : ndarray of float, shape (n, m)
         Of the prior, 1 in all.
-    width : ndarray of float, shape (n,)
-        Distance of nodes in ln Δ.
     shape : ndarray of float, shape (n,)
         Of the prior, whose density of ln Δ falls like Δ^shape to the left.
 
@@ -54,7 +56,6 @@ class RateGrid:
 
     nodes: Array
     mass: Array
-    width: Array
     shape: Array
 
     @classmethod
@@ -71,18 +72,17 @@ class RateGrid:
         """
         from scipy.special import gammainc, gammaln
 
-        left, right = ends(prior, changes, time)
-        a, b = prior.shape[:, None], prior.exposure[:, None]
-        width = (right - left) / (count - 2)
-        t = left[:, None] + width[:, None] * np.arange(count - 1)
-        rate = np.exp(t)
+        span = Span.of(prior, changes, time)
+        t = span.nodes(count - 1)
+        a, b, rate = prior.shape[:, None], prior.exposure[:, None], np.exp(t)
         with np.errstate(under="ignore"):
-            density = np.exp(a * (t + np.log(b)) - b * rate - gammaln(a)) * width[:, None]
+            density = np.exp(a * (t + np.log(b)) - b * rate - gammaln(a)) * span.distance(t.T).T
         density[:, [0, -1]] *= 0.5
         slow = a / (a + 1.0) * rate[:, :1]
-        mass = np.concatenate([gammainc(a, b * rate[:, :1]), density], axis=1)
-        mass /= mass.sum(axis=1, keepdims=True)
-        return cls(np.concatenate([slow, rate], axis=1), mass, width, prior.shape)
+        step = (span.length / (count - 2))[:, None]
+        mass = np.concatenate([gammainc(a, b * rate[:, :1]), density * step], axis=1)
+        mass = np.maximum(mass / mass.sum(axis=1, keepdims=True), LEAST)
+        return cls(np.concatenate([slow, rate], axis=1), mass, prior.shape)
 
     def mean(self, belief: Array) -> Array:
         """Return E[Δ] under beliefs on the nodes, shape (n,)."""
@@ -120,27 +120,75 @@ class RateGrid:
         slowest = np.maximum(lump[:, 0], 1e-300)
         with np.errstate(under="ignore", divide="ignore"):
             tail = np.log(np.minimum(levels / slowest, 1.0)) / self.shape
-            rates: Array = self.nodes[:, 1] * np.exp(np.where(cell < 0, tail, (inside + u) * self.width))
+            t = np.log(self.nodes[:, 1:])
+            between = (1.0 - u) * t[row, inside] + u * t[row, inside + 1]
+            rates: Array = np.exp(np.where(cell < 0, t[:, 0] + tail, between))
         return rates
 
 
-def ends(prior: GammaParameters, changes: Array, time: Array) -> tuple[Array, Array]:
-    """Return the ends of the nodes in ln Δ, shape (n,).
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Where the nodes of n sources lie.
 
-    No posterior given some of so many changes in some of the time has much mass beyond.
+    Attributes
+    ----------
+    left, right : ndarray of float, shape (n,)
+        Ends in ln Δ; no posterior given some of the crawls has much mass beyond.
+    time, most : ndarray of float, shape (n,)
+        At a rate Δ crawls and prior tell of as many changes as in this time, and at most of so many.
+    length : ndarray of float, shape (n,)
+        The number of distances between the ends.
     """
-    from scipy.special import gammainccinv, gammaincinv
 
-    a, b = prior.shape, prior.exposure
-    slow = np.maximum(gammaincinv(a, TAIL), UNNOTICED) / (b + time)
-    fast = np.maximum(gammainccinv(a + changes, TAIL), FAR) / b
-    return np.log(slow), np.log(fast)
+    left: Array
+    right: Array
+    time: Array
+    most: Array
+    length: Array
 
+    @classmethod
+    def of(cls, prior: GammaParameters, changes: Array, time: Array) -> Span:
+        """Return the span for priors and what crawls may tell."""
+        from scipy.special import gammainccinv, gammaincinv
 
-def node_counts(prior: GammaParameters, changes: Array, time: Array) -> IntArray:
-    """Return how many nodes sources need, shape (n,)."""
-    left, right = ends(prior, changes, time)
-    width = np.minimum(SPACING / np.sqrt(prior.shape + changes), WIDEST)
-    cells = np.ceil((right - left) / (TOGETHER * width))
-    counts: IntArray = (TOGETHER * np.clip(cells, 1, MOST // TOGETHER)).astype(np.int64)
-    return counts
+        a, b = prior.shape, prior.exposure
+        left = np.log(np.maximum(gammaincinv(a, TAIL), UNNOTICED) / (b + time))
+        right = np.log(np.maximum(gammainccinv(a + changes, TAIL), FAR) / b)
+        span = cls(left, right, b + time, a + changes, np.ones(len(left)))
+        t = left + (right - left) * np.linspace(0.0, 1.0, PARTS + 1)[:, None]
+        density = 1.0 / span.distance(t)
+        length = (density.sum(axis=0) - 0.5 * (density[0] + density[-1])) * (right - left) / PARTS
+        return cls(left, right, span.time, span.most, length)
+
+    def distance(self, t: Array) -> Array:
+        """Return the distance of nodes about ln Δ = t.
+
+        Both of shape (k, n) or (n,). A standard deviation of the sharpest posterior there: one over the root of the number of changes.
+        """
+        told = np.exp(t) * self.time
+        sharp = np.sqrt(2.0) * told / np.hypot(told / self.most, 1.0)
+        distance: Array = 1.0 / np.sqrt(FEWEST + sharp)
+        return distance
+
+    def nodes(self, count: int) -> Array:
+        """Return ln Δ at nodes from the left end, shape (n, count).
+
+        Runge and Kutta's method on dt/du = distance: a smooth map, in which the trapezoidal rule is as good
+        as on equidistant nodes.
+        """
+        step = self.length / (count - 1)
+        t = np.empty((count, len(self.left)))
+        t[0] = self.left
+        for k in range(count - 1):
+            first = step * self.distance(t[k])
+            second = step * self.distance(t[k] + 0.5 * first)
+            third = step * self.distance(t[k] + 0.5 * second)
+            last = step * self.distance(t[k] + third)
+            t[k + 1] = t[k] + (first + 2.0 * (second + third) + last) / 6.0
+        return t.T
+
+    def counts(self) -> IntArray:
+        """Return how many nodes sources need, shape (n,)."""
+        cells = np.ceil((self.length + 2.0) / TOGETHER)
+        counts: IntArray = (TOGETHER * np.clip(cells, 1, MOST // TOGETHER)).astype(np.int64)
+        return counts

@@ -26,9 +26,10 @@ import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError
-from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
+from freshopt.inference.dated_crawls import ALL, GammaParameters, counted_changes, first_dates
+from freshopt.inference.gamma_prior import ENOUGH
 from freshopt.inference.rate_distribution import RateDistribution
-from freshopt.inference.rate_grid import RateGrid, node_counts
+from freshopt.inference.rate_grid import RateGrid, Span
 from freshopt.inference.reset_loops import CrawlRows, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, as_number
@@ -73,10 +74,13 @@ class ResetFilter:
     def evidence(self, resets: Array) -> Array:
         """Return the log product of one-step predictions, shape (k,).
 
-        Resets are per time unit of the log. What is the same for all of them is left out.
+        Resets are per time unit of the log. What is the same for all of them is left out, and where there are
+        very many sources all but a sample.
         """
         total = np.zeros(len(resets))
-        for _, _, _, evidence in self._blocks(resets):
+        many = len(self.log.sources_)
+        sample = np.unique(np.linspace(0, many - 1, min(many, ENOUGH)).astype(np.int64))
+        for _, _, _, evidence in self._blocks(resets, sample):
             total += evidence.sum(axis=1)
         return total
 
@@ -118,14 +122,17 @@ class ResetFilter:
     def _at_end(self, chosen: IntArray, grid: RateGrid, belief: Array, reset: float) -> Array:
         return aged(belief, grid.mass, self.log.age[chosen], reset)
 
-    def _blocks(self, resets: Array) -> Iterator[tuple[IntArray, RateGrid, Array, Array]]:
+    def _blocks(
+        self, resets: Array, sample: IntArray | slice = ALL
+    ) -> Iterator[tuple[IntArray, RateGrid, Array, Array]]:
         """Yield sources, their grids, beliefs after the last crawl, and evidence."""
         rows, (possible, age) = crawl_rows(self.log), first_dates(self.log)
         changes, time = most_changes(self.log, rows)
         if possible is not None and age is not None:
             changes, time = changes + possible, time + age
-        counts = node_counts(self.prior, changes, time)
-        for count in np.unique(counts).tolist():
+        counts = np.zeros(len(changes), dtype=np.int64)
+        counts[sample] = Span.of(self.prior, changes, time).counts()[sample]
+        for count in np.unique(counts[sample]).tolist():
             alike = np.flatnonzero(counts == count)
             step = max(1, BLOCK // (count * len(resets)))
             for chosen in (alike[k : k + step] for k in range(0, len(alike), step)):

@@ -216,6 +216,15 @@ def test_outcomes_held_for_impossible_begin_anew() -> None:
     assert 0.0 < model.change_rate_[0] < 1.0
 
 
+@pytest.mark.parametrize("changes", [1e4, 1e5, 1e7])
+def test_a_source_may_be_ever_so_far_from_its_prior(changes: float) -> None:
+    columns = {"source": [0], "elapsed": [1000.0], "changed": [1], "changes": [changes]}
+    model = MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset=0.0).fit(CrawlLog.from_columns(columns))
+    # Beyond e^-600 of the prior its exposure, 20 in 1020, no longer counts. The largest number of nodes
+    # resolves 1e5 changes.
+    assert changes / 1020.0 <= model.change_rate_[0] <= 1.005 * changes / 1000.0
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -12,6 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.inference.reset_filter import Resets
 from freshopt.io.read_log import read_log
 from freshopt.logs.births import since_birth
 from freshopt.planning.plan import make_plan
@@ -80,7 +81,8 @@ def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
     drifting = MaximumLikelihood(prior=weak, half_life=14.0).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
-    for written, reset in (("0.02", 0.02), ("auto", "auto")):
+    resets: dict[str, Resets] = {"0.02": 0.02, "auto": "auto"}
+    for written, reset in resets.items():
         anew = MaximumLikelihood(prior=weak, reset=reset).fit(log).change_rate_
         np.testing.assert_allclose(rates(run, "--reset", written), anew)
     prior = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
