@@ -12,6 +12,7 @@ from freshopt.estimators.momentum_stochastic_approximation import (
 )
 from freshopt.estimators.naive import Naive as Naive
 from freshopt.estimators.stochastic_approximation import StochasticApproximation as StochasticApproximation
+from freshopt.inference.beliefs import Beliefs as Beliefs
 from freshopt.inference.gamma_prior import GammaPrior as GammaPrior
 from freshopt.inference.host_prior import HostPriors as HostPriors
 from freshopt.inference.interval_methods import Exact as Exact
@@ -21,6 +22,7 @@ from freshopt.inference.interval_methods import Posterior as Posterior
 from freshopt.inference.interval_methods import Published as Published
 
 __all__ = [
+    "Beliefs",
     "Exact",
     "FullObservation",
     "GammaPrior",

@@ -163,7 +163,8 @@ class Span:
     def distance(self, t: Array) -> Array:
         """Return the distance of nodes about ln Δ = t.
 
-        Both of shape (k, n) or (n,). A standard deviation of the sharpest posterior there: one over the root of the number of changes.
+        Both of shape (k, n) or (n,). A standard deviation of the sharpest posterior there: one over the root
+        of the number of changes.
         """
         told = np.exp(t) * self.time
         sharp = np.sqrt(2.0) * told / np.hypot(told / self.most, 1.0)
