@@ -66,7 +66,7 @@ class Beliefs:
     array([0.833, 0.5  ])
     >>> tuesday = CrawlLog(["a", "b"], [3.0, 3.0], [0, 0], start=beliefs.last_crawl)
     >>> beliefs.after(tuesday).expected_rate().round(3)
-    array([0.461, 0.251])
+    array([0.437, 0.25 ])
     """
 
     sources_: npt.NDArray[Any]

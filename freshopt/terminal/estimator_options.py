@@ -11,6 +11,7 @@ import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.estimators.default_prior import MANY, default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
@@ -23,7 +24,6 @@ from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
-from freshopt.planning.request import MANY, default_prior
 from freshopt.terminal import inputs
 from freshopt.terminal.options import Decorator
 from freshopt.units import convert_time
