@@ -205,6 +205,9 @@ CALLS: dict[str, Call] = {
     ),
     "solvers.ProjectedGradient": solved(solvers.ProjectedGradient, tolerance=1e-3, limit=50, scaled=True),
     "online.AdaptiveRates": acted(online.AdaptiveRates, batch=2.0, floor=0.001, solver=None, seed=0),
+    "online.ReplanEvery": acted(
+        online.ReplanEvery, epoch=2.0, reset=0.1, prior=None, floor=0.0, solver=None, seed=0
+    ),
     "online.AsyncMirrorSync": synchronized(
         online.AsyncMirrorSync, learning_rate=1.0, cycle=2.0, exploration=0.05, seed=0
     ),
