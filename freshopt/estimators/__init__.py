@@ -20,6 +20,7 @@ from freshopt.inference.interval_methods import Hoeffding as Hoeffding
 from freshopt.inference.interval_methods import LikelihoodRatio as LikelihoodRatio
 from freshopt.inference.interval_methods import Posterior as Posterior
 from freshopt.inference.interval_methods import Published as Published
+from freshopt.inference.resetting_prior import resetting_prior as resetting_prior
 
 __all__ = [
     "Beliefs",
@@ -37,4 +38,5 @@ __all__ = [
     "Posterior",
     "Published",
     "StochasticApproximation",
+    "resetting_prior",
 ]

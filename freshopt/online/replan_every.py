@@ -133,7 +133,7 @@ class _UnderPrior(Estimator):
 
     def fit(self, log: CrawlLog) -> Self:
         """Learn the prior, and the rates under it."""
-        prior = default_prior(log) if self.prior is None else self.prior
+        prior = default_prior(log, self.reset) if self.prior is None else self.prior
         reset = None if prior is None else self.reset
         model = self._model = MaximumLikelihood(prior=prior, reset=reset).fit(log)
         if prior is not None:

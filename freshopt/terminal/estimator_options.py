@@ -22,6 +22,7 @@ from freshopt.estimators.naive import Naive
 from freshopt.estimators.stochastic_approximation import StochasticApproximation
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
+from freshopt.inference.resetting_prior import resetting_prior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
 from freshopt.terminal import inputs
@@ -146,14 +147,15 @@ class Estimation:
         elif "prior" in settings:
             settings["prior"] = self._prior(log, hosts)
         elif self.name == DEFAULT and "smoothing" not in settings:
-            settings["prior"] = default_prior(log)
+            settings["prior"] = default_prior(log, settings.get("reset"))
         rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
         fitted: Estimator = named.make(**settings).fit(log, *rated)
         return fitted
 
     def _prior(self, log: CrawlLog, hosts: Hosts | None) -> GammaPrior | HostPriors:
         if not self.by_host:
-            return GammaPrior.from_log(log)
+            reset = self.settings.get("reset")
+            return GammaPrior.from_log(log) if reset is None else resetting_prior(log, reset)
         if hosts is None:
             raise SourceDataError(
                 "--prior host needs --hosts FILE, a table with columns source, host. Give it."
