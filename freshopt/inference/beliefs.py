@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.inference.dated_crawls import GammaParameters, first_dates
 from freshopt.inference.forgetting import moment_of
 from freshopt.inference.gamma_prior import GammaPrior
@@ -22,7 +22,7 @@ from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.rate_grid import RateGrid, Span
 from freshopt.inference.reset_filter import aged, crawl_rows, dated, filtered, most_changes
 from freshopt.logs.crawl_log import CrawlLog, require_log
-from freshopt.numerics.arrays import Array, IntArray, as_number
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import convert_time
 
@@ -110,15 +110,14 @@ class Beliefs:
             If the log has gaps between crawls only, or the reset is no rate.
         """
         _require_times(log)
-        reset = as_number(reset, "reset", "Pass resets per time unit of the log, 0 or more.")
-        if not reset >= 0.0:
-            raise SourceDataError(f"reset is {reset}. Pass resets per time unit of the log, 0 or more.")
+        expect(prior, (GammaPrior, HostPriors), "prior", "Pass a GammaPrior or HostPriors")
+        reset = _size(0.0, reset, "reset", "Pass resets per time unit of the log, 0 or more.")
         found, observed = most_changes(log, crawl_rows(log))
         _, age = first_dates(log)
         observed = observed if age is None else observed + age
         longest, most = (LONGER * float(np.max(each, initial=0.0)) for each in (observed, found))
-        longest = longest if time is None else as_number(time, "time", "Pass a length in time units.")
-        most = most if changes is None else as_number(changes, "changes", "Pass how many.")
+        longest = _size(longest, time, "time", "Pass a length in time units, 0 or more.")
+        most = _size(most, changes, "changes", "Pass a number of changes, 0 or more.")
         begun = cls(
             sources_=log.sources_[:0],
             grid=RateGrid(np.empty((0, 0)), np.empty((0, 0)), np.empty(0)),
@@ -195,9 +194,7 @@ class Beliefs:
         return RateDistribution(lambda levels: self.grid.quantiles(belief, levels), never, never)
 
     def _ahead(self, ahead: float) -> Array:
-        ahead = as_number(ahead, "ahead", "Pass a length in time units, 0 or more.")
-        if not ahead >= 0.0:
-            raise SourceDataError(f"ahead is {ahead}. Pass a length in time units, 0 or more.")
+        ahead = _size(0.0, ahead, "ahead", "Pass a length in time units, 0 or more.")
         return aged(self.belief, self.grid.mass, self.now + ahead - self.last_crawl, self.reset)
 
     def _with(self, batch: CrawlLog) -> Beliefs:
@@ -231,6 +228,13 @@ class Beliefs:
     def _grid(self, own: GammaParameters) -> RateGrid:
         changes, time = (np.full(len(own.shape), each) for each in (self.changes, self.time))
         return RateGrid.of(own, changes, time, self.nodes)
+
+
+def _size(usual: float, given: float | None, what: str, remedy: str) -> float:
+    size = usual if given is None else as_number(given, what, remedy)
+    if not 0.0 <= size <= LARGEST:
+        raise SourceDataError(f"{what} is {size}. {remedy}")
+    return size
 
 
 def _nodes(prior: GammaPrior | HostPriors, time_unit: str, changes: float, time: float) -> int:

@@ -209,9 +209,11 @@ def candidates(log: CrawlLog) -> Array:
 def check_reset(reset: Resets | None) -> Resets | None:
     """Return resets that are a rate, "auto" or None, or raise."""
     words = "Pass resets per day, 0 or more, 'auto', or None for rates that last."
-    if reset is None or reset == "auto":
-        return reset
+    if reset is None:
+        return None
     if isinstance(reset, str):
+        if reset == "auto":
+            return reset
         raise SourceDataError(f"reset is {reset!r}. {words}")
     rate = as_number(reset, "reset", words)
     if not 0.0 <= rate <= LARGEST:

@@ -71,7 +71,7 @@ def resetting_prior(log: CrawlLog, reset: Resets = "auto") -> GammaPrior:
 
 
 def in_windows(log: CrawlLog, length: float) -> CrawlLog:
-    """Return a log in which each window of a source is a source."""
+    """Return a log whose sources are windows of sources."""
     number, time = counted_changes(log)
     known = np.flatnonzero(~np.isnan(log.interval))
     window = np.floor((log.time[known] - np.min(log.time)) / length).astype(np.int64)

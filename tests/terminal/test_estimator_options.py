@@ -93,6 +93,14 @@ def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run, "--estimator", "law-of-large-numbers"), law)
 
 
+def test_resets_are_told(log: fo.CrawlLog, run: Run) -> None:
+    assert len(log) == 12
+    how = ("estimate", "log.csv", "--out", "rates.csv", "--overwrite")
+    assert "each rate is drawn anew once in 50 days" in run(*how, "--reset", "0.02").output
+    assert "none: rates last" in run(*how, "--reset", "0").output
+    assert "resets" not in run(*how).output
+
+
 def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
     pl.DataFrame({"source": ["a", "b", "c"], "host": ["x", "y", "y"]}).write_csv("hosts.csv")
     by_host = MaximumLikelihood(prior=HostPriors.from_log(log, ["x", "y", "y"])).fit(log).change_rate_
