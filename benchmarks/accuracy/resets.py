@@ -1,4 +1,4 @@
-"""What beliefs that reset find, in estimates and in plans made anew every week.
+"""What beliefs that reset find, in estimates and in plans made anew.
 
     python benchmarks/accuracy/resets.py --save
 
@@ -11,9 +11,9 @@ Bands, set before the runs:
 * plans made anew with resets cost less where rates reset, by more than two standard errors.
 
 Estimates: sources of Gamma(shape, exposure) rates per day, each drawn anew at a rate of resets, crawled at
-Poisson times for 700 days. Plans: as many sources, whose rates reset from week to week, planned every week
-for half a year from their own crawls alone, at one crawl a week per source and Pareto importances; costs are
-expectations under the true rates, means over the second half.
+Poisson times for 700 days. Plans: sources of Gamma(0.6, 10) rates that reset from week to week, planned every
+other week for a year from their own crawls alone, at one crawl a week per source and Pareto importances;
+costs are expectations under the true rates, means over the second half.
 
 --save keeps benchmarks/results/resets.json and writes the tables of docs/estimators.md from it; --page writes
 the tables alone. A run takes some ten minutes on one core.
@@ -37,7 +37,7 @@ from freshopt.online import LambdaLearnAndCrawl, ReplanEvery
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVED, PAGE = ROOT / "benchmarks" / "results" / "resets.json", ROOT / "docs" / "estimators.md"
-DAYS, WEEKS = 700.0, 26
+DAYS, WEEKS = 700.0, 52
 SETTINGS = ((0.6, 20.0, 7.0), (1.5, 20.0, 7.0), (0.6, 5.0, 1.0))  # shape, exposure, mean crawl interval
 RESETS = (0.0, 1 / 600, 1 / 150, 1 / 50)
 SIX = 1 / np.array([1200.0, 600.0, 300.0, 150.0, 75.0, 37.5])
@@ -113,10 +113,10 @@ def plans(n: int, harmonic: bool, reset: float, seed: int) -> dict[str, float]:
     objective = fo.problems.HarmonicStaleness(periodic) if harmonic else fo.problems.BinaryFreshness(periodic)
     guess = fo.Problem(objective, fo.Sources(0.06, importance), n / 7.0)
     policies = {
-        "re-planned": ReplanEvery(7.0),
-        "with resets": ReplanEvery(7.0, reset="auto"),
-        "resets and prior known": ReplanEvery(7.0, reset=reset, prior=GammaPrior(0.6, 10.0)),
-        "LambdaLearnAndCrawl": LambdaLearnAndCrawl(epoch=7.0, floor=0.1),
+        "re-planned": ReplanEvery(14.0),
+        "with resets": ReplanEvery(14.0, reset="auto"),
+        "resets and prior known": ReplanEvery(14.0, reset=reset, prior=GammaPrior(0.6, 10.0)),
+        "LambdaLearnAndCrawl": LambdaLearnAndCrawl(epoch=14.0, floor=0.1),
     }
     total = float(np.sum(importance))
     found = {}
@@ -140,7 +140,7 @@ def page(text: str, found: dict[str, Any]) -> str:
     """Return the page with the tables of a saved run."""
     heads = ("rates", "crawls", "resets", "found, prior known", "found", "error, rates last", "error, resets")
     rows = ["| " + " | ".join(heads) + " |", "| --- " * 7 + "|"]
-    for row in found["estimates"]:
+    for row in found.get("estimates", ()):
         days = "none" if row["reset"] == 0 else f"1 in {1 / row['reset']:.0f} d"
         cells = [f"Gamma({row['shape']:g}, {row['exposure']:g})", f"every {row['gap']:g} d", days]
         for name in ("true", "learnt"):
@@ -150,7 +150,7 @@ def page(text: str, found: dict[str, Any]) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     names = ("with resets", "resets and prior known", "LambdaLearnAndCrawl")
     saved = ["| objective | resets | " + " | ".join(names) + " | gap to the optimum |", "| --- " * 6 + "|"]
-    for row in found["plans"]:
+    for row in found.get("plans", ()):
         days = "none" if row["reset"] == 0 else f"1 in {1 / row['reset']:.0f} d"
         cells = [row["objective"], days]
         cells += [f"{row[name][0]:.1f} ± {row[name][1]:.1f}".replace("-", "−") for name in names]
@@ -170,8 +170,9 @@ def main() -> None:
     )
     parser.add_argument("--sources", type=int, default=500)
     parser.add_argument("--planned", type=int, default=60, help="sources of a plan")
-    parser.add_argument("--seeds", type=int, default=3, help="logs per row")
+    parser.add_argument("--seeds", type=int, default=2, help="logs per row")
     parser.add_argument("--worlds", type=int, default=10, help="worlds per row")
+    parser.add_argument("--part", choices=("estimates", "plans"), help="this one only; the other stays")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
@@ -179,34 +180,52 @@ def main() -> None:
         found = json.loads(SAVED.read_text(encoding="utf-8"))
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
         return
-    found = {"estimates": [], "plans": [], "python": platform.python_version()}
-    found |= {"sources": arguments.sources, "planned": arguments.planned, "seeds": arguments.seeds}
-    found |= {"worlds": arguments.worlds}
+    new: dict[str, Any] = {"python": platform.python_version()}
+    if arguments.part != "plans":
+        new["estimates"] = estimate_rows(arguments.sources, arguments.seeds)
+        new |= {"sources": arguments.sources, "seeds": arguments.seeds}
+    if arguments.part != "estimates":
+        new["plans"] = plan_rows(arguments.planned, arguments.worlds)
+        new |= {"planned": arguments.planned, "worlds": arguments.worlds}
+    found = (json.loads(SAVED.read_text(encoding="utf-8")) if SAVED.exists() else {}) | new
+    if arguments.save:
+        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        print(f"saved {SAVED}")
+
+
+def estimate_rows(n: int, seeds: int) -> list[dict[str, Any]]:
+    """Return one row of estimates per setting and rate of resets."""
+    rows = []
     for setting in SETTINGS:
         for reset in RESETS:
-            runs = [estimates(arguments.sources, setting, reset, seed) for seed in range(arguments.seeds)]
+            runs = [estimates(n, setting, reset, seed) for seed in range(seeds)]
             row = {"shape": setting[0], "exposure": setting[1], "gap": setting[2], "reset": reset}
-            found["estimates"].append({**row, **summary(runs)})
+            every = {"every": [[run["reset true"], run["reset learnt"], run["best of six"]] for run in runs]}
+            rows.append({**row, **summary(runs), **every})
             kept = ("reset", "rmse", "rmse lasting", "cover", "seconds")
-            words = [f"{key} {found['estimates'][-1][f'{key} learnt'][0]:.4g}" for key in kept]
+            words = [f"{key} {rows[-1][f'{key} learnt'][0]:.4g}" for key in kept]
             words.append(f"with the true prior {[round(run['reset true'], 5) for run in runs]}")
             words.append(f"best of six {[round(1 / run['best of six']) for run in runs]}")
             print(setting, f"resets {reset:.5f}:", "; ".join(words), flush=True)
+    return rows
+
+
+def plan_rows(n: int, worlds: int) -> list[dict[str, Any]]:
+    """Return one row of plans per objective and rate of resets."""
+    rows = []
     for harmonic in (True, False):
         for reset in (0.0, 0.01):
-            costs = [plans(arguments.planned, harmonic, reset, seed) for seed in range(arguments.worlds)]
+            costs = [plans(n, harmonic, reset, seed) for seed in range(worlds)]
             gains = [
                 {name: 100.0 * (1.0 - cost / run["re-planned"]) for name, cost in run.items()}
                 for run in costs
             ]
             row = {"objective": "harmonic" if harmonic else "binary", "reset": reset}
-            found["plans"].append({**row, **summary(gains), "costs": costs})
+            rows.append({**row, **summary(gains), "costs": costs})
             words = [f"{name} {mean:.2f} ± {spread:.2f}" for name, (mean, spread) in summary(gains).items()]
             print(row, "; ".join(words), flush=True)
-    if arguments.save:
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        print(f"saved {SAVED}")
+    return rows
 
 
 if __name__ == "__main__":
