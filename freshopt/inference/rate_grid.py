@@ -21,6 +21,8 @@ TAIL = 1e-12
 UNNOTICED = 1e-4
 # Nodes are as near each other as after so many changes: 0.25 in ln Δ.
 FEWEST = 16.0
+# Largest shape: rates within 1e-5 of each other are not resolved, and floats lose what a larger one says.
+STEEPEST = 1e10
 # Least mass of a node, so that no rate is impossible.
 LEAST = 1e-280
 # Parts in which the number of nodes is integrated; it is rounded up by more than the error.
@@ -72,6 +74,7 @@ class RateGrid:
         """
         from scipy.special import gammainc, gammaln
 
+        prior = _blunted(prior)
         span = Span.of(prior, changes, time)
         t = span.nodes(count - 1)
         a, b, rate = prior.shape[:, None], prior.exposure[:, None], np.exp(t)
@@ -151,6 +154,7 @@ class Span:
         """Return the span for priors and what crawls may tell."""
         from scipy.special import gammainccinv, gammaincinv
 
+        prior = _blunted(prior)
         a, b = prior.shape, prior.exposure
         left = np.log(np.maximum(gammaincinv(a, TAIL), UNNOTICED) / (b + time))
         right = np.log(np.maximum(gammainccinv(a + changes, TAIL), FAR) / b)
@@ -193,3 +197,9 @@ class Span:
         cells = np.ceil((self.length + 2.0) / TOGETHER)
         counts: IntArray = (TOGETHER * np.clip(cells, 1, MOST // TOGETHER)).astype(np.int64)
         return counts
+
+
+def _blunted(prior: GammaParameters) -> GammaParameters:
+    """Return priors of the same means whose shapes are at most `STEEPEST`."""
+    excess = np.maximum(prior.shape / STEEPEST, 1.0)
+    return prior._replace(shape=prior.shape / excess, exposure=prior.exposure / excess)

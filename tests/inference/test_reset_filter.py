@@ -192,7 +192,7 @@ def test_intervals_cover_rates_that_reset() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("shape", [1e-3, 0.6, 1e6])
+@pytest.mark.parametrize("shape", [1e-3, 0.6, 1e6, 1e60])
 def test_scales_of_time_do_not_matter(scale: float, shape: float) -> None:
     rng = np.random.default_rng(8)
     source, gap = np.repeat(np.arange(20), 30), rng.exponential(size=600)
