@@ -25,7 +25,8 @@ from freshopt.scheduling.phases import flat_phases
 from freshopt.scheduling.refresh_order import order_refreshes, points_before
 from freshopt.scheduling.weekly_phases import WeeklyStart, on_local_clock, weekly_phases
 from freshopt.units import SECONDS
-from freshopt.weekly.profile import WeeklyProfile, check_load_limit
+from freshopt.weekly.best_phases import check_load_limit
+from freshopt.weekly.profile import WeeklyProfile
 from freshopt.weekly.week_clock import FIRST_MONDAY, seconds_of, utc_moment
 
 # Daylight saving time moves a clock by no more, in seconds.

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array
+from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array, as_number
 
 # Halvings of the range of heights: all the bits of a float.
 HALVINGS = 60
@@ -58,3 +59,19 @@ def level_of_best(height: Array, share: float) -> float:
         exceeds = np.where(high > low, np.clip((high - level) / width, 0.0, 1.0), low > level)
         below, beyond = (level, beyond) if float(np.mean(exceeds)) > share else (below, level)
     return beyond
+
+
+def check_load_limit(load_limit: float) -> float:
+    """Return the load limit, or raise if it is below 1.
+
+    Examples
+    --------
+    >>> check_load_limit(0.5)
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: load_limit is 0.5. Pass a multiple of the mean load, 1 or more.
+    """
+    limit = as_number(load_limit, "load_limit", "Pass a multiple of the mean load, 1 or more.")
+    if not limit >= 1.0:
+        raise SourceDataError(f"load_limit is {limit:g}. Pass a multiple of the mean load, 1 or more.")
+    return limit

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.errors import SourceDataError, shortened
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.logs.timestamps import as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS, check_time_unit
-from freshopt.weekly.best_phases import mean_of_best
+from freshopt.weekly.best_phases import check_load_limit, mean_of_best
 from freshopt.weekly.profile_learning import ENOUGH_OF_DAY, learnt_shape
 from freshopt.weekly.week_clock import (
     FIRST_MONDAY,
@@ -39,6 +39,7 @@ from freshopt.weekly.week_clock import (
     to_local,
     utc_moment,
 )
+from freshopt.weekly.week_gaps import MOST_PARTS, known_cycles, week_cycles
 
 if TYPE_CHECKING:
     from freshopt.estimators.estimator import Estimator
@@ -49,10 +50,6 @@ ENOUGH = 8.0
 # weeks and half weeks saved 8 to 11 and 4 to 6 %, where 8 to 11 and 2 to 8 % were promised; thirds and
 # quarters of a week saved 0 to 3 % of 1 to 7 %.
 FEW_PARTS = 2
-# Relative rounding up to which a gap is taken for a week times, or over, a whole number.
-ROUNDING = 1e-6
-# Most parts of a week, minutes, and most weeks in a gap, a century and beyond.
-MOST_PARTS, MOST_WEEKS = 10_080, 10_000
 
 
 @frozen_arrays
@@ -236,15 +233,7 @@ class WeeklyProfile:
         >>> WeeklyProfile([1.0]).cycles([7.0, 14.0, 3.5, 1.0, 5.0])
         array([ 1,  2, -2, -7,  0])
         """
-        gap = np.atleast_1d(as_numbers(gaps, "gaps"))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            weeks, parts = gap / self.week, self.week / gap
-        usable = (gap > 0.0) & (weeks < MOST_WEEKS + 0.5) & (parts < MOST_PARTS + 0.5)
-        weeks, parts = np.where(usable, weeks, 0.0), np.where(usable, parts, 0.0)
-        up, down = np.rint(weeks), np.rint(parts)
-        multiple = (up >= 1.0) & (np.abs(weeks - up) <= ROUNDING)
-        part = (down >= 2.0) & (np.abs(parts - down) <= ROUNDING * down)
-        return np.where(multiple, up, np.where(part, -down, 0.0)).astype(np.int64)
+        return week_cycles(gaps, self.week)
 
     def waiting(self, gap: float, phase: npt.ArrayLike | None = None) -> Array:
         """Return how long changes wait for the next refresh.
@@ -267,7 +256,7 @@ class WeeklyProfile:
         SourceDataError
             If the gap is neither a multiple nor a part of a week.
         """
-        cycle = self._known_cycles(gap)[0]
+        cycle = known_cycles(gap, self.week, self.time_unit)[0]
         begin = np.arange(len(self.g), dtype=np.float64) * (self.week / len(self.g))
         at = begin if phase is None else as_numbers(phase, "phase").reshape(-1)
         parts = max(1, -int(cycle))
@@ -298,7 +287,7 @@ class WeeklyProfile:
             If a gap is neither a multiple nor a part of a week, or the load limit is below 1.
         """
         share = 1.0 / check_load_limit(load_limit)
-        cycle = self._known_cycles(gaps)
+        cycle = known_cycles(gaps, self.week, self.time_unit)
         distinct, which = np.unique(np.minimum(cycle, 1), return_inverse=True)
         uses = self.uses(distinct)
         each = [
@@ -342,18 +331,6 @@ class WeeklyProfile:
         begin = FIRST_MONDAY if self.origin is None else self.origin.timestamp()
         return begin + as_numbers(time, "time") * SECONDS[self.time_unit]
 
-    def _known_cycles(self, gaps: npt.ArrayLike) -> IntArray:
-        """Return `cycles`; raise for a gap that is none."""
-        cycle = self.cycles(gaps)
-        other = np.atleast_1d(np.asarray(gaps, dtype=np.float64))[cycle == 0]
-        if len(other):
-            raise SourceDataError(
-                f"a gap of {list_offenders([f'{gap:g}' for gap in other[:6]])} {self.time_unit}s is no week "
-                f"times or over a whole number (up to {MOST_WEEKS} weeks, down to a minute). Pass gaps of "
-                "the week."
-            )
-        return cycle
-
     def _ahead(self, phase: Array, parts: int) -> Array:
         """Return the mean waiting less that at phases in [0, 1).
 
@@ -374,19 +351,3 @@ class WeeklyProfile:
         pieces = len(self.g) // math.gcd(len(self.g), parts)
         corners = np.arange(pieces) / (pieces * parts)
         return max(0.0, mean_of_best(self._ahead(corners, parts), share)) if share < 1.0 else 0.0
-
-
-def check_load_limit(load_limit: float) -> float:
-    """Return the load limit, or raise if it is below 1.
-
-    Examples
-    --------
-    >>> check_load_limit(0.5)
-    Traceback (most recent call last):
-    ...
-    freshopt.errors.SourceDataError: load_limit is 0.5. Pass a multiple of the mean load, 1 or more.
-    """
-    limit = as_number(load_limit, "load_limit", "Pass a multiple of the mean load, 1 or more.")
-    if not limit >= 1.0:
-        raise SourceDataError(f"load_limit is {limit:g}. Pass a multiple of the mean load, 1 or more.")
-    return limit

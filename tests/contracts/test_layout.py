@@ -35,7 +35,7 @@ ROOMS = {
     "modelling": "separable weekly",
     "problems": "modelling",
     "automata": "compiled",
-    "inference": "logs",
+    "inference": "logs compiled",
     "estimators": "inference",
     "goodness_of_fit": "estimators",
     "io": "logs modelling",

@@ -121,7 +121,7 @@ def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwi
     if not isinstance(
         objective, HarmonicStaleness
     ):  # whose quadrature is too badly scaled to be solved as it is
-        assert problem.to_cvxpy().solve(solver="CLARABEL") == pytest.approx(solution.value, rel=10.0 * CONIC)
+        assert problem.to_cvxpy().solve(solver="CLARABEL") == pytest.approx(solution.value, rel=30.0 * CONIC)
     conic = fo.solve(problem, Conic())
     assert conic.value == pytest.approx(solution.value, rel=CONIC)
 
