@@ -317,9 +317,15 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
 
 def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
     """Estimate change rates; return estimator, intervals and sources to plan for."""
+    estimate, sources = estimated_sources(log, request)
+    lower, upper = estimate.interval(request.confidence)
+    return estimate, lower, upper, sources
+
+
+def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Sources]:
+    """Estimate change rates; return the estimator and the sources to plan for."""
     estimate = (request.estimate or default_estimate)(log)
     _require_known(estimate)
-    lower, upper = estimate.interval(request.confidence)
     sources = Sources(
         estimate.change_rate_,
         1.0 if request.importance is None else request.importance(log.sources_),
@@ -329,7 +335,7 @@ def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array,
         max_rate=request.max_rate,
         time_unit=log.time_unit,
     )
-    return estimate, lower, upper, sources
+    return estimate, sources
 
 
 def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:

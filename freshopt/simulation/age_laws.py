@@ -50,8 +50,8 @@ def age_law(refresh: Refresh) -> AgeLaw:
     Examples
     --------
     >>> law, one = age_law(Refresh.PERIODIC), np.ones(1)
-    >>> law.survival(0.0 * one, 2.0 * one, one).tolist(), law.moment(0.0 * one, 2.0 * one, one).round(6).tolist()
-    ([0.5], [0.166667])
+    >>> [float(integral(0.0 * one, 2.0 * one, one)[0].round(6)) for integral in (law.survival, law.moment)]
+    [0.5, 0.166667]
     """
     return UNIFORM if refresh is Refresh.PERIODIC else EXPONENTIAL
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.accumulated_delay import AccumulatedDelay
@@ -127,6 +127,7 @@ def static_costs(window: ChangeWindow, rates: Array, objective: Objective) -> Ar
     --------
     One change in the middle of a window of 2 days, daily refreshes: it is stale for half a day on average.
 
+    >>> from freshopt.modelling.objective import Refresh
     >>> world = World.from_events({"source": [0], "time": [1.0]}, horizon=2.0)
     >>> static_costs(ChangeWindow.of(world, 0.0, 2.0), np.ones(1), BinaryFreshness(Refresh.PERIODIC))
     array([0.5])
@@ -144,7 +145,9 @@ def static_costs(window: ChangeWindow, rates: Array, objective: Objective) -> Ar
         age = window.until[window.source] - window.time
         each = law.survival(begin - window.time, age, own)
     else:
-        return _of_number(window, law, own, begin, _increments(objective, int(window.position.max(initial=0))))
+        return _of_number(
+            window, law, own, begin, _increments(objective, int(window.position.max(initial=0)))
+        )
     return np.bincount(window.source[shown], each[shown], len(window.first)).astype(np.float64)
 
 
