@@ -325,8 +325,13 @@ def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array,
 def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Sources]:
     """Estimate change rates; return the estimator and the sources to plan for."""
     estimate = (request.estimate or default_estimate)(log)
+    return estimate, sources_of(estimate, log, request)
+
+
+def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sources:
+    """Return the sources to plan for, by an estimator fitted to their log."""
     _require_known(estimate)
-    sources = Sources(
+    return Sources(
         estimate.change_rate_,
         1.0 if request.importance is None else request.importance(log.sources_),
         name=log.sources_,
@@ -335,7 +340,6 @@ def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, S
         max_rate=request.max_rate,
         time_unit=log.time_unit,
     )
-    return estimate, sources
 
 
 def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:

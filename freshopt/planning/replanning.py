@@ -1,10 +1,11 @@
 """Re-planning in a closed loop: a policy that learns from its own crawls.
 
 It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
-crawls, changed or not and nothing else, are appended to the log, change rates and their prior are learnt
-again, and the problem is solved again from the last price. A source is crawled whenever the integral of its
-rate passes a whole number: the copies keep their ages when rates change, and the bandwidth is used exactly.
-Under Poisson refreshes crawls are those of a Poisson process of the rate.
+crawls, changed or not and nothing else, are appended to the log, change rates are learnt again, and the
+problem is solved again from the last price. The prior of the change rates is learnt again whenever the log
+has grown by a quarter: in between it would hardly move, and learning it takes most of the time. A source is
+crawled whenever the integral of its rate passes a whole number: the copies keep their ages when rates change,
+and the bandwidth is used exactly. Under Poisson refreshes crawls are those of a Poisson process of the rate.
 
 As of the static policies that it is compared with, the copies' first ages are those that the plan itself
 gives them: the phase of each source is random, and its last crawl before the window a gap earlier.
@@ -13,21 +14,29 @@ Cost: an estimate and a solve a period.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
+from freshopt.certificates.solution import Solution
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan import TOLERANCE, estimated_sources
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.plan import TOLERANCE, sources_of
+from freshopt.planning.request import PlanRequest, default_estimate
 from freshopt.planning.static_policies import problem_of
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
 
+# Growth of the log after which its prior is learnt again.
+GROWTH = 1.25
+
 
 def replanned_crawls(
-    window: HeldOutWindow, request: PlanRequest, bandwidth: float, every: float
+    window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
 ) -> Refreshes:
     """Return the crawls of a policy that is planned again after each period.
 
@@ -36,7 +45,10 @@ def replanned_crawls(
     window : HeldOutWindow
     request : PlanRequest
         Its estimator is fitted to the growing log; its seed draws the phases.
-    bandwidth : float
+    solution : Solution
+        The plan at the beginning of the window.
+    estimate : Estimator
+        The one that it was made with.
     every : float
         Length of a period.
 
@@ -45,10 +57,11 @@ def replanned_crawls(
     tuple of ndarray
         Sources and times, source by source; with each source's last crawl before the window.
     """
+    bandwidth = float(solution.problem.bandwidth)
     rng = np.random.default_rng([request.seed, 19])
     random = request.objective.refresh is not Refresh.PERIODIC
     log, now, n = window.past, window.begin, len(window.past.sources_)
-    solution = solve(problem_of(request, estimated_sources(log, request)[1], bandwidth), tolerance=TOLERANCE)
+    learner = _Learner(request, estimate, len(log))
     phase = rng.random(n)
     passed = -np.log1p(-phase) if random else phase
     with np.errstate(divide="ignore"):
@@ -71,12 +84,30 @@ def replanned_crawls(
         time.append(moment)
         if later < window.end and len(own):
             log, latest = _observed(log, window, own, moment)
-            problem = problem_of(request, estimated_sources(log, request)[1], bandwidth)
+            sources = sources_of(learner.fitted(log), log, request)
+            problem = problem_of(request, sources, bandwidth)
             solution = solve(problem, tolerance=TOLERANCE, certify=False, warm_start=solution)
         now = later
     crawled, moments = np.concatenate(source), np.concatenate(time)
     order = np.lexsort((moments, crawled))
     return crawled[order], moments[order]
+
+
+class _Learner:
+    """Estimator that is fitted again to a growing log, and learns its prior again now and then."""
+
+    def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
+        self._fit = request.estimate or default_estimate
+        self._estimate, self._size = estimate, size
+
+    def fitted(self, log: CrawlLog) -> Estimator:
+        """Return the estimator of a log, by a prior of when it was shorter by a fifth at most."""
+        latest, grown = self._estimate, len(log) >= GROWTH * self._size
+        if isinstance(latest, MaximumLikelihood) and latest.prior is not None and not grown:
+            self._estimate = copy.copy(latest).fit(log)
+        else:
+            self._estimate, self._size = self._fit(log), len(log)
+        return self._estimate
 
 
 def _equal_gaps(rates: Array, phase: Array, begin: float, end: float) -> tuple[IntArray, Array, Array]:

@@ -15,10 +15,8 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.planning.plan import TOLERANCE
 from freshopt.planning.request import PlanRequest
 from freshopt.solvers.proportional import share
-from freshopt.solving import solve
 
 PLAN, IN_FORCE, UNIFORM, PROPORTIONAL = "plan", "rates in force", "uniform", "proportional"
 SQUARE_ROOT, HINDSIGHT = "∝ √(w·Δ)", "best static in hindsight"
@@ -48,8 +46,8 @@ def problem_of(request: PlanRequest, sources: Sources, bandwidth: float) -> Prob
     return Problem(request.objective, sources, bandwidth, limits)
 
 
-def static_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
-    """Return the rates of each rule.
+def simple_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
+    """Return the rates of each rule that needs no plan.
 
     Parameters
     ----------
@@ -68,7 +66,7 @@ def static_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
         known = np.isfinite(rate) & (rate > 0.0)
         if np.any(known):
             shapes = {IN_FORCE: np.where(known, rate, np.mean(rate[known])), **shapes}
-    found = {PLAN: solve(problem, tolerance=TOLERANCE).rates}
+    found = {}
     for name, shape in shapes.items():
         rates = share(problem, shape).rates
         if rates is not None:

@@ -16,6 +16,8 @@ from freshopt.planning.static_policies import CURRENT, IN_FORCE, PROPORTIONAL, S
 
 # Two-sided probability of a normal variable beyond two standard deviations.
 LEVEL = 0.0455
+# Savings below this would not show in the table, and some are rounding.
+SAME = 5e-4
 RULES = {
     IN_FORCE: "the rates in force",
     UNIFORM: "equal rates",
@@ -64,12 +66,16 @@ def supported(saved: Measurement, of: int = 1) -> bool:
 
     if saved.sources < 2 or not np.isfinite(saved.error):
         return False
+    if saved.value <= SAME:
+        return False
     beyond = max(2.0, float(stdtrit(saved.sources - 1, 1.0 - 0.5 * LEVEL / of)))
-    return saved.value > beyond * saved.error and saved.value > 0.0
+    return saved.value > beyond * saved.error
 
 
 def _against(name: str, saved: Measurement, of: int) -> str:
     """Return how the plan compares with a policy that needs none, the best of so many."""
+    if abs(saved.value) <= SAME:
+        return f"{name} cost as much as the plan"
     if supported(saved, of):
         return f"{name} save {_share(saved)} of the plan's cost"
     # The same difference as a share of that policy's own cost: 1 − 1/(1 − s).

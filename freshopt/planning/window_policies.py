@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from freshopt.certificates.solution import Solution
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
 from freshopt.planning import static_policies as policies
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan import TOLERANCE, estimated_sources
@@ -21,7 +22,8 @@ from freshopt.planning.policy_replay import (
 )
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of, static_rates
+from freshopt.planning.static_policies import problem_of, simple_rates
+from freshopt.simulation.replay_window import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solving import solve
 
@@ -45,36 +47,41 @@ def replay_policies(
     log : CrawlLog, optional
         Whose own crawls are a policy: the rates in force, and in the window the crawls themselves.
     """
-    _, sources = estimated_sources(window.past, request)
+    estimate, sources = estimated_sources(window.past, request)
     found: list[PolicyReplay] = []
     for bandwidth in bandwidths:
         problem = problem_of(request, sources, bandwidth)
-        found += _at_bandwidth(
-            window, request, problem, bandwidth, every, None if log is None else window.past
-        )
+        again = None
+        solution = solve(problem, tolerance=TOLERANCE)
+        if every is not None:
+            again = replanned_crawls(window, request, solution, estimate, every)
+        past = None if log is None else window.past
+        found += _at_bandwidth(window, request, solution, bandwidth, again, past)
     return found if log is None else found + _at_own_bandwidth(window, request, sources, log)
 
 
 def _at_bandwidth(
     window: HeldOutWindow,
     request: PlanRequest,
-    problem: Problem,
+    solution: Solution,
     bandwidth: float,
-    every: float | None,
+    again: Refreshes | None,
     in_force: CrawlLog | None,
 ) -> list[PolicyReplay]:
     """Measure the policies of one bandwidth, the plan first."""
-    rates = static_rates(problem, in_force)
-    found = [replay_rates(name, window, request, problem, own, bandwidth) for name, own in rates.items()]
-    if every is not None:
-        crawls = replanned_crawls(window, request, bandwidth, every)
+    problem = solution.problem
+
+    def measure(name: str, rates: Array, *, predicted: bool = True) -> PolicyReplay:
+        return replay_rates(name, window, request, problem, rates, bandwidth, predicted=predicted)
+
+    found = [measure(policies.PLAN, solution.rates)]
+    if again is not None:
         weight = problem.sources.importance
-        again = replay_crawls(policies.REPLANNED, window, request.objective, weight, crawls, bandwidth)
-        found.insert(1, again)
+        found.append(replay_crawls(policies.REPLANNED, window, request.objective, weight, again, bandwidth))
+    found += [measure(name, rates) for name, rates in simple_rates(problem, in_force).items()]
     if has_static_cost(request.objective):
         best = hindsight_rates(window, request.objective, problem)
-        name = policies.HINDSIGHT
-        found.append(replay_rates(name, window, request, problem, best, bandwidth, predicted=False))
+        found.append(measure(policies.HINDSIGHT, best, predicted=False))
     return found
 
 
