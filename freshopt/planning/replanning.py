@@ -3,7 +3,7 @@
 It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
 crawls, changed or not and nothing else, are appended to the log, change rates are learnt again, and the
 problem is solved again from the last price. The prior of the change rates is learnt again whenever the log
-has grown by a quarter: in between it would hardly move, and learning it takes most of the time. A source is
+has grown by half: in between it would hardly move, and learning it takes most of the time. A source is
 crawled whenever the integral of its rate passes a whole number: the copies keep their ages when rates change,
 and the bandwidth is used exactly. Under Poisson refreshes crawls are those of a Poisson process of the rate.
 
@@ -32,7 +32,7 @@ from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
 
 # Growth of the log after which its prior is learnt again.
-GROWTH = 1.25
+GROWTH = 1.5
 
 
 def replanned_crawls(
@@ -101,7 +101,7 @@ class _Learner:
         self._estimate, self._size = estimate, size
 
     def fitted(self, log: CrawlLog) -> Estimator:
-        """Return the estimator of a log, by a prior of when it was shorter by a fifth at most."""
+        """Return the estimator of a log, by a prior of when it was shorter by a third at most."""
         latest, grown = self._estimate, len(log) >= GROWTH * self._size
         if isinstance(latest, MaximumLikelihood) and latest.prior is not None and not grown:
             self._estimate = copy.copy(latest).fit(log)
