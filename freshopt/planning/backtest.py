@@ -257,7 +257,9 @@ def back_test_of(
         name = group[0].policy
         if name in policies.JUDGED:
             judged = own if name == policies.CURRENT else savings.setdefault(group[0].bandwidth, {})
-            judged[_words(name, every, time_unit)] = saving(group, plan)
+            saved = saving(group, plan)
+            if np.isfinite(saved.value):
+                judged[_words(name, every, time_unit)] = saved
     first, last = groups[0][0].window, groups[0][-1].window
     there = int(np.count_nonzero(np.any([one.cost.there for one in groups[0]], axis=0)))
     return BackTest(

@@ -144,7 +144,7 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         Column("predicted", "number"),
         Column(_value(told), "number"),
         Column("± error", "number"),
-        Column("saved, % of the plan's", "number"),
+        Column("percent saved", "number"),
         Column("share of time up to date", "number"),
     ]
     known = policy_rows(held)
