@@ -15,8 +15,8 @@ many refreshes, there is a row for that too.
 Each source counts until its last crawl in the log. Where all changes are known (`history`), they are what is
 replayed; of a log alone they are imputed (`known_changes`), and what the table says in favour of a plan
 against the log's own crawls is then less than the truth.
-Cost: an estimate a window, a solve a window and bandwidth, some eighty passes over the changes for hindsight;
-with `every` an estimate and a solve a period.
+Cost: an estimate a window, a solve a window and bandwidth, some seventy passes over the changes for
+hindsight; with `every` an estimate and a solve a period.
 """
 
 from __future__ import annotations
@@ -296,11 +296,12 @@ def _words(policy: str, every: float | None, time_unit: str) -> str:
 
 def _period(every: float | str, time_unit: str) -> float:
     """Return the period of re-planning on the log's clock."""
-    found = (
-        parse_duration(every, time_unit)
-        if isinstance(every, str)
-        else as_number(every, "every", "Pass a duration such as 7.0.")
-    )
+    if isinstance(every, str):
+        try:
+            return parse_duration(every, time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"every: {error}") from None
+    found = as_number(every, "every", "Pass a duration such as 7.0.")
     if not found > 0.0:
         raise SourceDataError(f'every is {every!r}. Pass a duration > 0, such as "7d".')
     return found
