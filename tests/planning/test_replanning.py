@@ -9,6 +9,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
+from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan import estimated_sources
@@ -123,12 +124,12 @@ def test_nothing_of_the_future_is_known() -> None:
 def test_the_prior_is_learnt_again_when_the_log_has_grown() -> None:
     rng = np.random.default_rng(2)
     rows = [(k, float(day), rng.random() < 0.3) for k in range(40) for day in range(4)]
-    window = window_of(
-        CrawlLog(*zip(*rows, strict=True)), [[float(t) + 0.5 for t in range(20)]] * 40, 4.0, 20.0
-    )
+    source, time, changed = zip(*rows, strict=True)
+    always = [[float(t) + 0.5 for t in range(20)]] * 40
+    window = window_of(CrawlLog(source, time, changed), always, 4.0, 20.0)
     sizes: list[int] = []
 
-    def counted(log: CrawlLog) -> fo.estimators.Estimator:
+    def counted(log: CrawlLog) -> Estimator:
         sizes.append(len(log))
         return default_estimate(log)
 

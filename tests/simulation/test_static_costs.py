@@ -23,7 +23,7 @@ from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, stat
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
-CHANGES = ([1.0, 1.5, 4.0, 9.0], [], [2.0, 2.25, 2.5, 2.75, 7.0], [3.0])
+CHANGES: tuple[list[float], ...] = ([1.0, 1.5, 4.0, 9.0], [], [2.0, 2.25, 2.5, 2.75, 7.0], [3.0])
 FIRST, UNTIL = 2.2, np.array([10.0, 10.0, 9.5, 8.0])
 RATES = np.array([0.3, 1.0, 1.7, 0.0])
 
@@ -46,7 +46,7 @@ def penalty_of(name: str, missed: np.ndarray) -> float:
         "age": lambda: float(max(missed, default=0.0)),
         "sqrt": lambda: float(np.sqrt(m)),
     }
-    return costs[name]()
+    return float(costs[name]())
 
 
 def brute(name: str, k: int, refresh: fo.Refresh, steps: int = 2500, ages: int = 400) -> float:
