@@ -1,4 +1,4 @@
-"""Back-test: policies side by side on the part of a log that plans have not seen.
+"""Back-test: policies side by side on held-out parts of a log.
 
 The last part of a log is cut into windows. Before each of them change rates are learnt from the crawls before
 it and refresh rates are solved for, as `make_plan` does; what they cost is then measured in the changes of
@@ -23,11 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
@@ -159,6 +160,7 @@ def backtest(
     ['plan', 'rates in force', 'uniform', 'proportional']
     """
     crawls, known = as_crawl_log(log, time_unit)
+    expect(history, (ChangeHistory, NoneType), "history", "Pass a freshopt.ChangeHistory")
     several: list[float | str] = (
         [bandwidth]
         if isinstance(bandwidth, str) or not isinstance(bandwidth, Sequence | np.ndarray)
@@ -178,7 +180,7 @@ def backtest(
         max_rate=max_rate,
         estimator=estimator,
         confidence=0.95,
-        seed=seed,
+        seed=check_seed(seed),
         draws=0,
     )
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
@@ -205,7 +207,7 @@ def hold_out(
     every: float | None = None,
     crawled: bool | None = None,
 ) -> BackTest:
-    """Evaluate the policies of a request on the held-out part of a log.
+    """Evaluate the policies of a request on held-out parts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Best static rates in hindsight: water-filling on the empirical cost curves of a window.
+"""Best static rates in hindsight: water-filling on empirical cost curves.
 
 The exact cost of a static rate in known changes is convex in the rate: with c(s) the mean cost of a copy of
 age s, non-decreasing in s, equal gaps cost ρ∫₀^{1/ρ} c, the perspective of a convex function, and Poisson
@@ -55,7 +55,9 @@ def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, u
 
 
 def _filled(rates: Array, costs: Array, bandwidth: float) -> tuple[Array, IntArray]:
-    """Return the best rates on piecewise linear curves, and the vertex that each is next to.
+    """Return the best rates on piecewise linear curves.
+
+    With them comes the vertex that each is next to.
 
     `rates` and `costs` are of shape (points, n), rates ascending. What rounding has left of concavity is
     flattened.

@@ -1,4 +1,4 @@
-"""Ratios of realised to predicted cost of a plan, in windows inside its own log."""
+"""Ratios of realised to predicted cost, in windows inside a log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from freshopt.solving import solve
 
 
 def realised_ratios(log: CrawlLog, request: PlanRequest, splits: int = 4, share: float = SHARE) -> Array:
-    """Return realised over predicted cost of the plan in windows inside its log.
+    """Return realised over predicted cost of a log's plans.
 
     Parameters
     ----------

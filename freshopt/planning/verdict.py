@@ -75,7 +75,7 @@ def supported(saved: Measurement, of: int = 1) -> bool:
 
 
 def _against(name: str, saved: Measurement, of: int) -> str:
-    """Return how the plan compares with a policy that needs none, the best of so many."""
+    """Return how the plan compares with the best of some policies."""
     if abs(saved.value) <= SAME:
         return f"{name} cost as much as the plan"
     if supported(saved, of):

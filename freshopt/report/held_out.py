@@ -1,4 +1,4 @@
-"""Policies on held-out data: their names, their measured costs, and the notes below the table.
+"""Policies on held-out data: names, measured costs, notes.
 
 A plan is optimal for estimated change rates; on the part of a log that was held out another policy may do
 better. What is said of that follows from the paired differences in ``summary.json`` alone.
@@ -64,7 +64,7 @@ class PolicyRow(NamedTuple):
 
 
 def saved(row: PolicyRow) -> str:
-    """Return what a policy saves in percent of the plan's cost, with its paired error.
+    """Return what a policy saves, in percent, with its error.
 
     Examples
     --------

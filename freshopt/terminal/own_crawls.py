@@ -1,4 +1,4 @@
-"""Crawls of the plan itself, read back: they continue the log that it was made from.
+"""Crawls of the plan itself, which continue its log.
 
 A file has the columns of a log (source, time, changed). In a log of its own a source's first row would be a
 baseline, of which nothing is learnt; here it follows the source's last crawl in the log, and tells whether

@@ -46,7 +46,8 @@ def penalty_of(name: str, missed: np.ndarray) -> float:
         "age": lambda: float(max(missed, default=0.0)),
         "sqrt": lambda: float(np.sqrt(m)),
     }
-    return float(costs[name]())
+    found: float = costs[name]()
+    return found
 
 
 def brute(name: str, k: int, refresh: fo.Refresh, steps: int = 2500, ages: int = 400) -> float:
