@@ -82,8 +82,8 @@ class Measurement:
     def saved_by(self, other: Measurement) -> Measurement:
         """Return the share of this cost that another policy saves.
 
-        The error is that of the paired difference; this cost counts as known. A ratio's own error would be 0 where a
-        single source has all the cost.
+        The error is that of the paired difference; this cost counts as known. A ratio's own error would be 0
+        where a single source has all the cost.
         """
         with np.errstate(all="ignore"):
             ratio = np.divide(other.value, self.value)

@@ -65,7 +65,7 @@ def brute(name: str, k: int, refresh: fo.Refresh, steps: int = 2500, ages: int =
         back = np.sort(x - times[times <= x])
         cost = np.array([penalty_of(name, back[:m]) for m in range(len(back) + 1)])
         total += float(np.mean(cost[np.searchsorted(back, age, side="left")]))
-    return total / steps * length
+    return float(total / steps * length)
 
 
 OBJECTIVES = {
