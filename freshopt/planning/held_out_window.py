@@ -145,4 +145,4 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: IntArray) -> CrawlLog:
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)[past]
-    return derived_log(columns, log.sources_[kept], log.time_unit)
+    return derived_log(columns, log.sources_[kept], log.time_unit, log.origin)

@@ -23,7 +23,6 @@ from freshopt.planning.policy_replay import (
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of, simple_rates
-from freshopt.simulation.replay_window import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solving import solve
 
@@ -51,12 +50,14 @@ def replay_policies(
     found: list[PolicyReplay] = []
     for bandwidth in bandwidths:
         problem = problem_of(request, sources, bandwidth)
-        again = None
         solution = solve(problem, tolerance=TOLERANCE)
+        refined = []
         if every is not None:
-            again = replanned_crawls(window, request, solution, estimate, every)
+            crawls = replanned_crawls(window, request, solution, estimate, every)
+            weight, name = sources.importance, policies.REPLANNED
+            refined.append(replay_crawls(name, window, request.objective, weight, crawls, bandwidth))
         past = None if log is None else window.past
-        found += _at_bandwidth(window, request, solution, bandwidth, again, past)
+        found += _at_bandwidth(window, request, solution, bandwidth, refined, past)
     return found if log is None else found + _at_own_bandwidth(window, request, sources, log)
 
 
@@ -65,7 +66,7 @@ def _at_bandwidth(
     request: PlanRequest,
     solution: Solution,
     bandwidth: float,
-    again: Refreshes | None,
+    refined: Sequence[PolicyReplay],
     in_force: CrawlLog | None,
 ) -> list[PolicyReplay]:
     """Measure the policies of one bandwidth, the plan first."""
@@ -74,10 +75,7 @@ def _at_bandwidth(
     def measure(name: str, rates: Array, *, predicted: bool = True) -> PolicyReplay:
         return replay_rates(name, window, request, problem, rates, bandwidth, predicted=predicted)
 
-    found = [measure(policies.PLAN, solution.rates)]
-    if again is not None:
-        weight = problem.sources.importance
-        found.append(replay_crawls(policies.REPLANNED, window, request.objective, weight, again, bandwidth))
+    found = [measure(policies.PLAN, solution.rates), *refined]
     found += [measure(name, rates) for name, rates in simple_rates(problem, in_force).items()]
     if has_static_cost(request.objective):
         best = hindsight_rates(window, request.objective, problem)
