@@ -280,7 +280,8 @@ def derived_log(
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
-    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an `origin`.
+    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
+    `origin`.
     """
     log = object.__new__(CrawlLog)
     _fill(log, LogRows.read(columns, time_unit, position_name, names), None)

@@ -40,6 +40,10 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
     """
     if not paths:
         return log
+    if not log.timed:
+        raise SourceDataError(
+            "the log has no times, so that nothing can continue it. Give it a column 'time'."
+        )
     names, source = [log.sources_], [log.source_index]
     told: dict[str, list[Array]] = {"time": [log.time], "changed": [log.changed.astype(np.float64)]}
     for key in OPTIONAL:

@@ -61,3 +61,9 @@ def test_what_cannot_follow_is_refused(text: str, words: str, tmp_path: Path) ->
     log = fo.CrawlLog(["a", "a", "b"], [0.0, 2.0, 1.0], [0, 1, 0])
     with pytest.raises(fo.SourceDataError, match=words):
         with_own_crawls(log, [file(tmp_path, text)])
+
+
+def test_a_log_without_times_cannot_be_continued(tmp_path: Path) -> None:
+    log = fo.CrawlLog.from_columns({"source": ["a"] * 2, "elapsed": [1.0, 2.0], "changed": [0, 1]})
+    with pytest.raises(fo.SourceDataError, match="no times"):
+        with_own_crawls(log, [file(tmp_path, "source,time,changed\na,9,1\n")])
