@@ -253,11 +253,12 @@ def back_test_of(
     own: dict[str, Measurement] = {}
     for group, plan in zip(groups, _plans(groups), strict=True):
         rows += [
-            mean_row([one], [beside], maximised=maximised) for one, beside in zip(group, plan, strict=True)
+            mean_row([one], None if plan is None else [plan[k]], maximised=maximised)
+            for k, one in enumerate(group)
         ]
         means.append(mean_row(group, plan, maximised=maximised))
         name = group[0].policy
-        if name in policies.JUDGED:
+        if name in policies.JUDGED and plan is not None:
             judged = own if name == policies.CURRENT else savings.setdefault(group[0].bandwidth, {})
             saved = saving(group, plan)
             if np.isfinite(saved.value):
@@ -277,15 +278,16 @@ def back_test_of(
     )
 
 
-def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyReplay]]:
-    """Return for each policy the plan of the same bandwidth."""
-    found: list[Sequence[PolicyReplay]] = []
-    plan: Sequence[PolicyReplay] = groups[0]
-    for k, group in enumerate(groups):
+def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyReplay] | None]:
+    """Return for each policy the plan of the same bandwidth, if there is one."""
+    found: list[Sequence[PolicyReplay] | None] = []
+    plan: Sequence[PolicyReplay] | None = None
+    own = next((group for group in groups if group[0].policy == policies.PLAN_AT_CURRENT), None)
+    for group in groups:
         if group[0].policy == policies.PLAN:
             plan = group
         elif group[0].policy == policies.CURRENT:
-            plan = groups[min(k + 1, len(groups) - 1)]
+            plan = own
         found.append(plan)
     return found
 

@@ -132,10 +132,12 @@ def saving(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay]) -> Measu
     return mean.saved_by(Measurement.mean([one.cost for one in found]))
 
 
-def mean_row(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay], *, maximised: bool) -> PolicyCost:
+def mean_row(
+    found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay] | None, *, maximised: bool
+) -> PolicyCost:
     """Return the mean of a policy over windows, in the objective's sense."""
     cost = Measurement.mean([one.cost for one in found])
-    saved = saving(found, plan)
+    saved = None if plan is None else saving(found, plan)
     known = [one.predicted for one in found if one.predicted is not None]
     predicted = float(np.mean(known)) if len(known) == len(found) else None
     realised = cost.value
@@ -152,8 +154,8 @@ def mean_row(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay], *, max
         cost.error,
         float(np.mean([one.refreshes for one in found])),
         float(1.0 - np.mean([one.stale for one in found])),
-        saved.value if np.isfinite(saved.value) else None,
-        saved.error if np.isfinite(saved.error) else None,
+        None if saved is None or not np.isfinite(saved.value) else saved.value,
+        None if saved is None or not np.isfinite(saved.error) else saved.error,
     )
 
 

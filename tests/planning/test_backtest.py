@@ -158,6 +158,20 @@ def test_several_bandwidths_and_windows_side_by_side() -> None:
     assert told["plan", 12.0].realised < told["plan", 3.0].realised
 
 
+def test_without_a_plan_of_as_many_crawls_the_current_ones_are_not_judged() -> None:
+    """Least rates leave no plan at another bandwidth; or nobody crawls in the middle window."""
+    log = poisson_log(100.0)
+    held = backtest(log, 12.0, min_rate=0.5)
+    assert held.means[-1].policy == "current"
+    assert held.means[-1].saving is None
+    assert "own crawls" not in held.verdict
+    kept = (log.time < 60.0) | (log.time > 90.0)
+    rare = fo.CrawlLog(log.source_index[kept], log.time[kept], log.changed[kept])
+    some = backtest(rare, 12.0, share=0.6, splits=3)
+    assert [row.policy for row in some.rows if row.begin == pytest.approx(59.7)].count("current") == 1
+    assert some.means[-1].policy == "current"
+
+
 def test_windows_with_nothing_before_them_are_left_out() -> None:
     """All but one crawl of each source are in the last quarter."""
     rows = [(k, t, (k + int(t)) % 2) for k in range(4) for t in (0.0, 80.0, 85.0, 90.0, 95.0, 100.0)]
