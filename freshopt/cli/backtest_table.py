@@ -20,7 +20,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
 
     A line above it says which part of the log was held out, lines below which policies the log supports.
     """
-    unit, objective = plan.log.time_unit, plan.solution.problem.objective
+    unit, objective = plan.log.time_unit, plan.request.objective
     better = "higher" if objective.sense == "maximise" else "lower"
     noun = goal_of(type(objective).__name__).noun
     left = (
