@@ -215,7 +215,7 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
 
     def cell(told: dict[str, Any]) -> str:
         error = "" if told["error"] is None else f" ± {told['error']:.0f}"
-        return f"{told['mean']:.0f}{error}".replace("-", "−")
+        return f"{round(told['mean'])}{error}".replace("-", "−")
 
     head = ["history", "crawls", "re-planned weekly", "∝ √(w·Δ)", "uniform", "proportional", SMOOTHED, "gap"]
     gains = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
