@@ -279,7 +279,7 @@ def back_test_of(
 
 
 def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyReplay] | None]:
-    """Return for each policy the plan of the same bandwidth, if there is one."""
+    """Return for each policy the plan of its bandwidth, if any."""
     found: list[Sequence[PolicyReplay] | None] = []
     plan: Sequence[PolicyReplay] | None = None
     own = next((group for group in groups if group[0].policy == policies.PLAN_AT_CURRENT), None)
