@@ -14,6 +14,7 @@ from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
 from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.numerics.arrays import Array
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters
 from freshopt.units import SECONDS, parse_duration, parse_rate
 
@@ -67,10 +68,16 @@ def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
 
 def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers
     """Return the crawl times: moments (UTC), or the log's numbers."""
+    return as_moments(log, log.time)
+
+
+def as_moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers
+    """Return times on a log's clock as moments (UTC), NaN as NaT; numbers where it has no dates."""
     if log.origin is None:
-        return log.time
+        return time
     origin = np.datetime64(log.origin.replace(tzinfo=None), "us")
-    return origin + np.rint(log.time * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
+    ticks = np.rint(np.nan_to_num(time) * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
+    return np.where(np.isnan(time), np.datetime64("NaT", "us"), origin + ticks)
 
 
 def parameters_of(
