@@ -187,7 +187,7 @@ class Curve:
 
         Notes
         -----
-        For a posterior the nodes are those of a Gauss quadrature (`Estimator.nodes`), for a
+        For a posterior the nodes are those of a Gauss quadrature, ``estimator.nodes()``, for a
         process with hyperexponential gaps its phases. A signalled source is refreshed no more often than it
         changes: at a node below its rate all signals are followed, and the rest of the rate is not used.
 
