@@ -124,8 +124,8 @@ class RateDistribution:
 
         Notes
         -----
-        The cube root of a gamma variable is nearly normal, and Gauss nodes are exact for its powers. With 8 of
-        them the mean is right to 1e-6. Costs under binary, harmonic and age penalties, periodic and
+        The cube root of a gamma variable is nearly normal, and Gauss nodes are exact for its powers. With
+        8 of them the mean is right to 1e-6. Costs under binary, harmonic and age penalties, periodic and
         Poisson refreshes at 0.01 to 10 refreshes per change, are off by at most 5e-4 of themselves where the
         posterior is a Gamma of shape 1, 1e-3 at 0.6, 7e-3 at 0.3, 3e-2 at 0.1, and 2e-6 at 3. Nodes in Δ
         itself would be off by 2e-2, 8e-2, 0.3, 1 and 4e-4.

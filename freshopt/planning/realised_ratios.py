@@ -1,48 +1,134 @@
-"""Ratios of realised to predicted cost of a plan, in windows inside its own log."""
+"""Ratios of realised to predicted cost of plans in windows inside their own log.
+
+A plan is made from the crawls before a window, and its cost in the window replayed exactly on the changes
+that the log shows there. Predicted is the same cost on the changes that the same crawls would show if the
+posterior were right: what a log does not show is missing from both, and the ratio tells how far the future of
+these sources was from what their past let one expect.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array
-from freshopt.planning.held_out_window import SHARE, held_out_windows
-from freshopt.planning.plan import TOLERANCE, estimated_sources
-from freshopt.planning.policy_replay import replay_rates
+from freshopt.errors import SourceDataError
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
+from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import PLAN, problem_of, require_static
+from freshopt.planning.shown_changes import shown_changes
+from freshopt.planning.static_policies import problem_of, require_static
+from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
+from freshopt.simulation.world import World
 from freshopt.solving import solve
 
+# Samples of what crawls would show: the mean over them is as good as the window's own cost over four times
+# as many sources.
+SAMPLES = 4
 
-def realised_ratios(log: CrawlLog, request: PlanRequest, splits: int = 4, share: float = SHARE) -> Array:
-    """Return realised over predicted cost of the plan in windows inside its log.
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class RealisedRatios:
+    """Realised over predicted costs in the windows of a log.
+
+    Attributes
+    ----------
+    ratios : ndarray, shape (windows,)
+        1 where costs were as predicted; of a maximised objective too it is costs that are compared.
+    noise : float
+        Standard deviation of their logarithms if the model held: windows are short, and sources few.
+    """
+
+    ratios: Array
+    noise: float
+
+
+def realised_ratios(
+    log: CrawlLog, request: PlanRequest, splits: int = 4, share: float = SHARE
+) -> RealisedRatios:
+    """Return realised over predicted cost of plans in windows of a log.
 
     Parameters
     ----------
     log : CrawlLog
     request : PlanRequest
     splits : int
+        Windows of equal length. Those before which nothing can be learnt, or that show no change, are left
+        out.
     share : float
         Of the log's time that is held out.
-
-    Returns
-    -------
-    ndarray, shape (windows,)
-        1 where costs were as predicted; of a maximised objective too it is costs that are compared. There are
-        fewer windows than `splits` where nothing can be learnt before the first of them.
 
     Raises
     ------
     SourceDataError
-        If the log is too short for a window.
+        If the log is too short for a window, or the request declares constraints.
+    ObjectiveError
+        If the objective's cost is no function of missed changes.
     """
     require_static(request)
-    ratios = []
-    for window in held_out_windows(log, None, share, splits):
-        _, sources = estimated_sources(window.past, request)
-        problem = problem_of(request, sources, request.bandwidth)
-        rates = solve(problem, tolerance=TOLERANCE).rates
-        plan = replay_rates(PLAN, window, request, problem, rates, request.bandwidth)
-        if plan.predicted:
-            ratios.append(plan.cost.value / plan.predicted)
-    return np.asarray(ratios, dtype=np.float64)
+    found, variance = [], []
+    for number, window in enumerate(held_out_windows(log, None, share, splits)):
+        realised, samples = _costs(log, window, request, request.seed + SAMPLES * number)
+        predicted = float(np.mean(samples))
+        if realised > 0.0 and predicted > 0.0:
+            found.append(realised / predicted)
+            variance.append(float(np.var(samples, ddof=1)) / predicted**2 * (1.0 + 1.0 / SAMPLES))
+    noise = math.sqrt(math.log1p(float(np.mean(variance)))) if variance else 0.0
+    return RealisedRatios(np.asarray(found, dtype=np.float64), noise)
+
+
+def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
+    """Return the ratios of all windows, or None where the log is too short.
+
+    Or where the cost of the request's plan cannot be replayed exactly.
+    """
+    if not has_static_cost(request.objective):
+        return None
+    try:
+        found = realised_ratios(log, request, splits)
+    except SourceDataError:
+        return None
+    return found if len(found.ratios) == splits else None
+
+
+def _costs(
+    log: CrawlLog, window: HeldOutWindow, request: PlanRequest, seed: int
+) -> tuple[float, list[float]]:
+    """Return what a plan cost in a window, and samples of what it would cost under its posterior."""
+    estimate, sources = estimated_sources(window.past, request)
+    rates = solve(problem_of(request, sources, request.bandwidth), tolerance=TOLERANCE).rates
+
+    def cost(changes: ChangeWindow) -> float:
+        return float(np.sum(sources.importance * static_costs(changes, rates, request.objective)))
+
+    crawls = _crawls_of(log, window.index)
+    drawn = estimate.draws(SAMPLES, request.seed)
+    drawn = np.where(np.isnan(drawn), estimate.change_rate_, drawn)
+    worlds = (shown_changes(crawls, each, seed + k) for k, each in enumerate(drawn))
+    return cost(window.changes), [cost(_within(world, window)) for world in worlds]
+
+
+def _within(world: World, window: HeldOutWindow) -> ChangeWindow:
+    return ChangeWindow.of(world, window.begin, window.changes.until)
+
+
+def _crawls_of(log: CrawlLog, index: IntArray) -> CrawlLog:
+    """Return the crawls of some of the sources."""
+    if len(index) == len(log.sources_):
+        return log
+    rows = np.isin(log.source_index, index)
+    columns = {
+        "source": np.searchsorted(index, log.source_index[rows]),
+        "time": log.time[rows],
+        "elapsed": log.interval[rows],
+        "changed": log.changed[rows],
+    }
+    for key in OPTIONAL:
+        if getattr(log, key) is not None:
+            columns[key] = getattr(log, key)[rows]
+    return derived_log(columns, log.sources_[index], log.time_unit)
