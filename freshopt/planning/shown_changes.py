@@ -1,9 +1,9 @@
 """Changes that the crawls of a log would show if a model held.
 
 A crawl log tells less than what happened: changes between two crawls are one, and when they were it tells
-only where they are dated. A cost that is replayed on such a log is too low. What a model predicts is therefore
-held against it as the same crawls would show it: each crawl interval is drawn changed or not at given rates,
-and its changes are placed as those of the log are.
+only where they are dated. A cost that is replayed on such a log is too low. What a model predicts is held
+against it as the same crawls would show it: each crawl interval is drawn changed or not at given rates, and
+its changes are placed as those of the log are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def shown_changes(log: CrawlLog, rates: Array, seed: int) -> World:
     if log.last_modified is not None:
         # Dated as often as changes of the log are; e^{−Δτ} is uniform above e^{−Δ·gap}.
         told = log.changed[known] & ~np.isnan(log.last_modified[known])
-        share = np.count_nonzero(told) / max(1, np.count_nonzero(log.changed[known]))
+        share = float(np.sum(told)) / max(1.0, float(np.sum(log.changed[known])))
         dated = (rng.random(len(known)) < share)[row] & (many[row] == 1)
         late = -np.log1p(rng.random(len(row)) * np.expm1(-rate[row] * gap[row])) / rate[row]
         time = np.where(dated, log.time[known][row] - late, time)
