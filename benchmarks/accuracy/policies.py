@@ -3,7 +3,7 @@
     python benchmarks/accuracy/policies.py [--data FOLDER] [--seeds 3] [--save]
 
 FOLDER holds NAME.events.parquet (source, time in days, kind 1 for a change) and NAME.sources.parquet
-(source, start and stop in days); without it the bundled history alone is measured. A log of m crawls per
+(source, start and stop in days); without it the bundled histories alone are measured. A log of m crawls per
 source, and a first one, ends at a split, its gaps are exponential with mean 7 days, its outcomes changed or
 not. Sources are those alive from before their first crawl until the end of the test; in each run up to 300 of
 them are drawn anew (bootstrap), with Pareto(1.5) importances.
@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
+from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import static_policies as policies
 from freshopt.planning.held_out_window import HeldOutWindow
@@ -47,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAVED, PAGE = ROOT / "benchmarks" / "results" / "policies.json", ROOT / "docs" / "backtest.md"
 PICTURE = ROOT / "docs" / "policies.png"
 HISTORIES = ("eol_releases", "scoop_packages")
-BUNDLED = "debian-uploads"
+BUNDLED = tuple(EXAMPLES)
 GAP, TEST, MOST = 7.0, 26, 300  # days; mean gaps in the test window; sources
 CRAWLS = (2, 5, 20, 100)
 SPLITS = (0.6, 0.8)  # of the record
@@ -71,7 +72,7 @@ class History:
         import polars as pl
 
         self.name = name
-        if name == BUNDLED:
+        if name in BUNDLED:
             log = fo.datasets.load_example(name)
             changes = fo.ChangeHistory.from_frame(
                 fo.datasets.example_events(name), sources=log.sources_, start=log.origin
@@ -268,7 +269,11 @@ def draw(found: dict[str, Any]) -> None:
         axis.set_xticks(crawls, [str(each) for each in crawls])
         axis.set_title(name, fontsize=9)
         axis.set_xlabel("crawls per source")
-        axis.set_ylim(-150.0, 60.0)
+        axis.set_yscale("symlog", linthresh=50.0)
+        axis.set_ylim(-1000.0, 60.0)
+        ticks = (-1000, -300, -100, -50, -25, 0, 25, 50)
+        axis.set_yticks(ticks, [f"{each}".replace("-", "−") for each in ticks], fontsize=8)
+        axis.minorticks_off()
     axes[0][0].set_ylabel("gain over the plan,\n% of the gap to hindsight")
     axes[0][-1].legend(fontsize=7, loc="lower right")
     figure.tight_layout()
@@ -290,7 +295,7 @@ def main() -> None:
         return
     begun = time.perf_counter()
     rows = []
-    for name in (*(HISTORIES if arguments.data else ()), BUNDLED):
+    for name in (*(HISTORIES if arguments.data else ()), *BUNDLED):
         history = History(name, arguments.data)
         for crawls in CRAWLS:
             row = measure(history, crawls, arguments.seeds)

@@ -45,7 +45,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
         for row in held.means
     ]
     head = (f"refreshes per {unit}", "predicted", f"{noun} ({better} is better)", "± error")
-    table: list[tuple[str, ...]] = [("", *head, "saved, % of the plan's", "time fresh")]
+    table: list[tuple[str, ...]] = [("", *head, "percent saved", "time fresh")]
     for row in rows:
         known = ("" if value is None else number(value) for value in (row.predicted, row.value, row.error))
         fresh = percent(row.fresh, even=True, space=" ")

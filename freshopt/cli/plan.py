@@ -224,13 +224,13 @@ def plan(
 
 
 def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
-    """Return the crontab line that runs this command again and reads its crawls back."""
+    """Return the crontab line that runs this command again."""
     more = () if own_crawls else ("--crawls", str(_crawls_of(out)))
     return crontab_line(every, command_line(context, out, more))
 
 
 def _crawls_of(out: Path) -> Path:
-    """Return where the crawls of a plan are looked for unless it is said."""
+    """Return the default file of a plan's own crawls."""
     return out.with_name(f"{out.name}-crawls.csv")
 
 

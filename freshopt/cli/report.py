@@ -39,7 +39,7 @@ def command_line(context: click.Context, out: Path | None = None, more: Sequence
     ----------
     context : click.Context
     out : Path, optional
-        Where the result goes, an earlier one replaced. By default that is left open.
+        Where the result goes, in place of an earlier one. By default a word stands for it.
     more : sequence of str
         Words to add.
     """

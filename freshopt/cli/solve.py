@@ -209,6 +209,9 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        columns = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log)}
-        write_table(polars.DataFrame({**columns, "changed": log.changed.astype(np.int8)}), staging)
+        columns = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log, log.time)}
+        columns["changed"] = log.changed.astype(np.int8)
+        if log.last_modified is not None:
+            columns["last_modified"] = inputs.moments(log, log.last_modified)
+        write_table(polars.DataFrame(columns), staging)
     show([(name, repr(log)), ("wrote", str(out))])

@@ -80,7 +80,9 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
 
 
 def read_columns(path: Path) -> tuple[dict[str, npt.ArrayLike], npt.NDArray[Any], Cells]:
-    """Return the columns of a log's file, the names that `source` has positions of, and the cells.
+    """Return the columns of a log's file, its names and cells.
+
+    The column ``source`` holds positions among the names.
 
     Raises
     ------

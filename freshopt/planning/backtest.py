@@ -1,4 +1,4 @@
-"""Back-test: policies side by side on the part of a log that plans have not seen.
+"""Back-test: policies side by side on held-out parts of a log.
 
 The last part of a log is cut into windows. Before each of them change rates are learnt from the crawls before
 it and refresh rates are solved for, as `make_plan` does; what they cost is then measured in the changes of
@@ -15,19 +15,20 @@ many refreshes, there is a row for that too.
 Each source counts until its last crawl in the log. Where all changes are known (`history`), they are what is
 replayed; of a log alone they are imputed (`known_changes`), and what the table says in favour of a plan
 against the log's own crawls is then less than the truth.
-Cost: an estimate a window, a solve a window and bandwidth, some eighty passes over the changes for hindsight;
-with `every` an estimate and a solve a period.
+Cost: an estimate a window, a solve a window and bandwidth, some seventy passes over the changes for
+hindsight; with `every` an estimate and a solve a period.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
@@ -159,6 +160,7 @@ def backtest(
     ['plan', 'rates in force', 'uniform', 'proportional']
     """
     crawls, known = as_crawl_log(log, time_unit)
+    expect(history, (ChangeHistory, NoneType), "history", "Pass a freshopt.ChangeHistory")
     several: list[float | str] = (
         [bandwidth]
         if isinstance(bandwidth, str) or not isinstance(bandwidth, Sequence | np.ndarray)
@@ -178,7 +180,7 @@ def backtest(
         max_rate=max_rate,
         estimator=estimator,
         confidence=0.95,
-        seed=seed,
+        seed=check_seed(seed),
         draws=0,
     )
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
@@ -205,7 +207,7 @@ def hold_out(
     every: float | None = None,
     crawled: bool | None = None,
 ) -> BackTest:
-    """Evaluate the policies of a request on the held-out part of a log.
+    """Evaluate the policies of a request on held-out parts.
 
     Parameters
     ----------
@@ -257,7 +259,9 @@ def back_test_of(
         name = group[0].policy
         if name in policies.JUDGED:
             judged = own if name == policies.CURRENT else savings.setdefault(group[0].bandwidth, {})
-            judged[_words(name, every, time_unit)] = saving(group, plan)
+            saved = saving(group, plan)
+            if np.isfinite(saved.value):
+                judged[_words(name, every, time_unit)] = saved
     first, last = groups[0][0].window, groups[0][-1].window
     there = int(np.count_nonzero(np.any([one.cost.there for one in groups[0]], axis=0)))
     return BackTest(
@@ -294,11 +298,12 @@ def _words(policy: str, every: float | None, time_unit: str) -> str:
 
 def _period(every: float | str, time_unit: str) -> float:
     """Return the period of re-planning on the log's clock."""
-    found = (
-        parse_duration(every, time_unit)
-        if isinstance(every, str)
-        else as_number(every, "every", "Pass a duration such as 7.0.")
-    )
+    if isinstance(every, str):
+        try:
+            return parse_duration(every, time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"every: {error}") from None
+    found = as_number(every, "every", "Pass a duration such as 7.0.")
     if not found > 0.0:
         raise SourceDataError(f'every is {every!r}. Pass a duration > 0, such as "7d".')
     return found

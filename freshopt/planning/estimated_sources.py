@@ -21,7 +21,7 @@ def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, S
 
 
 def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sources:
-    """Return the sources to plan for, by an estimator fitted to their log."""
+    """Return the sources to plan for, by a fitted estimator."""
     _require_known(estimate)
     return Sources(
         estimate.change_rate_,

@@ -1,4 +1,4 @@
-"""`HeldOutWindow`: a part of a log's time that plans have not seen, with the crawls before it."""
+"""`HeldOutWindow`: part of a log's time that plans have not seen."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class HeldOutWindow:
 def held_out_windows(
     log: CrawlLog, history: ChangeHistory | None, share: float = SHARE, splits: int = SPLITS
 ) -> tuple[HeldOutWindow, ...]:
-    """Return the windows of equal length in the last share of a log.
+    """Return windows of equal length at the end of a log.
 
     Those before which nothing can be learnt are left out.
 
@@ -129,7 +129,7 @@ def held_out_windows(
 
 
 def _until(log: CrawlLog, history: ChangeHistory, shift: float) -> Array:
-    """Return how far the changes of each source of the log are known."""
+    """Return how far each source's changes are known."""
     place = np.searchsorted(history.sources_, log.sources_)
     return history.end[np.minimum(place, len(history.end) - 1)] + shift
 

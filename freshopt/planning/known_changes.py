@@ -1,4 +1,4 @@
-"""Changes that a log or a history tells, as a world to replay.
+"""Changes of a log or a history, as a world to replay.
 
 When a source changed, a crawl log does not tell, unless the change is dated (`last_modified`): a change is
 put in the middle of the crawl interval in which it was found, several of them evenly. Changes that one crawl

@@ -1,4 +1,4 @@
-"""`PolicyCost`: what a policy cost in a window, predicted and realised, beside the plan.
+"""`PolicyCost`: predicted and realised cost of a policy, beside the plan.
 
 Policies meet the same changes, and their costs are compared source by source: the error of a difference is
 that of the sources' differences, far smaller than that of a cost where a few sources decide both. Errors are
@@ -80,16 +80,30 @@ class Measurement:
         )
 
     def saved_by(self, other: Measurement) -> Measurement:
-        """Return the share of this cost that another policy saves, with its paired error."""
+        """Return the share of this cost that another policy saves.
+
+        The error is that of the paired difference; this cost counts as known. A ratio's own error would be 0
+        where a single source has all the cost.
+        """
         with np.errstate(all="ignore"):
             ratio = np.divide(other.value, self.value)
-            residual = np.divide(ratio * self.residual - other.residual, self.value)
+            residual = np.divide(self.residual - other.residual, self.value)
         return Measurement(float(1.0 - ratio), residual, self.there | other.there)
 
     @property
     def sources(self) -> int:
         """The number of sources that were replayed."""
         return int(np.count_nonzero(self.there))
+
+    @property
+    def effective(self) -> float:
+        """The number of sources that decide the error.
+
+        It is (Σr²)²/Σr⁴ of their residuals r.
+        """
+        squares = self.residual**2
+        fourth = float(np.sum(squares**2))
+        return float(np.sum(squares)) ** 2 / fourth if fourth > 0.0 else 0.0
 
     @property
     def error(self) -> float:

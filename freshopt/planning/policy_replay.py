@@ -1,4 +1,4 @@
-"""Costs of policies in one held-out window: static rates, the log's own crawls, re-planned crawls.
+"""Costs of policies in one held-out window.
 
 Static rates are replayed exactly (`freshopt.simulation.static_costs`): no phase is drawn, and copies have the
 ages that the rates give them. Of costs that are no function of missed changes schedules are replayed over
@@ -92,7 +92,10 @@ def replay_crawls(
     crawls: Refreshes,
     bandwidth: float | None,
 ) -> PolicyReplay:
-    """Return the cost of crawls at given times, source by source; None has them be the bandwidth."""
+    """Return the cost of crawls at given times.
+
+    They are given source by source; without a bandwidth they are it.
+    """
     changes = window.changes
     # All copies are fresh when their records begin, and crawls before the window are there.
     within = Window(float(np.min(window.world.start)), changes.first, changes.until)
@@ -124,7 +127,7 @@ def own_crawls(log: CrawlLog, window: HeldOutWindow) -> Refreshes:
 
 
 def saving(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay]) -> Measurement:
-    """Return the share of the plan's cost that a policy saves, over the same windows."""
+    """Return the share of the plan's cost that a policy saves."""
     mean = Measurement.mean([one.cost for one in plan])
     return mean.saved_by(Measurement.mean([one.cost for one in found]))
 

@@ -1,4 +1,4 @@
-"""Re-planning in a closed loop: a policy that learns from its own crawls.
+"""Re-planning in a closed loop, from the policy's own crawls.
 
 It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
 crawls, changed or not and nothing else, are appended to the log, change rates are learnt again, and the
@@ -38,7 +38,7 @@ GROWTH = 1.5
 def replanned_crawls(
     window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
 ) -> Refreshes:
-    """Return the crawls of a policy that is planned again after each period.
+    """Return the crawls of a policy planned again each period.
 
     Parameters
     ----------
@@ -94,14 +94,17 @@ def replanned_crawls(
 
 
 class _Learner:
-    """Estimator that is fitted again to a growing log, and learns its prior again now and then."""
+    """Estimator that is fitted again to a growing log."""
 
     def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
         self._fit = request.estimate or default_estimate
         self._estimate, self._size = estimate, size
 
     def fitted(self, log: CrawlLog) -> Estimator:
-        """Return the estimator of a log, by a prior of when it was shorter by a third at most."""
+        """Return the estimator of a log.
+
+        Its prior may be of when the log was shorter, by a third at most.
+        """
         latest, grown = self._estimate, len(log) >= GROWTH * self._size
         if isinstance(latest, MaximumLikelihood) and latest.prior is not None and not grown:
             self._estimate = copy.copy(latest).fit(log)
@@ -132,7 +135,9 @@ def _poisson(rates: Array, begin: float, end: float, rng: np.random.Generator) -
 
 
 def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array) -> tuple[CrawlLog, Array]:
-    """Return the log with the outcomes of more crawls, and each source's latest crawl.
+    """Return the log with the outcomes of more crawls.
+
+    With it comes each source's latest crawl.
 
     The crawls are given source by source, in the order of their times.
     """
@@ -155,7 +160,7 @@ def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array
 
 
 def _passed(window: HeldOutWindow, own: IntArray, moment: Array) -> IntArray:
-    """Return how many changes of a source lie at or before each moment, by bisection."""
+    """Return how many changes of a source precede each moment."""
     changes = window.changes
     many = np.bincount(changes.source, minlength=len(window.past.sources_))
     low = (np.cumsum(many) - many)[own]

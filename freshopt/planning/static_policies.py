@@ -1,4 +1,4 @@
-"""Static policies that a back-test holds side by side: rules that turn what a log tells into rates.
+"""Static policies of a back-test: rules from a log to rates.
 
 Each uses the same bandwidth, under the same bounds and host limits, and knows the same estimates.
 """
@@ -26,7 +26,10 @@ JUDGED = (REPLANNED, IN_FORCE, UNIFORM, PROPORTIONAL, SQUARE_ROOT, CURRENT)
 
 
 def require_static(request: PlanRequest) -> None:
-    """Raise SourceDataError unless a request's rates are limited by bandwidth, bounds and hosts alone."""
+    """Raise SourceDataError if a request declares constraints.
+
+    Bandwidth, bounds and limits of hosts are none of them.
+    """
     if request.constraints is not None or not math.isfinite(request.bandwidth):
         raise SourceDataError(
             "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "

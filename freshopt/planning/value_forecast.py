@@ -7,10 +7,11 @@ the posterior; it shrinks with their number, and their sum is taken for lognorma
 
 What does not shrink is how far the future departs from the model, all sources together. That is told by
 back-tests inside the log (`realised_ratios`): k log ratios of realised to predicted cost with mean m and
-standard deviation s put the next one at m + s·√(1 + 1/k)·T, T of Student's law with k − 1 degrees of freedom.
-Windows are short: part of s is noise that they have under the model too. Its variance is known from samples,
-is no part of the next ratio, and bounds the variance of the ratios from below. The interval is that of the
-product of both factors. Without back-tests it holds if the model does.
+variance s². Windows are short: of s², v would be there under the model too, and is known from samples. What
+is left is drift. The next log ratio is m + T·√(d(1 + 1/k) + v/k), d = max(s² − v, 0), T of Student's law with
+k − 1 degrees of freedom; with v = 0 that is Student's interval of a next observation. The interval of the
+value has both reaches, added as those of independent normal variables are. Without back-tests it holds if the
+model does.
 """
 
 from __future__ import annotations
@@ -38,8 +39,6 @@ from freshopt.units import convert_time
 # Gauss nodes of each posterior; what eight are good for, `RateDistribution.nodes` says.
 NODES = 8
 CONFIDENCE = 0.9
-# Values that stand for the unknown variance of log ratios, and steps of the search for a quantile.
-LEVELS, STEPS = 2000, 100
 # Logarithm of the largest factor of an interval.
 FARTHEST = 100.0
 
@@ -81,13 +80,13 @@ class ValueForecast:
         --------
         >>> forecast = ValueForecast(10.0, 10.0, 1.0, np.inf, 0.0, 1.0, np.array([0.9, 1.0, 1.2, 1.1]))
         >>> [round(end, 2) for end in forecast.interval()]
-        [7.07, 15.06]
+        [7.21, 14.96]
         """
         check_confidence(confidence)
-        tail = 0.5 * (1.0 - confidence)
         if not self.cost > 0.0:
             return self.expected, self.expected
-        ends = (self.cost * math.exp(min(self._quantile(p), FARTHEST)) for p in (tail, 1.0 - tail))
+        centre, reach = self._logarithm(0.5 * (1.0 + confidence))
+        ends = (math.exp(min(centre + end, FARTHEST)) * self.cost for end in (-reach, reach))
         values = sorted(self.offset + self.sign * min(end, self.most) for end in ends)
         return values[0], values[1]
 
@@ -115,39 +114,19 @@ class ValueForecast:
         """Return the sentence."""
         return f"ValueForecast({self.sentence})"
 
-    def _quantile(self, level: float) -> float:
-        """Return a quantile of the logarithm of realised over expected cost."""
-        from scipy.special import ndtr, ndtri
+    def _logarithm(self, level: float) -> tuple[float, float]:
+        """Return centre and reach of the logarithm of realised over expected cost."""
+        from scipy.special import ndtri, stdtrit
 
         own = math.log1p((self.spread / self.cost) ** 2)
+        reach = float(ndtri(level)) * math.sqrt(own)
         if not len(self.ratios):
-            return math.sqrt(own) * float(ndtri(level)) - 0.5 * own
-        logs = np.log(self.ratios)
-        k, centre = len(logs), float(np.mean(logs)) - 0.5 * own
-        variance = _variances(float(np.sum((logs - np.mean(logs)) ** 2)), k - 1, self.noise**2)
-        deviation = np.sqrt(np.maximum(variance * (1.0 + 1.0 / k) - self.noise**2 + own, 0.0))
-        reach = np.max(deviation) * 10.0
-        low, high = centre - reach, centre + reach
-        for _ in range(STEPS):
-            middle = 0.5 * (low + high)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                below = np.where(deviation > 0.0, ndtr((middle - centre) / deviation), middle >= centre)
-            low, high = (middle, high) if float(np.mean(below)) < level else (low, middle)
-        return 0.5 * (low + high)
-
-
-def _variances(squares: float, freedom: int, noise: float) -> Array:
-    """Return equally likely values of a variance, given a sum of squares.
-
-    It is what Student's law knows of it, squares/χ², above the variance that noise alone brings.
-    """
-    from scipy.special import gammainc, gammaincinv
-
-    squares = max(squares, SMALLEST, 1e-9 * noise)
-    levels = (np.arange(LEVELS) + 0.5) / LEVELS
-    most = 1.0 if noise == 0.0 else float(gammainc(0.5 * freedom, 0.5 * squares / noise))
-    variances: Array = squares / (2.0 * gammaincinv(0.5 * freedom, levels * most))
-    return variances
+            return -0.5 * own, reach
+        logs, k = np.log(self.ratios), len(self.ratios)
+        noise = self.noise**2
+        drift = max(float(np.var(logs, ddof=1)) - noise, 0.0)
+        other = float(stdtrit(k - 1, level)) * math.sqrt((1.0 + 1.0 / k) * drift + noise / k)
+        return float(np.mean(logs)) - 0.5 * own, math.hypot(reach, other)
 
 
 def value_forecast(

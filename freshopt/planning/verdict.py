@@ -1,8 +1,9 @@
 """Verdict of a back-test: which policies a log supports, in one sentence.
 
 A policy is said to save something only where its paired difference to the plan exceeds two standard errors,
-or what Student's distribution asks for in their place with few sources; where the best of several rules is
-judged, the level is divided by their number (Bonferroni), as the best of many is better by chance alone.
+or what Student's distribution asks for in their place where few sources decide; where the best of several
+rules is judged, the level is divided by their number (Bonferroni), as the best of many is better by chance
+alone.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def verdict(savings: Mapping[str, Measurement]) -> str:
     >>> some = np.where(np.arange(100) < 50, -1.0, 1.0)
     >>> saved = {"uniform": -0.5, "phases": 0.01}
     >>> verdict({name: Measurement(value, 0.01 * some, many) for name, value in saved.items()})
-    'The plan saves 33 ± 4 % of the cost of equal rates; phases: not supported (saves 1 ± 10 %).'
+    'The plan saves 33 ± 7 % of the cost of equal rates; phases: not supported (saves 1 ± 10 %).'
     """
     simple = {name: saved for name, saved in savings.items() if name in RULES}
     parts = []
@@ -68,19 +69,22 @@ def supported(saved: Measurement, of: int = 1) -> bool:
         return False
     if saved.value <= SAME:
         return False
-    beyond = max(2.0, float(stdtrit(saved.sources - 1, 1.0 - 0.5 * LEVEL / of)))
+    freedom = max(min(saved.effective, saved.sources) - 1.0, 1.0)
+    beyond = max(2.0, float(stdtrit(freedom, 1.0 - 0.5 * LEVEL / of)))
     return saved.value > beyond * saved.error
 
 
 def _against(name: str, saved: Measurement, of: int) -> str:
-    """Return how the plan compares with a policy that needs none, the best of so many."""
+    """Return how the plan compares with the best of some policies."""
     if abs(saved.value) <= SAME:
         return f"{name} cost as much as the plan"
     if supported(saved, of):
         return f"{name} save {_share(saved)} of the plan's cost"
     # The same difference as a share of that policy's own cost: 1 − 1/(1 − s).
     ratio = 1.0 - saved.value
-    plan = Measurement(1.0 - 1.0 / ratio, -saved.residual / ratio**2, saved.there)
+    if not ratio > 0.0:
+        return f"between the plan and {name} this log does not decide"
+    plan = Measurement(1.0 - 1.0 / ratio, -saved.residual / ratio, saved.there)
     if supported(plan):
         return f"the plan saves {_share(plan)} of the cost of {name}"
     return f"between the plan and {name} this log does not decide (the plan saves {_share(plan)})"
@@ -99,10 +103,10 @@ def _refinement(name: str, saved: Measurement) -> str:
 def _share(saved: Measurement) -> str:
     """Return a share with its error, in percent."""
     digits = 1 if abs(100.0 * saved.error) < 0.95 else 0
-    value, error = (f"{100.0 * each:.{digits}f}".replace("-", "−") for each in (saved.value, saved.error))
+    value, error = (f"{100.0 * each:.{digits}f}" for each in (saved.value, saved.error))
     if not np.isfinite(saved.error):
         return f"{value} % on a single source"
-    return f"{'0' if value in ('−0', '−0.0') else value} ± {error} %"
+    return f"{'0' if value in ('-0', '-0.0') else value} ± {error} %"
 
 
 def mean_savings(savings: Sequence[Mapping[str, Measurement]]) -> dict[str, Measurement]:

@@ -1,4 +1,4 @@
-"""All policies of a back-test side by side in one window, each bandwidth's plan first."""
+"""All policies of a back-test side by side in one window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies on held-out data: their names, their measured costs, and the notes below the table.
+"""Policies on held-out data: names, measured costs, notes.
 
 A plan is optimal for estimated change rates; on the part of a log that was held out another policy may do
 better. What is said of that follows from the paired differences in ``summary.json`` alone.
@@ -26,6 +26,9 @@ RIVALS = ("re-planned", "rates in force", "uniform", "proportional", "∝ √(w�
 SAME = 5e-4
 # What a crawl log does not tell, wherever its own crawls are among the policies.
 MIDDLE = "A change counts from the middle of the crawl interval in which the log's crawls found it."
+SAVED = (
+    "Saved: of the cost of the plan at as many refreshes, with the standard error of the paired difference."
+)
 HINDSIGHT = "The best static rates in hindsight know the changes that they are measured in: no plan does."
 
 
@@ -61,7 +64,7 @@ class PolicyRow(NamedTuple):
 
 
 def saved(row: PolicyRow) -> str:
-    """Return what a policy saves in percent of the plan's cost, with its paired error.
+    """Return what a policy saves, in percent, with its error.
 
     Examples
     --------
@@ -94,4 +97,5 @@ def notes(rows: Sequence[PolicyRow]) -> list[str]:
     """Return what a reader should know of the rows."""
     there = {row.policy for row in rows}
     known = (("best static in hindsight", HINDSIGHT), ("current", MIDDLE))
-    return [text for policy, text in known if policy in there]
+    head = [SAVED] if any(row.saving is not None for row in rows) else []
+    return head + [text for policy, text in known if policy in there]

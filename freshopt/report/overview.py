@@ -71,7 +71,7 @@ def _certified(told: Context) -> str:
 
 
 def _out_of_sample(told: Context) -> str:
-    """Return the policy that did better on held-out data, if one did beyond chance."""
+    """Return the policy that did better on held-out data, if any."""
     held = told.facts.within("held_out")
     best = None if held is None else best_rival(policy_rows(held))
     return "" if best is None else f" On held-out data {POLICIES[best.policy]} did better."
@@ -144,7 +144,7 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         Column("predicted", "number"),
         Column(_value(told), "number"),
         Column("± error", "number"),
-        Column("saved, % of the plan's", "number"),
+        Column("percent saved", "number"),
         Column("share of time up to date", "number"),
     ]
     known = policy_rows(held)

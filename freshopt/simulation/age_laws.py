@@ -1,4 +1,4 @@
-"""Distributions of a copy's age under static rates, and integrals of their survival functions.
+"""Laws of a copy's age under static rates, and their integrals.
 
 At a moment that has nothing to do with the refreshes, the age of a copy refreshed at equal gaps I = 1/ρ and a
 random phase is uniform on (0, I); refreshed as a Poisson process of rate ρ it is exponential. What a static

@@ -152,7 +152,10 @@ def static_costs(window: ChangeWindow, rates: Array, objective: Objective) -> Ar
 
 
 def _of_age(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array) -> Array:
-    """Return ∫ P(age > x − t_i)·(min(t_{i+1}, x) − t_i) dx of each change."""
+    """Return what each change adds to the age.
+
+    It is ∫ P(age > x − t_i)·(min(t_{i+1}, x) − t_i) dx.
+    """
     time, after, until = window.time, window.following, window.until[window.source]
     later = np.maximum(after, begin)
     own = law.moment(begin - time, later - time, rate)
@@ -160,7 +163,7 @@ def _of_age(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array) -> Arr
 
 
 def _increments(objective: Objective, most: int) -> Array:
-    """Return C(k) − C(k−1) for k = 1, 2, ..., most + 1."""
+    """Return the penalty's increments C(k) − C(k−1), k = 1..most + 1."""
     if isinstance(objective, ExpectedPenalty):
         return np.diff(np.asarray(objective.penalty(np.arange(most + 2.0)), dtype=np.float64))
     if isinstance(objective, HarmonicStaleness):

@@ -62,22 +62,22 @@ def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
     log = load_example(example)
     if log.time_unit == time_unit:
         return log
-    columns = {"source": log.source_index, "time": moments(log), "changed": log.changed}
+    columns = {"source": log.source_index, "time": moments(log, log.time), "changed": log.changed}
+    if log.last_modified is not None:
+        columns["last_modified"] = moments(log, log.last_modified)
     return derived_log(columns, log.sources_, time_unit)
 
 
-def moments(log: CrawlLog) -> Any:  # noqa: ANN401 - datetime64, or numbers
-    """Return the crawl times: moments (UTC), or the log's numbers."""
-    return as_moments(log, log.time)
-
-
-def as_moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers
-    """Return times on a log's clock as moments (UTC), NaN as NaT; numbers where it has no dates."""
+def moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers
+    """Return times of a log as moments (UTC), or its numbers."""
     if log.origin is None:
         return time
     origin = np.datetime64(log.origin.replace(tzinfo=None), "us")
-    ticks = np.rint(np.nan_to_num(time) * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
-    return np.where(np.isnan(time), np.datetime64("NaT", "us"), origin + ticks)
+    known = ~np.isnan(time)
+    moment = np.full(len(time), np.datetime64("NaT", "us"))
+    since = np.rint(time[known] * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
+    moment[known] = origin + since
+    return moment
 
 
 def parameters_of(

@@ -1,4 +1,4 @@
-"""Crawls of the plan itself, read back: they continue the log that it was made from.
+"""Crawls of the plan itself, which continue its log.
 
 A file has the columns of a log (source, time, changed). In a log of its own a source's first row would be a
 baseline, of which nothing is learnt; here it follows the source's last crawl in the log, and tells whether
@@ -19,7 +19,7 @@ from freshopt.io.read_log import read_columns
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.timestamps import time_since
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.terminal.inputs import as_moments
+from freshopt.terminal.inputs import moments
 
 
 def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
@@ -66,14 +66,14 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
     elapsed = _elapsed(log, every, code, at["time"], order)
     result: dict[str, Any] = {
         "source": code,
-        "time": as_moments(log, at["time"]),
+        "time": moments(log, at["time"]),
         "changed": at["changed"],
         "elapsed": elapsed,
     }
     if not np.isnan(at["changes"]).all():
         result["changes"] = at["changes"]
     if not np.isnan(at["last_modified"]).all():
-        result["last_modified"] = as_moments(log, at["last_modified"])
+        result["last_modified"] = moments(log, at["last_modified"])
     return derived_log(result, every, log.time_unit)
 
 

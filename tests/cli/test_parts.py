@@ -13,6 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.datasets.change_histories import load_example
+from freshopt.terminal.inputs import log_of
 from freshopt.terminal.options import SOLVERS
 from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse
 from tests.ground_truth.tolerances import SCALAR
@@ -73,7 +74,8 @@ def test_signalled_sources_are_read_as_such(run: Run) -> None:
 
 def test_examples_are_listed_and_written_with_their_dates(run: Run) -> None:
     listed = run("examples").output
-    assert re.fullmatch(r"debian-uploads  upload days of 344 Debian source packages, .*\n", listed)
+    uploads = r"debian-uploads +upload days of 344 Debian source packages, .*"
+    assert re.fullmatch(uploads + r"\ngstreamer-plugins +commits to 368 plugins .*\n", listed)
     assert "434205 crawls of 344 sources" in run("examples", "debian-uploads").output
     run("examples", "debian-uploads", "--out", "log.parquet")
     frame, log = pl.read_parquet("log.parquet"), load_example("debian-uploads")
@@ -84,6 +86,20 @@ def test_examples_are_listed_and_written_with_their_dates(run: Run) -> None:
     run("plan", *EXAMPLE, "--out", "bundled")
     for name in ("change_rates", "rates", "schedule"):
         assert Path("own", f"{name}.parquet").read_bytes() == Path("bundled", f"{name}.parquet").read_bytes()
+
+
+def test_an_example_with_dates_is_read_as_it_was_written(run: Run) -> None:
+    run("examples", "gstreamer-plugins", "--out", "log.parquet")
+    log, again = load_example("gstreamer-plugins"), fo.read_log("log.parquet")
+    assert log.last_modified is not None
+    assert again.last_modified is not None
+    assert again.sources_.tolist() == log.sources_.tolist()
+    np.testing.assert_array_equal(again.changed, log.changed)
+    np.testing.assert_allclose(again.time, log.time, atol=1e-9)
+    np.testing.assert_allclose(again.last_modified, log.last_modified, atol=1e-9)
+    hours = log_of(None, "gstreamer-plugins", "hour").last_modified
+    assert hours is not None
+    np.testing.assert_allclose(hours, 24.0 * log.last_modified, atol=1e-6)
 
 
 def test_every_name_in_the_help_is_accepted(run: Run) -> None:

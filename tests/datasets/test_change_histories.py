@@ -1,4 +1,4 @@
-"""The bundled histories: the data file, its provenance note, its extraction, and the log made from it."""
+"""The history of days: the data file, its provenance note, its extraction, and the log made from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from freshopt.datasets.change_histories import EXAMPLES, daily_crawls, example_events, load_example
+from freshopt.datasets.change_histories import EXAMPLES, example_events, load_example
+from freshopt.datasets.crawl_rhythms import daily_crawls
 from freshopt.errors import SourceDataError
 
 NAME = "debian-uploads"
@@ -210,5 +211,7 @@ def test_the_log_and_the_events_tell_the_same_story() -> None:
 
 def test_an_unknown_example_is_refused_with_the_list() -> None:
     for function in (load_example, example_events):
-        with pytest.raises(SourceDataError, match=r"no example 'debian'\. Use one of: debian-uploads"):
+        with pytest.raises(
+            SourceDataError, match=r"no example 'debian'\. Use one of: debian-uploads, gstreamer-plugins"
+        ):
             function("debian")
