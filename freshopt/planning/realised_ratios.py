@@ -1,9 +1,9 @@
 """Ratios of realised to predicted cost of plans in windows inside their own log.
 
 A plan is made from the crawls before a window, and its cost in the window replayed exactly on the changes
-that the log shows there. Predicted is the same cost on the changes that the same crawls would show if the
-posterior were right: what a log does not show is missing from both, and the ratio tells how far the future of
-these sources was from what their past let one expect.
+that the log shows there. Predicted is the same cost, after the same past, on the changes that the crawls of
+the window would show if the posterior were right: what a log does not show is missing from both, and the
+ratio tells how far the future of these sources was from what their past let one expect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
+from freshopt.planning.known_changes import known_changes
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.shown_changes import shown_changes
 from freshopt.planning.static_policies import problem_of, require_static
@@ -26,9 +27,10 @@ from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, stat
 from freshopt.simulation.world import World
 from freshopt.solving import solve
 
-# Samples of what crawls would show: the mean over them is as good as the window's own cost over four times
-# as many sources.
+# Samples of what crawls would show: their mean is as good as the cost of four times as many sources.
 SAMPLES = 4
+# Noise above which windows tell nothing of drift.
+NOISY = 0.5
 
 
 @frozen_arrays
@@ -93,7 +95,7 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
         found = realised_ratios(log, request, splits)
     except SourceDataError:
         return None
-    return found if len(found.ratios) == splits else None
+    return found if len(found.ratios) == splits and found.noise < NOISY else None
 
 
 def _costs(
@@ -106,29 +108,24 @@ def _costs(
     def cost(changes: ChangeWindow) -> float:
         return float(np.sum(sources.importance * static_costs(changes, rates, request.objective)))
 
-    crawls = _crawls_of(log, window.index)
     drawn = estimate.draws(SAMPLES, request.seed)
     drawn = np.where(np.isnan(drawn), estimate.change_rate_, drawn)
-    worlds = (shown_changes(crawls, each, seed + k) for k, each in enumerate(drawn))
-    return cost(window.changes), [cost(_within(world, window)) for world in worlds]
-
-
-def _within(world: World, window: HeldOutWindow) -> ChangeWindow:
-    return ChangeWindow.of(world, window.begin, window.changes.until)
-
-
-def _crawls_of(log: CrawlLog, index: IntArray) -> CrawlLog:
-    """Return the crawls of some of the sources."""
-    if len(index) == len(log.sources_):
-        return log
-    rows = np.isin(log.source_index, index)
-    columns = {
-        "source": np.searchsorted(index, log.source_index[rows]),
-        "time": log.time[rows],
-        "elapsed": log.interval[rows],
-        "changed": log.changed[rows],
-    }
-    for key in OPTIONAL:
-        if getattr(log, key) is not None:
-            columns[key] = getattr(log, key)[rows]
-    return derived_log(columns, log.sources_[index], log.time_unit)
+    offsets, known = known_changes(window.past).events(-np.inf, np.inf)
+    past = np.repeat(np.arange(len(sources)), np.diff(offsets)), known
+    place = np.full(len(log.sources_), -1)
+    place[window.index] = np.arange(len(window.index))
+    begun = log.time - log.interval < window.end  # not known of a first crawl, which is left out
+    rows = np.flatnonzero((log.time > window.begin) & begun & (place[log.source_index] >= 0))
+    samples = []
+    for k, each in enumerate(drawn):
+        rate = np.zeros(len(log.sources_))
+        rate[window.index] = each
+        source, time = shown_changes(log, rows, rate, seed + k)
+        world = World.from_events(
+            {"source": np.append(past[0], place[source]), "time": np.append(past[1], time)},
+            names=np.arange(len(sources)),
+            start=window.world.start,
+            horizon=log.end,
+        )
+        samples.append(cost(ChangeWindow.of(world, window.begin, window.changes.until)))
+    return cost(window.changes), samples

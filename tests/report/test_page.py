@@ -141,7 +141,9 @@ def test_its_numbers_are_those_of_the_summary(plan: tuple[str, Path]) -> None:
         wanted += [spread["mean_regret"], spread["largest_regret"]]
         told = facts["forecast"]
         wanted += [told["expected"], *told["value_90_percent"]]
-        wanted += [end(told["realised_over_predicted"]) for end in (min, max) if told["realised_over_predicted"]]
+        wanted += [
+            end(told["realised_over_predicted"]) for end in (min, max) if told["realised_over_predicted"]
+        ]
     assert set(wanted) <= values
     assert (kind == "plain") == (facts["uncertainty"] is not None)
     for value, text in page.data:  # what people read is that number, to the digits that they read
