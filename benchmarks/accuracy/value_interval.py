@@ -11,11 +11,11 @@ was told beforehand: at the estimates, expected under the posterior, and by two 
 posterior alone ("if the model holds") and that which the back-tests inside the log widen.
 
 Band, stated before the run: with back-tests the intervals hold the realised cost in 80 to 95 % of the runs of
-all histories together. Runs share their sources' futures: the 54 to 72 runs of a history and a length are worth
-far fewer independent ones. Simulated Poisson sources with gamma rates show what is lost where the model holds.
+all histories together. Runs share their sources' futures: those of a history and a length are worth far fewer
+independent ones. Simulated Poisson sources with gamma rates show what is lost where the model holds.
 
---save keeps benchmarks/results/value_interval.json and writes the table of docs/uncertainty.md from it; --page
-writes the table alone.
+--save keeps benchmarks/results/value_interval.json and writes the table of docs/uncertainty.md from it;
+--page writes the table alone.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class History:
 
     @classmethod
     def read(cls, folder: Path, name: str) -> History:
+        """Return a history of a folder."""
         import polars as pl
 
         events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(
@@ -74,6 +75,7 @@ class History:
 
     @classmethod
     def bundled(cls) -> History:
+        """Return the bundled history."""
         import polars as pl
 
         events = example_events(BUNDLED)
@@ -89,6 +91,7 @@ class History:
 
     @classmethod
     def drawn(cls, seed: int, n: int = MOST, length: float = 2_000.0) -> History:
+        """Return Poisson sources with gamma rates."""
         rng = np.random.default_rng([7, seed])
         rate = rng.gamma(0.6, 1.0 / 20.0, n)
         many = rng.poisson(rate * length)
@@ -96,7 +99,7 @@ class History:
         return cls(changes, np.zeros(n), np.full(n, length))
 
 
-def _by_source(events: Any, labels: list[str]) -> list[Floats]:
+def _by_source(events: Any, labels: list[str]) -> list[Floats]:  # noqa: ANN401 - polars loads on use
     import polars as pl
 
     codes = {label: k for k, label in enumerate(labels)}
@@ -121,6 +124,7 @@ class Fits:
         self.known: dict[tuple[int, float], Estimator] = {}
 
     def __call__(self, log: fo.CrawlLog) -> Estimator:
+        """Return the default estimator of a log."""
         key = len(log), float(np.sum(log.time))
         if key not in self.known:
             self.known[key] = default_estimate(log)
@@ -154,7 +158,12 @@ def run(history: History, split: float, crawls: int, seed: int) -> list[dict[str
     for name, objective in OBJECTIVES.items():
         for mean_gap in MEAN_GAPS:
             request = PlanRequest(
-                objective, len(sample) / mean_gap, 1.0, importance=lambda names: weight[names], estimate=fits
+                objective,
+                len(sample) / mean_gap,
+                1.0,
+                importance=lambda names: weight[names],
+                estimate=fits,
+                seed=1000 * seed + int(split),
             )
             model = fits(log)
             sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
@@ -208,16 +217,16 @@ def gathered(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def page(text: str, found: dict[str, Any]) -> str:
     """Return the page with the table of a saved run."""
     lines = [
-        "| history | crawls | runs | realised / expected (5, 50, 95 %) | posterior alone | with back-tests | high / low |",
+        "| history | crawls | runs | realised / expected (5, 50, 95 %) | posterior alone | with back-tests "
+        "| high / low |",
         "| --- " * 7 + "|",
     ]
     for row in found["rows"]:
         ratios = ", ".join(f"{each:.2f}" for each in row["realised/expected"])
         tested = "too short" if row["back-tested"] is None else f"{100 * row['back-tested']:.0f} %"
         width = "" if row["width"] is None else f"{row['width']:.1f}"
-        lines.append(
-            f"| {row['history']} | {row['crawls'] or 'all'} | {row['runs']} | {ratios} | {100 * row['alone']:.0f} % | {tested} | {width} |"
-        )
+        cells = (row["history"], row["crawls"] or "all", row["runs"], ratios, f"{100 * row['alone']:.0f} %")
+        lines.append(f"| {' | '.join(map(str, cells))} | {tested} | {width} |")
     begin, end = "<!-- coverage -->\n", "<!-- end of coverage -->"
     head, _, rest = text.partition(begin)
     return head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]

@@ -113,7 +113,11 @@ def _constraints(made: Plan) -> list[tuple[str, str]]:
 def _forecast(made: Plan) -> list[tuple[str, str]]:
     """Return what value is to be expected, where change rates matter to it."""
     found = made.forecast
-    return [] if found is None or not (found.spread > 0.0 or len(found.ratios)) else [("", found.sentence)]
+    return (
+        []
+        if found is None or not (found.spread > 0.0 or len(found.ratios))
+        else [("expected", found.sentence)]
+    )
 
 
 def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:

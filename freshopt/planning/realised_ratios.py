@@ -29,6 +29,8 @@ from freshopt.solving import solve
 
 # Samples of what crawls would show: their mean is as good as the cost of four times as many sources.
 SAMPLES = 4
+# Changes that the crawls of a window are expected to show; fewer tell nothing.
+FEW = 5.0
 # Noise above which windows tell nothing of drift.
 NOISY = 0.5
 
@@ -60,8 +62,8 @@ def realised_ratios(
     log : CrawlLog
     request : PlanRequest
     splits : int
-        Windows of equal length. Those before which nothing can be learnt, or that show no change, are left
-        out.
+        Windows of equal length. Those before which nothing can be learnt, or whose crawls are expected to
+        show less than five changes, are left out.
     share : float
         Of the log's time that is held out.
 
@@ -75,9 +77,9 @@ def realised_ratios(
     require_static(request)
     found, variance = [], []
     for number, window in enumerate(held_out_windows(log, None, share, splits)):
-        realised, samples = _costs(log, window, request, request.seed + SAMPLES * number)
+        realised, samples, changes = _costs(log, window, request, request.seed + SAMPLES * number)
         predicted = float(np.mean(samples))
-        if realised > 0.0 and predicted > 0.0:
+        if realised > 0.0 and predicted > 0.0 and changes >= FEW:
             found.append(realised / predicted)
             variance.append(float(np.var(samples, ddof=1)) / predicted**2 * (1.0 + 1.0 / SAMPLES))
     noise = math.sqrt(math.log1p(float(np.mean(variance)))) if variance else 0.0
@@ -100,8 +102,11 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 
 def _costs(
     log: CrawlLog, window: HeldOutWindow, request: PlanRequest, seed: int
-) -> tuple[float, list[float]]:
-    """Return what a plan cost in a window, and samples of what it would cost under its posterior."""
+) -> tuple[float, list[float], float]:
+    """Return what a plan cost in a window, and samples of that under its posterior.
+
+    Beside them the mean number of changes that the samples show in the window.
+    """
     estimate, sources = estimated_sources(window.past, request)
     rates = solve(problem_of(request, sources, request.bandwidth), tolerance=TOLERANCE).rates
 
@@ -116,11 +121,12 @@ def _costs(
     place[window.index] = np.arange(len(window.index))
     begun = log.time - log.interval < window.end  # not known of a first crawl, which is left out
     rows = np.flatnonzero((log.time > window.begin) & begun & (place[log.source_index] >= 0))
-    samples = []
+    samples, changes = [], 0
     for k, each in enumerate(drawn):
         rate = np.zeros(len(log.sources_))
         rate[window.index] = each
         source, time = shown_changes(log, rows, rate, seed + k)
+        changes += len(source)
         world = World.from_events(
             {"source": np.append(past[0], place[source]), "time": np.append(past[1], time)},
             names=np.arange(len(sources)),
@@ -128,4 +134,4 @@ def _costs(
             horizon=log.end,
         )
         samples.append(cost(ChangeWindow.of(world, window.begin, window.changes.until)))
-    return cost(window.changes), samples
+    return cost(window.changes), samples, changes / SAMPLES

@@ -34,6 +34,7 @@ from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.realised_ratios import RealisedRatios
 from freshopt.separable.kernel import Numerics
+from freshopt.separable.mixture import weighted_mean
 from freshopt.units import convert_time
 
 # Gauss nodes of each posterior; what eight are good for, `RateDistribution.nodes` says.
@@ -103,10 +104,10 @@ class ValueForecast:
     def sentence(self) -> str:
         """The forecast in words."""
         low, high = (number(end) for end in self.interval())
-        interval = f"{number(self.expected)} expected under the posterior; 90 % interval {low}–{high}"
+        interval = f"{number(self.expected)} under the posterior; 90 % interval {low}–{high}"
         if not len(self.ratios):
             return f"{interval} if the model holds"
-        least, largest = (number(float(end(self.ratios))) for end in (np.min, np.max))
+        least, largest = (f"{float(end(self.ratios)):.2g}" for end in (np.min, np.max))
         tests = f"{len(self.ratios)} back-tests inside the log"
         return f"{interval}, from {tests} (cost realised {least}–{largest} of the predicted)"
 
@@ -159,7 +160,7 @@ def value_forecast(
     >>> model = fo.estimators.MaximumLikelihood().fit(log)
     >>> sources = fo.Sources(1.0, name=["a", "b"])
     >>> value_forecast(fo.problems.BinaryFreshness(), sources, np.array([1.0, 1.0]), model)
-    ValueForecast(1.32 expected under the posterior; 90 % interval 1.06–1.51 if the model holds)
+    ValueForecast(1.32 under the posterior; 90 % interval 1.06–1.51 if the model holds)
     """
     nodes, weights = posterior_nodes(sources, estimator)
     expected = Expected(objective, nodes, weights)
@@ -207,10 +208,10 @@ def posterior_nodes(sources: Sources, estimator: Estimator, number: int = NODES)
 
 def _spread(objective: Objective, sources: Sources, rates: Array, nodes: Array, weights: Array) -> float:
     """Return the standard deviation of the cost under the posterior."""
-    first, second = np.zeros(len(sources)), np.zeros(len(sources))
-    for node, weight in zip(nodes.T, weights.T, strict=True):
+    costs = np.empty(nodes.shape)
+    for j, node in enumerate(nodes.T):
         own: Numerics | None = numerics_of(objective, sources.with_change_rate(node))[0]
         assert own is not None
-        cost = own.cost(rates)
-        first, second = first + weight * cost, second + weight * cost * cost
-    return math.sqrt(float(np.sum(np.maximum(second - first * first, 0.0))))
+        costs[:, j] = own.cost(rates)
+    off = costs - weighted_mean(costs, weights)[:, None]
+    return math.sqrt(float(np.sum(weights * off * off)))

@@ -45,9 +45,9 @@ def request_for(objective: Objective, bandwidth: float) -> PlanRequest:
 
 
 @pytest.mark.parametrize(
-    "objective", [BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC), HarmonicStaleness()]
+    ("objective", "scale"),
+    [(BinaryFreshness(PERIODIC), 1e-6), (HarmonicStaleness(PERIODIC), 1e6), (HarmonicStaleness(), 1.0)],
 )
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_mean_and_spread_are_those_of_posterior_samples(objective: Objective, scale: float) -> None:
     rng = np.random.default_rng(4)
     log = log_of(rng.gamma(0.6, 0.2, 40), 6, seed=1)
@@ -57,12 +57,12 @@ def test_mean_and_spread_are_those_of_posterior_samples(objective: Objective, sc
     rates = rng.gamma(2.0, 0.1, 40)
     told = value_forecast(objective, sources, rates, model)
     drawn = []
-    for rate in model.draws(2000, seed=5):
+    for rate in model.draws(600, seed=5):
         own = fo.Problem(objective, sources.with_change_rate(np.maximum(rate, 1e-90)), 20.0).numerics
         assert own is not None
         drawn.append(float(np.sum(own.cost(rates))))
-    assert told.cost == pytest.approx(np.mean(drawn), abs=3.0 * np.std(drawn) / np.sqrt(2000))
-    assert told.spread == pytest.approx(np.std(drawn), rel=0.1)
+    assert told.cost == pytest.approx(np.mean(drawn), abs=3.0 * np.std(drawn) / np.sqrt(600))
+    assert told.spread == pytest.approx(np.std(drawn), rel=0.12)
     whole = float(np.sum(weight))
     value = whole - told.cost if objective.sense == "maximise" else told.cost
     assert told.expected == pytest.approx(value, rel=1e-9)
@@ -120,15 +120,16 @@ def test_a_value_is_no_share_below_nothing() -> None:
     assert json.dumps(told.facts())
 
 
-@pytest.mark.parametrize(
-    "objective", [BinaryFreshness(PERIODIC), HarmonicStaleness(), AccumulatedDelay(PERIODIC)]
-)
+@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay()])
 def test_ratios_are_one_where_the_model_holds(objective: Objective) -> None:
-    rate = np.random.default_rng(8).gamma(0.8, 0.1, 150)
-    every = [realised_ratios(log_of(rate, 80, seed), request_for(objective, 20.0)) for seed in range(5)]
+    every = []
+    for seed in range(6):
+        rate = np.random.default_rng(seed).gamma(0.8, 0.1, 60)
+        request = PlanRequest(objective, bandwidth=8.0, horizon=1.0, seed=1000 * seed)
+        every.append(realised_ratios(log_of(rate, 60, seed + 100), request))
     logs = np.log(np.concatenate([each.ratios for each in every]))
-    assert len(logs) == 20
-    assert abs(np.mean(logs)) < 3.0 * np.std(logs) / math.sqrt(20)
+    assert len(logs) == 24
+    assert abs(np.mean(logs)) < 3.0 * np.std(logs) / math.sqrt(24)
     # Their scatter is what was told of it.
     assert 0.6 < np.std(logs) / np.mean([each.noise for each in every]) < 1.5
 
@@ -142,17 +143,19 @@ def test_ratios_tell_a_drift() -> None:
     assert found.ratios[-1] < found.ratios[0]
 
 
+def shown(log: fo.CrawlLog, rates: Floats, seed: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    return shown_changes(log, np.flatnonzero(~np.isnan(log.interval)), rates, seed)
+
+
 def test_what_crawls_would_show_is_what_they_show() -> None:
     rate = np.array([0.01, 0.3, 2.0])
     log = log_of(rate, 3000, seed=1)
-    offsets, time = shown_changes(log, rate, seed=2).events(-np.inf, np.inf)
-    counts = np.diff(offsets)
+    source, time = shown(log, rate, seed=2)
     exact = -np.expm1(-rate) * 2999
-    assert np.all(np.abs(counts - exact) < 4.0 * np.sqrt(exact))
+    assert np.all(np.abs(np.bincount(source) - exact) < 4.0 * np.sqrt(exact))
     np.testing.assert_allclose(time % 1.0, 0.5, atol=1e-9)  # in the middle of the gaps
-    one, other = (shown_changes(log, rate, seed).events(-np.inf, np.inf)[1] for seed in (2, 3))
-    np.testing.assert_array_equal(one, time)
-    assert not np.array_equal(one, other)
+    np.testing.assert_array_equal(shown(log, rate, seed=2)[1], time)
+    assert not np.array_equal(shown(log, rate, seed=3)[1], time)
 
 
 def test_counted_and_dated_changes_are_shown_as_such() -> None:
@@ -160,14 +163,12 @@ def test_counted_and_dated_changes_are_shown_as_such() -> None:
     days = 2000
     counts = rng.poisson(3.0, days)
     log = fo.CrawlLog([0] * days, np.arange(float(days)), counts > 0, changes=counts)
-    offsets, _ = shown_changes(log, np.array([3.0]), seed=1).events(-np.inf, np.inf)
-    assert abs(offsets[1] - 3.0 * (days - 1)) < 4.0 * math.sqrt(3.0 * days)
+    assert abs(len(shown(log, np.array([3.0]), seed=1)[0]) - 3.0 * (days - 1)) < 4.0 * math.sqrt(3.0 * days)
     back = rng.exponential(1.0, days)
     changed = back < 1.0
     when = np.where(changed, np.arange(days) - np.minimum(back, 1.0), np.nan)
     dated = fo.CrawlLog([0] * days, np.arange(float(days)), changed, last_modified=when)
-    _, time = shown_changes(dated, np.array([1.0]), seed=1).events(-np.inf, np.inf)
-    late = -time % 1.0  # truncated exponential: its mean is 1 − 1/(e − 1)
+    late = -shown(dated, np.array([1.0]), seed=1)[1] % 1.0  # truncated exponential: its mean is 1 − 1/(e − 1)
     assert np.mean(late) == pytest.approx(1.0 - 1.0 / (math.e - 1.0), abs=0.04)
 
 
@@ -198,7 +199,7 @@ def test_plans_tell_it(tmp_path: Path) -> None:
     assert short.forecast is not None
     assert "if the model holds" in str(short)
     power = fo.plan(log, bandwidth=5.0, horizon=7.0, objective=SynchronizationCost(PowerCost(1.0, 0.5)))
-    assert "expected under the posterior" not in str(power)  # the cost has nothing to do with changes
+    assert "under the posterior" not in str(power)  # the cost has nothing to do with changes
 
 
 def test_nodes_of_sources_by_name_and_unit() -> None:
@@ -215,7 +216,6 @@ def test_nodes_of_sources_by_name_and_unit() -> None:
 
 
 def test_intervals_by_back_tests_hold_a_drift() -> None:
-    """Every source changes 1.6 times as fast from one window to the next, up or down: 90 % of runs are held."""
     rng = np.random.default_rng(0)
     held = []
     for _ in range(400):

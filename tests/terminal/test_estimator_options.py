@@ -72,7 +72,7 @@ def test_a_value_outside_of_its_posterior_interval_is_corrected(
     low, high = facts["forecast"]["value_90_percent"]
     assert low < facts["forecast"]["expected"] < facts["uncertainty"]["value_90_percent"][1] < facts["value"]
     assert low < high
-    assert "expected under the posterior" in shown
+    assert " under the posterior; 90 %" in shown
     assert "Under their posterior" in Path("plan/report.html").read_text(encoding="utf-8")
 
 
