@@ -111,7 +111,7 @@ def _constraints(made: Plan) -> list[tuple[str, str]]:
 
 
 def _forecast(made: Plan) -> list[tuple[str, str]]:
-    """Return what value is to be expected, where change rates matter to it."""
+    """Return the expected value, where change rates matter to it."""
     found = made.forecast
     return (
         []

@@ -1,4 +1,4 @@
-"""Ratios of realised to predicted cost of plans in windows inside their own log.
+"""Ratios of realised to predicted cost, in windows inside a log.
 
 A plan is made from the crawls before a window, and its cost in the window replayed exactly on the changes
 that the log shows there. Predicted is the same cost, after the same past, on the changes that the crawls of
@@ -87,9 +87,9 @@ def realised_ratios(
 
 
 def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
-    """Return the ratios of all windows, or None where the log is too short.
+    """Return the ratios of all windows, or None.
 
-    Or where the cost of the request's plan cannot be replayed exactly.
+    None where the log is too short for them, or where the cost of the request's plan cannot be replayed exactly.
     """
     if not has_static_cost(request.objective):
         return None
@@ -103,9 +103,9 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 def _costs(
     log: CrawlLog, window: HeldOutWindow, request: PlanRequest, seed: int
 ) -> tuple[float, list[float], float]:
-    """Return what a plan cost in a window, and samples of that under its posterior.
+    """Return realised and predicted costs of a window.
 
-    Beside them the mean number of changes that the samples show in the window.
+    Predicted are samples under the posterior; with them comes the mean number of changes that the samples show in the window.
     """
     estimate, sources = estimated_sources(window.past, request)
     rates = solve(problem_of(request, sources, request.bandwidth), tolerance=TOLERANCE).rates

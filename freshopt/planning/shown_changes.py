@@ -1,4 +1,4 @@
-"""Changes that the crawls of a log would show if a model held.
+"""Changes that crawls would show if a model held.
 
 A crawl log tells less than what happened: changes between two crawls are one, and when they were it tells
 only where they are dated. A cost that is replayed on such a log is too low. What a model predicts is held

@@ -47,7 +47,7 @@ FARTHEST = 100.0
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ValueForecast:
-    """Expected value of a plan, and an interval of the value it will have.
+    """Expected value of a plan, with an interval.
 
     Attributes
     ----------
