@@ -89,7 +89,7 @@ def realised_ratios(
 def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
     """Return the ratios of all windows, or None.
 
-    None where the log is too short for them, or where the cost of the request's plan cannot be replayed exactly.
+    None where the log is too short for them, or the objective's cost cannot be replayed exactly.
     """
     if not has_static_cost(request.objective):
         return None
@@ -105,7 +105,7 @@ def _costs(
 ) -> tuple[float, list[float], float]:
     """Return realised and predicted costs of a window.
 
-    Predicted are samples under the posterior; with them comes the mean number of changes that the samples show in the window.
+    Predicted are samples under the posterior; last is the mean number of changes that they show.
     """
     estimate, sources = estimated_sources(window.past, request)
     rates = solve(problem_of(request, sources, request.bandwidth), tolerance=TOLERANCE).rates
