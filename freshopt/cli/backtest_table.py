@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.formatting import percent
+from freshopt.modelling.phased_objective import plain
 from freshopt.planning.backtest import BackTest
 from freshopt.planning.plan import Plan
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
@@ -20,7 +21,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
 
     A line above it says which part of the log was held out, lines below which policies the log supports.
     """
-    unit, objective = plan.log.time_unit, plan.solution.problem.objective
+    unit, objective = plan.log.time_unit, plain(plan.solution.problem.objective)
     better = "higher" if objective.sense == "maximise" else "lower"
     noun = goal_of(type(objective).__name__).noun
     left = (

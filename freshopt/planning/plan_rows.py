@@ -47,6 +47,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         ("intervals", f"{_spread(made.solution.rates, unit)}; {never} never refreshed"),
         ("value", rows["value"]),
         *_forecast(made),
+        *_weekly(made, read),
         *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
@@ -131,6 +132,13 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
         base = f"the mean optimal value {number(found['mean_optimal_value'])}"
         loss += f", {percent(relative, space=' ')} of {base}"
     return [("uncertainty", f"expected regret of estimation error: {loss} ({found['draws']} samples)")]
+
+
+def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
+    """Return the row of the weekly cycle, if there is any."""
+    if made.phases is None:
+        return []
+    return [("weekly cycle", made.phases.words("load_limit=1" if read is None else "--load-limit 1"))]
 
 
 def _spread(rates: Array, unit: str) -> str:
