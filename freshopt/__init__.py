@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
     from freshopt.modelling.constraints.target import Target as Target
     from freshopt.modelling.constraints.tied import Tied as Tied
+    from freshopt.modelling.expected import Expected as Expected
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh
     from freshopt.modelling.problem import Problem as Problem
@@ -69,6 +70,7 @@ _HOME = {
     "Certificate": "freshopt.certificates.certificate",
     "CertificateError": "freshopt.errors",
     "CrawlLog": "freshopt.logs.crawl_log",
+    "Expected": "freshopt.modelling.expected",
     "Frontier": "freshopt.parametric",
     "FreshoptError": "freshopt.errors",
     "BackTest": "freshopt.planning.backtest",

@@ -204,7 +204,7 @@ def plan(
         own_crawls = own_crawls or (_crawls_of(out),)
         period = inputs.duration_of("--every", every, time_unit)
     known = [path for path in own_crawls if every is None or path.exists()]
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(10) as on_progress:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(11) as on_progress:
         found = _continued(origin.read(time_unit), known)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance

@@ -16,7 +16,6 @@ from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.backtest import backtest, hold_out
 from freshopt.planning.known_changes import known_changes
-from freshopt.planning.realised_ratios import realised_ratios
 from freshopt.planning.request import PlanRequest
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
@@ -90,23 +89,6 @@ def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objectiv
     assert [round(row.begin) for row in held.rows if row.policy == "plan"] == [750, 1000, 1250]
     each = [row for row in held.rows if row.policy == "plan"]
     assert plan.realised == pytest.approx(np.mean([row.realised for row in each]), rel=EXACT)
-
-
-def test_ratios_inside_the_log_are_realised_over_predicted() -> None:
-    rng = np.random.default_rng(6)
-    n, days = 60, 240
-    rate = rng.gamma(1.0, 0.1, n)
-    changed = rng.random((n, days)) < -np.expm1(-rate)[:, None]
-    log = fo.CrawlLog(np.repeat(np.arange(n), days), np.tile(np.arange(float(days)), n), changed.ravel())
-    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=10.0, horizon=1.0)
-    ratios = realised_ratios(log, request, splits=4)
-    assert ratios.shape == (4,)
-    assert np.all(np.abs(np.log(ratios)) < 0.35)
-    held = hold_out(log, request, splits=4)
-    rows = [row for row in held.rows if row.policy == "plan"]
-    for row, ratio in zip(rows, ratios, strict=True):
-        assert row.predicted is not None
-        assert (n - row.realised) / (n - row.predicted) == pytest.approx(ratio, rel=SCALAR)
 
 
 def test_nothing_of_a_window_is_known_to_its_plan() -> None:
