@@ -65,6 +65,14 @@ from freshopt.terminal.source_columns import SourceColumns
     help="Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.",
 )
 @click.option(
+    "--load-limit",
+    type=click.FloatRange(min=1.0),
+    default=2.0,
+    show_default=True,
+    help="Where changes peak at some hours of the week, crawl after the peaks at up to so many times the "
+    "mean load; 1 keeps the load flat. Of periodic refreshes and --engine memory.",
+)
+@click.option(
     "--replay",
     is_flag=True,
     help="Hold out the last half of the log in three windows, and tell what plans from the crawls before "
@@ -115,6 +123,7 @@ def plan(
     confidence: float,
     seed: int,
     draws: int,
+    load_limit: float,
     replay: bool,
     every: str | None,
     own_crawls: tuple[Path, ...],
@@ -164,6 +173,8 @@ def plan(
         for name, given in (("--replay", replay), ("--every", every), ("--crawls", own_crawls)):
             if given:
                 raise click.UsageError(f"{name} is for --engine memory. Leave it out.")
+        if context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--load-limit is for --engine memory. Leave it out.")
         limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
@@ -193,14 +204,20 @@ def plan(
         own_crawls = own_crawls or (_crawls_of(out),)
         period = inputs.duration_of("--every", every, time_unit)
     known = [path for path in own_crawls if every is None or path.exists()]
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(9) as on_progress:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(10) as on_progress:
         found = _continued(origin.read(time_unit), known)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
             asked["constraints"] = partial(_declared, constraints, columns, refresh)
         made = make_plan(
-            found.log, horizon=length, confidence=confidence, draws=draws, on_progress=on_progress, **asked
+            found.log,
+            horizon=length,
+            confidence=confidence,
+            draws=draws,
+            load_limit=load_limit,
+            on_progress=on_progress,
+            **asked,
         )
         held = None
         if replay:
