@@ -170,11 +170,11 @@ def plan(
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
-        for name, given in (("--replay", replay), ("--every", every), ("--crawls", own_crawls)):
+        limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
+        only = {"--replay": replay, "--every": every, "--crawls": own_crawls, "--load-limit": limited}
+        for name, given in only.items():
             if given:
                 raise click.UsageError(f"{name} is for --engine memory. Leave it out.")
-        if context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--load-limit is for --engine memory. Leave it out.")
         limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
