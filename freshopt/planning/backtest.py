@@ -295,6 +295,8 @@ def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyRepl
 def _words(policy: str, every: float | None, time_unit: str) -> str:
     if policy == policies.REPLANNED and every is not None:
         return f"re-planning every {count(every, time_unit)}"
+    if policy == policies.PHASED:
+        return "crawling at good phases of the week"
     return policy
 
 

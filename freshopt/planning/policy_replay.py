@@ -15,7 +15,7 @@ import numpy as np
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.hindsight import best_rates
 from freshopt.planning.plan import method_of
@@ -104,6 +104,33 @@ def replay_crawls(
     refreshes = within.count(crawls) / (window.end - window.begin)
     used = refreshes if bandwidth is None else bandwidth
     return _measured(policy, window, weight, used, refreshes, None, found[name], found["binary"])
+
+
+def replay_partly(
+    policy: str,
+    window: HeldOutWindow,
+    problem: Problem,
+    rates: Array,
+    placed: BoolArray,
+    crawls: Refreshes,
+    bandwidth: float,
+    predicted: float | None,
+) -> PolicyReplay:
+    """Return the cost of rates of which some have given times.
+
+    The crawls are of the sources that are `placed`, source by source; the others have a random phase.
+    """
+    objective, changes = problem.objective, window.changes
+    within = Window(float(np.min(window.world.start)), changes.first, changes.until)
+    found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+    fresh = BinaryFreshness(objective.refresh)
+    cost, stale = (
+        np.where(placed, found[name], static_costs(changes, rates, measured))
+        for name, measured in ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
+    )
+    used = float(np.sum(rates))
+    weight = problem.sources.importance
+    return _measured(policy, window, weight, bandwidth, used, predicted, cost, stale)
 
 
 def hindsight_rates(window: HeldOutWindow, objective: Objective, problem: Problem) -> Array:

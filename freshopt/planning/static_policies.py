@@ -21,8 +21,9 @@ from freshopt.solvers.proportional import share
 PLAN, IN_FORCE, UNIFORM, PROPORTIONAL = "plan", "rates in force", "uniform", "proportional"
 SQUARE_ROOT, HINDSIGHT = "∝ √(w·Δ)", "best static in hindsight"
 CURRENT, PLAN_AT_CURRENT, REPLANNED = "current", "plan at current", "re-planned"
+PHASED = "plan, phased"
 # Policies that a verdict judges against the plan of the same bandwidth.
-JUDGED = (REPLANNED, IN_FORCE, UNIFORM, PROPORTIONAL, SQUARE_ROOT, CURRENT)
+JUDGED = (PHASED, REPLANNED, IN_FORCE, UNIFORM, PROPORTIONAL, SQUARE_ROOT, CURRENT)
 
 
 def require_static(request: PlanRequest) -> None:

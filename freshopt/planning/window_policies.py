@@ -12,6 +12,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.planning import static_policies as policies
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.phased_policy import phased_plan
 from freshopt.planning.plan import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
     PolicyReplay,
@@ -52,6 +53,9 @@ def replay_policies(
         problem = problem_of(request, sources, bandwidth)
         solution = solve(problem, tolerance=TOLERANCE)
         refined = []
+        if has_static_cost(request.objective):
+            phased = phased_plan(window, request, solution, estimate, bandwidth)
+            refined += [] if phased is None else [phased]
         if every is not None:
             crawls = replanned_crawls(window, request, solution, estimate, every)
             weight, name = sources.importance, policies.REPLANNED

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 POLICIES = {
     "plan": "planned rates",
+    "plan, phased": "planned rates at good phases of the week",
     "re-planned": "planned again from its own crawls",
     "rates in force": "shares of the log's own crawls",
     "uniform": "equal rates",
@@ -21,7 +22,7 @@ POLICIES = {
     "plan at current": "planned rates at the log's crawl rate",
 }
 # Policies that could be used in place of the plan, at its bandwidth.
-RIVALS = ("re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)")
+RIVALS = ("plan, phased", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)")
 # Relative differences below this are equality: with four digits they would not show.
 SAME = 5e-4
 # What a crawl log does not tell, wherever its own crawls are among the policies.
@@ -71,7 +72,7 @@ def saved(row: PolicyRow) -> str:
     >>> saved(PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9, 6.1, -0.125, 0.03))
     '-12.5 ± 3.0'
     """
-    if row.saving is None or row.policy.startswith("plan"):
+    if row.saving is None or row.policy in ("plan", "plan at current"):
         return ""
     error = "" if row.saving_error is None else f" ± {100.0 * row.saving_error:.1f}"
     return f"{round(100.0 * row.saving, 1) + 0.0:.1f}{error}"
