@@ -145,6 +145,19 @@ CALLS: dict[str, Call] = {
             "time_unit": "day",
         },
     ),
+    "freshopt.WeeklyProfile": Call(
+        lambda gaps=7.0, load_limit=2.0, **given: fo.WeeklyProfile(**given).saving(gaps, load_limit),
+        {
+            "gaps": [7.0, 1.0],
+            "load_limit": 2.0,
+            "g": [1.0, 2.0],
+            "evidence": 9.0,
+            "daily_evidence": 11.0,
+            "time_unit": "day",
+            "origin": None,
+            "time_zone": None,
+        },
+    ),
     "freshopt.World": Call(
         fo.World.poisson, {"sources": SOURCES, "seed": 0, "times": None, "change_rate": None}
     ),
@@ -329,7 +342,9 @@ CALLS: dict[str, Call] = {
         {"recall": 0.5, "precision": [0.5, 0.9, 0.7]},
     ),
     "scheduling.DiscreteCounts": scheduled(scheduling.DiscreteCounts, problem=PROBLEM, repeats=True),
-    "scheduling.Periodic": scheduled(scheduling.Periodic),
+    "scheduling.Periodic": scheduled(
+        scheduling.Periodic, profile=fo.WeeklyProfile([1.0, 2.0]), load_limit=2.0
+    ),
     "scheduling.PoissonArrivals": scheduled(scheduling.PoissonArrivals, seed=0),
     "noisy_signals.SignalCrawler": Call(
         lambda **given: noisy_signals.SignalCrawler(**given).pick(1.0), {"greedy": GREEDY, "last": 0.0}
