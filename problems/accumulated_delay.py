@@ -91,6 +91,10 @@ class AccumulatedDelay(CurveObjective):
             periodic_value=cost_functions.delay_periodic_cost,
         )
 
+    def change_slope(self, changes: Array) -> Array:
+        """Return f' = 1 of f(x) = x."""
+        return np.ones_like(changes)
+
     def _factor(self) -> float:
         return 0.5 if self.refresh is Refresh.PERIODIC else 1.0
 

@@ -34,6 +34,7 @@ from freshopt.numerics.arrays import as_number, as_whole, shape_of
 from freshopt.planning.declared import Constraints
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.units import check_time_unit, convert_time, parse_duration, parse_rate
+from freshopt.weekly.best_phases import check_load_limit
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
 MOST_ROWS = 2_000_000
@@ -76,6 +77,8 @@ class PlanRequest:
     constraints : sequence or callable, optional
         Declared constraints on the log's sources, or a function from `Sources` to them. Over partitions a
         sequence that names columns.
+    load_limit : float
+        Largest load of an hour over the mean, where a weekly profile pays; 1 for none. Not over partitions.
     """
 
     objective: Objective
@@ -91,6 +94,7 @@ class PlanRequest:
     seed: int = 0
     draws: int = 0
     constraints: Constraints | None = None
+    load_limit: float = 2.0
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
@@ -146,6 +150,7 @@ def request_of(
     seed: int,
     draws: int,
     constraints: Constraints | None = None,
+    load_limit: float = 2.0,
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
 
@@ -183,6 +188,7 @@ def request_of(
         constraints=constraints
         if constraints is None or callable(constraints)
         else as_constraints(constraints),
+        load_limit=check_load_limit(load_limit),
     )
 
 
