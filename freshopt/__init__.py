@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.worst import Worst as Worst
     from freshopt.parametric import Frontier as Frontier
     from freshopt.parametric import frontier as frontier
-    from freshopt.planning.backtest import HeldOut as HeldOut
+    from freshopt.planning.backtest import BackTest as BackTest
     from freshopt.planning.backtest import backtest as backtest
     from freshopt.planning.plan import Plan as Plan
     from freshopt.planning.plan import plan as plan
@@ -71,7 +71,7 @@ _HOME = {
     "CrawlLog": "freshopt.logs.crawl_log",
     "Frontier": "freshopt.parametric",
     "FreshoptError": "freshopt.errors",
-    "HeldOut": "freshopt.planning.backtest",
+    "BackTest": "freshopt.planning.backtest",
     "InfeasibleProblemError": "freshopt.errors",
     "Objective": "freshopt.modelling.objective",
     "ObjectiveError": "freshopt.errors",

@@ -362,10 +362,21 @@ def _at_good_phases(
 
 def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
     """Estimate change rates; return estimator, intervals and sources to plan for."""
-    estimate = (request.estimate or default_estimate)(log)
-    _require_known(estimate)
+    estimate, sources = estimated_sources(log, request)
     lower, upper = estimate.interval(request.confidence)
-    sources = Sources(
+    return estimate, lower, upper, sources
+
+
+def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Sources]:
+    """Estimate change rates; return the estimator and the sources to plan for."""
+    estimate = (request.estimate or default_estimate)(log)
+    return estimate, sources_of(estimate, log, request)
+
+
+def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sources:
+    """Return the sources to plan for, by a fitted estimator."""
+    _require_known(estimate)
+    return Sources(
         estimate.change_rate_,
         1.0 if request.importance is None else request.importance(log.sources_),
         name=log.sources_,
@@ -374,7 +385,6 @@ def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array,
         max_rate=request.max_rate,
         time_unit=log.time_unit,
     )
-    return estimate, lower, upper, sources
 
 
 def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:
