@@ -11,17 +11,23 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.inference.rate_distribution import RateDistribution
+from freshopt.problems import HarmonicStaleness
 
 Floats = npt.NDArray[np.float64]
 LOG_RATES = np.linspace(-160.0, 12.0, 200_001)
 
 
 def expectation(log_density: Callable[[Floats], Floats], cost: Callable[[Floats], Floats]) -> float:
-    """Return the expectation over a density of Δ, known up to a factor, by the trapezium rule in ln Δ."""
+    """Return the expectation over a density of Δ, known up to a factor."""
+    return average(log_density, cost(np.exp(LOG_RATES)))
+
+
+def average(log_density: Callable[[Floats], Floats], costs: Floats) -> float:
+    """Return the mean of costs at `LOG_RATES`, by the trapezium rule in ln Δ."""
     rate = np.exp(LOG_RATES)
     each = log_density(rate) + LOG_RATES
     mass = np.exp(each - np.max(each))
-    return float(np.sum(mass * cost(rate)) / np.sum(mass))
+    return float(np.sum(mass * costs) / np.sum(mass))
 
 
 def stale(rate: Floats, u: float) -> Floats:
@@ -44,9 +50,8 @@ def test_expected_costs_under_a_gamma_posterior(cost: str, shape: float, worst: 
     found = RateDistribution.of_counts(np.array([shape - 0.5]), np.array([10.0])).nodes()
     for per_change in (0.01, 0.1, 1.0, 10.0):
         u = 10.0 / shape / per_change
-        exact = expectation(
-            lambda rate: (shape - 1.0) * np.log(rate) - 10.0 * rate, lambda rate, u=u: COSTS[cost](rate, u)
-        )
+        costs = COSTS[cost](np.exp(LOG_RATES), u)
+        exact = average(lambda rate: (shape - 1.0) * np.log(rate) - 10.0 * rate, costs)
         assert np.sum(found.weights * COSTS[cost](found.nodes, u)) == pytest.approx(exact, rel=worst)
 
 
@@ -68,8 +73,9 @@ def test_nodes_under_a_prior_and_censored_crawls() -> None:
     nodes, weights = model.nodes()
 
     def log_density(rate: Floats) -> Floats:
-        found = sum(np.log(-np.expm1(-rate * gap)) for gap in gaps[changed])
-        return found - rate * gaps[~changed].sum() - 0.4 * np.log(rate) - 20.0 * rate
+        found: Floats = np.sum([np.log(-np.expm1(-rate * gap)) for gap in gaps[changed]], axis=0)
+        density: Floats = found - rate * gaps[~changed].sum() - 0.4 * np.log(rate) - 20.0 * rate
+        return density
 
     exact = expectation(log_density, lambda rate: stale(rate, 5.0))
     assert float(np.sum(weights * stale(nodes, 5.0))) == pytest.approx(exact, rel=1e-4)
@@ -118,7 +124,7 @@ def test_expectation_of_a_problem_is_that_of_samples() -> None:
     changed = rng.random((n, 6)) < rng.beta(0.5, 1.5, n)[:, None]
     log = fo.CrawlLog(np.repeat(np.arange(n), 6), np.tile(np.arange(6.0), n), changed.ravel())
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
-    objective = fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC)
+    objective = HarmonicStaleness(fo.Refresh.PERIODIC)
     sources = fo.Sources(model.change_rate_)
     problem = fo.Problem(fo.Expected(objective, *model.nodes()), sources, 20.0)
     rates = fo.solve(problem).rates
