@@ -15,7 +15,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.certificates.certificate import Certificate, certify, certify_rows, repair
+from freshopt.certificates.certificate import (
+    Certificate,
+    certify,
+    certify_in_one_pass,
+    certify_rows,
+    repair,
+)
+from freshopt.certificates.proof_pass import proved_gap
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
 from freshopt.modelling.objective import value_at
@@ -148,14 +155,20 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
         except InfeasibleProblemError as error:
             answer = Answer(None, status=Status.INFEASIBLE, note=str(error), conflict=error.conflict)
     seconds = time.perf_counter() - begun
-    if answer.rates is not None and not all_finite(answer.rates):
+    # A proof in one pass needs no check of the rates before.
+    proof = None
+    if options.certify and problem.program is None and answer.rates is not None and answer.price is not None:
+        proof = certify_in_one_pass(problem, answer.rates, answer.price, answer.host_prices)
+    if proof is None and answer.rates is not None and not all_finite(answer.rates):
         note = f"{type(solver).__name__} returned rates that are not finite."
         answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
     if answer.rates is None:
         return _empty(solver, problem, answer, seconds)
     if not options.certify:
         return _uncertified(solver, problem, answer, seconds)
-    if problem.program is not None:
+    if proof is not None:
+        pass
+    elif problem.program is not None:
         with np.errstate(all="ignore"):
             multipliers, path = answer.multipliers, answer.path
             proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
@@ -236,10 +249,14 @@ def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: floa
     given, numerics = answer.rates, problem.numerics
     if problem.program is not None and given is not None:
         return _uncertified_rows(solver, problem, answer, given, seconds)
-    with np.errstate(over="ignore"):
-        rates = None if given is None else repair(problem, given)[0]
-    value = math.nan
-    if numerics is not None and rates is not None:
+    value, rates = math.nan, given
+    with np.errstate(all="ignore"):
+        found = None if given is None else proved_gap(problem, given, 0.0, np.zeros(len(problem.hosts)))
+        if found is not None:
+            value = found.gap.value
+        elif given is not None:
+            rates = repair(problem, given)[0]
+    if found is None and numerics is not None and rates is not None:
         parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
         value = value_at(problem.objective, numerics, problem.sources, rates, exact_sum(parts))
     return Solution(

@@ -17,6 +17,7 @@ import numpy as np
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.proof_functions import ProofCell
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
@@ -32,7 +33,8 @@ class Cell:
     For unit importance. Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 <
     price < inf. The gain is 1 − cost, of a cost that is a share. The demand is the inverse for one source,
     ``(1/price, *parameters)``, if `freshopt.compiled.demand_functions` has it, and the value is the cost of
-    one source, if `freshopt.compiled.cost_functions` has it.
+    one source, if `freshopt.compiled.cost_functions` has it. The proof is that of
+    `freshopt.compiled.proof_functions`, if there is one.
     """
 
     cost: Formula
@@ -41,6 +43,7 @@ class Cell:
     demand: Demand | None = None
     gain: Formula | None = None
     value: Value | None = None
+    proof: ProofCell | None = None
 
 
 @frozen_arrays
@@ -68,6 +71,8 @@ class Curve:
         1 − C(s)/s, where c is a share and an objective maximises what is left of it.
     periodic_value : callable or None
         C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
+    periodic_proof : ProofCell or None
+        Of `freshopt.compiled.proof_functions`, if there is one.
     """
 
     parameters: tuple[Array, ...]
@@ -80,6 +85,7 @@ class Curve:
     periodic_demand: Demand | None = None
     mean_gain: Formula | None = None
     periodic_value: Value | None = None
+    periodic_proof: ProofCell | None = None
 
     def cell(self, refresh: Refresh) -> Cell:
         """Return the cell of a refresh discipline.
@@ -97,6 +103,7 @@ class Curve:
                 self.periodic_demand,
                 None if self.mean_gain is None else self._periodic_gain,
                 self.periodic_value,
+                self.periodic_proof,
             )
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
@@ -118,6 +125,7 @@ class Curve:
             cell.demand,
             unit_gain=cell.gain,
             unit_value=cell.value,
+            unit_proof=cell.proof,
         )
 
     def gap_cost(self, gap: Array) -> Array:
