@@ -183,8 +183,8 @@ def age_signal(rate: float, w: float, d: float) -> Values:
     return cost if cost > 0.0 else 0.0, 0.0, w / rate / rate, ROUNDING
 
 
-def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:  # noqa: ARG001 - as the others
-    """Return (C/e)ρ^{−e} and C·ρ^{−e−1}, importance included.
+def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
+    """Return (C/e)ρ^{−e}/w and C·ρ^{−e−1}; C includes the importance.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:  # n
     marginal = marginal if (steep < MOST) & (rate > TINY) else np.inf
     paid = paid if (flat < MOST) & (rate > TINY) else np.inf
     rounding = POWER_ROUNDING + 8.0 * HALF_ULP * (abs(log_scale) + (1.0 + e) * abs(log_rate))
-    return paid / e, 0.0, marginal, rounding if log_scale > -np.inf else POWER_ROUNDING
+    return paid / (e * w), 0.0, marginal, rounding if log_scale > -np.inf else POWER_ROUNDING
 
 
 def reach_from_zero(

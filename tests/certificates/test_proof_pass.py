@@ -52,7 +52,7 @@ def problem(objective: fo.Objective, *, hosts: bool = False, signals: bool = Fal
     sources = fo.Sources(
         d,
         w,
-        min_rate=np.where(rng.random(n) < 0.2, 0.1 * share, 0.0),
+        min_rate=np.where(rng.random(n) < 0.2, np.minimum(0.1 * share, 0.5 * d), 0.0),
         max_rate=np.where(rng.random(n) < 0.2, share, np.inf),
         refresh_cost=10.0 ** rng.uniform(-0.5, 0.5, n),
         host=host if hosts else None,

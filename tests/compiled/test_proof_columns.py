@@ -162,7 +162,15 @@ def test_rates_that_are_not_within_bounds_are_counted(bad: float) -> None:
     upper = np.full(N, 1e8)
     lower = np.zeros(N)
     bounded = ProofColumns(
-        N, own.silent, None, False, own.importance, own.parameters, own.cost, read_only(lower), read_only(upper)
+        N,
+        own.silent,
+        None,
+        False,
+        own.importance,
+        own.parameters,
+        own.cost,
+        read_only(lower),
+        read_only(upper),
     )
     assert bounded.prove(read_only(changed), 0.03).outside == 2.0
 

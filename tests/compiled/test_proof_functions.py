@@ -60,7 +60,8 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
     with mpmath.workdps(DIGITS):
         for trial in range(TRIALS):
             p = parameters(name, rng)
-            w = 1.0 if name == "power" else float(rng.choice([1.0, 1e-6, 1e6, 0.37]))
+            own = float(rng.choice([1.0, 1e-6, 1e6, 0.37]))
+            w = 1.0 if name == "power" else own  # that of a power is in its scale
             scale = 1.0 if name == "power" else p[0]
             signals = "signals" in name
             best = scale * float(10.0 ** (rng.uniform(-2.0, -0.1) if signals else rng.uniform(-2.8, 5.0)))
@@ -73,7 +74,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
             bounds = [(0.0, upper), (min(rate, 0.9 * best), min(upper, max(rate, 1.1 * best))), (rate, upper)]
             lower, upper = bounds[trial % 3]
             truth = exact_source_gap(exact, rate, w, paid, (lower, upper), p)
-            cost, _, found, outside = term(name, rate, w, paid, (lower, upper), p)
+            cost, _, found, outside = term(name, rate, own, paid, (lower, upper), p)
             assert outside == 0.0
             assert found >= truth, (name, p, w, rate, paid, lower, upper)
             whole = float(w * exact.cost(mpmath.mpf(rate), *map(mpmath.mpf, p)))
@@ -101,7 +102,9 @@ def test_marginal_values_are_within_the_rounding_allowed(name: str) -> None:
     assert worst <= 0.5
 
 
-@pytest.mark.parametrize("name", [name for name in PROOFS if name not in ("binary signals", "binary periodic")])
+@pytest.mark.parametrize(
+    "name", [name for name in PROOFS if name not in ("binary signals", "binary periodic")]
+)
 def test_marginal_values_fall_at_least_as_fast_as_the_reach_says(name: str) -> None:
     shifted = name == "binary"
     with mpmath.workdps(DIGITS):

@@ -42,7 +42,9 @@ CELLS: dict[str, ExactCell] = {
     "harmonic periodic": ExactCell(_mean_harmonic, lambda r, d: (d / r + mpmath.expm1(-d / r)) / d),
     "harmonic signals": ExactCell(lambda r, d: -mpmath.log(r / d), lambda r, _: 1 / r),
     "binary": ExactCell(lambda r, d: d / (r + d), lambda r, d: d / (r + d) ** 2),
-    "binary periodic": ExactCell(lambda r, d: 1 + mpmath.expm1(-d / r) * r / d, lambda r, d: _tail(d / r) / d),
+    "binary periodic": ExactCell(
+        lambda r, d: 1 + mpmath.expm1(-d / r) * r / d, lambda r, d: _tail(d / r) / d
+    ),
     "binary signals": ExactCell(lambda r, d: 1 - r / d, lambda r, d: 1 / d),
     "delay": ExactCell(lambda r, d: d / r, lambda r, d: d / r**2),
     "delay periodic": ExactCell(lambda r, d: d / r / 2, lambda r, d: d / r**2 / 2),
@@ -54,7 +56,8 @@ CELLS: dict[str, ExactCell] = {
     ),
     "age signals": ExactCell(lambda r, d: 1 / r - 1 / d, lambda r, _: 1 / r**2),
     "power": ExactCell(
-        lambda r, scale, e: mpmath.exp(scale) / e * r**-e, lambda r, scale, e: mpmath.exp(scale) * r ** (-e - 1)
+        lambda r, scale, e: mpmath.exp(scale) / e * r**-e,
+        lambda r, scale, e: mpmath.exp(scale) * r ** (-e - 1),
     ),
 }
 
