@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import AT_HAND, BLOCKS, WORTHWHILE, Column, run_chunks_in_threads
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.source_columns import SourceColumns
-from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum
+from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum, read_only
 
 # Relative error of the terms of a gap and of their sum, which are all positive; 1e-13 where u is large.
 INFLATION = 1.0 + 2.0**-30
@@ -118,6 +118,28 @@ class ProofColumns:
 
         run_chunks_in_threads(part, BLOCKS, 1)
         return _added(sums, np.sum(np.sum(by_host, axis=1), axis=0)[:-1])
+
+    def sample(self, stride: int) -> ProofColumns:
+        """Return every so manieth source."""
+
+        def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
+            return (
+                read_only(np.ascontiguousarray(column[::stride]))
+                if isinstance(column, np.ndarray)
+                else column
+            )
+
+        return ProofColumns(
+            len(range(0, self.n, stride)),
+            self.silent,
+            self.announced,
+            taken(self.signalled),
+            taken(self.importance),
+            tuple(taken(parameter) for parameter in self.parameters),
+            taken(self.cost),
+            taken(self.lower),
+            taken(self.upper),
+        )
 
     def _record(self) -> SourceColumns:
         return SourceColumns(

@@ -58,7 +58,7 @@ def problem(objective: fo.Objective, *, hosts: bool = False, signals: bool = Fal
         host=host if hosts else None,
         signalled=rng.random(n) < 0.5 if signals else False,
     )
-    limits = {k: 20.0 * share for k in range(0, n // 20 + 1, 2)} if hosts else None
+    limits = dict.fromkeys(range(0, n // 20 + 1, 2), 20.0 * share) if hosts else None
     return fo.Problem(objective, sources, share * n, limits)
 
 

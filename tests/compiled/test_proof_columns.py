@@ -1,4 +1,4 @@
-"""Compiled proofs against the same functions called source by source; bits, threads, hosts, kinds of columns."""
+"""Compiled proofs against the same functions called source by source; bits, threads, hosts, columns."""
 
 from __future__ import annotations
 
@@ -54,9 +54,11 @@ def columns(name: str, *, announced: ProofCell | None = None, n: int = N) -> tup
             CELLS[name],
             announced,
             False if signalled is None else read_only(signalled),
-            *map(read_only, (w,)),
+            read_only(w),
             tuple(map(read_only, p)),
-            *map(read_only, (c, lower, upper)),
+            read_only(c),
+            read_only(lower),
+            read_only(upper),
         ),
         read_only(rates),
     )
@@ -149,7 +151,8 @@ def test_single_numbers_and_float32_are_columns() -> None:
     own = ProofColumns(
         N, CELLS["harmonic"], None, False, 2.0, (read_only(d.astype(float)),), 1.0, 0.0, math.inf
     )
-    narrow = ProofColumns(N, CELLS["harmonic"], None, False, 2.0, (read_only(d),), 1.0, 0.0, math.inf)
+    few_bits: Any = read_only(d)
+    narrow = ProofColumns(N, CELLS["harmonic"], None, False, 2.0, (few_bits,), 1.0, 0.0, math.inf)
     same(own.prove(rates, 0.5), by_source(own, rates, np.full(N, 0.5)))
     assert own.prove(rates, 0.5)[:5] == narrow.prove(rates, 0.5)[:5]
 

@@ -33,17 +33,24 @@ TRIALS = 60
 MEDIAN = 6.5
 
 
-def term(name: str, rate: float, w: float, paid: float, bounds: tuple[float, float], p: list[float]) -> Any:
+def term(
+    name: str, rate: float, w: float, paid: float, bounds: tuple[float, float], p: list[float]
+) -> tuple[float, float, float, float]:
     """Return cost, gain, gap term and whether outside, in plain Python."""
     cell = PROOFS[name]
-    numbers = [np.float64(value) for value in (rate, w, paid, *bounds)]
+    own: Any = tuple(np.float64(value) for value in p)
+    here, weight, price, lower, upper = (np.float64(value) for value in (rate, w, paid, *bounds))
     with np.errstate(all="ignore"):
         return proved(
             lambda _, rate, w, p: cell.values(rate, w, *p),
             lambda _, *given: cell.reach(*given[:-1], *given[-1]),
             False,
-            *numbers,
-            tuple(np.float64(value) for value in p),
+            here,
+            weight,
+            price,
+            lower,
+            upper,
+            own,
         )
 
 

@@ -45,7 +45,7 @@ CELLS: dict[str, ExactCell] = {
     "binary periodic": ExactCell(
         lambda r, d: 1 + mpmath.expm1(-d / r) * r / d, lambda r, d: _tail(d / r) / d
     ),
-    "binary signals": ExactCell(lambda r, d: 1 - r / d, lambda r, d: 1 / d),
+    "binary signals": ExactCell(lambda r, d: 1 - r / d, lambda _, d: 1 / d),
     "delay": ExactCell(lambda r, d: d / r, lambda r, d: d / r**2),
     "delay periodic": ExactCell(lambda r, d: d / r / 2, lambda r, d: d / r**2 / 2),
     "delay signals": ExactCell(lambda r, d: d / r - 1, lambda r, d: d / r**2),
