@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
     from freshopt.solving import solve as solve
+    from freshopt.weekly.profile import WeeklyProfile as WeeklyProfile
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ _HOME = {
     "SourceDataWarning": "freshopt.errors",
     "Sources": "freshopt.modelling.sources",
     "Status": "freshopt.certificates.solution",
+    "WeeklyProfile": "freshopt.weekly.profile",
     "World": "freshopt.simulation.world",
     "backtest": "freshopt.planning.backtest",
     "certify": "freshopt.certificates.certificate",

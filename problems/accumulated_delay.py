@@ -92,6 +92,10 @@ class AccumulatedDelay(CurveObjective):
             periodic_proof=proof_functions.DELAY_PERIODIC,
         )
 
+    def change_slope(self, changes: Array) -> Array:
+        """Return f' = 1 of f(x) = x."""
+        return np.ones_like(changes)
+
     def _factor(self) -> float:
         return 0.5 if self.refresh is Refresh.PERIODIC else 1.0
 

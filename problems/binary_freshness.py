@@ -104,6 +104,10 @@ class BinaryFreshness(CurveObjective):
         """Return the cost curve c(s) = 1 − e^{−Δs}, the stale part."""
         return binary_curve(sources.column("change_rate"))
 
+    def change_slope(self, changes: Array) -> Array:
+        """Return f' = e^{−x} of f(x) = 1 − e^{−x}."""
+        return np.exp(-changes)
+
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the freshness Σw − (stale part)."""
         return total(sources.column("importance")) - cost

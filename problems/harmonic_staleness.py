@@ -134,6 +134,10 @@ class HarmonicStaleness(CurveObjective):
             periodic_proof=proof_functions.HARMONIC_PERIODIC,
         )
 
+    def change_slope(self, changes: Array) -> Array:
+        """Return f' = (1 − e^{−x})/x of f(x) = Ein(x)."""
+        return np.where(changes > 0.0, -np.expm1(-changes) / np.where(changes > 0.0, changes, 1.0), 1.0)
+
     def _quadrature(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
         share = cp.multiply(1.0 / sources.change_rate, rate)
         cost, cones = 0.0, []

@@ -9,6 +9,7 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
 from freshopt.formatting import count
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
+from freshopt.separable.hull_numerics import HullNumerics
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.program import Program
 from freshopt.solvers.interior_point import InteriorPoint
@@ -87,7 +88,7 @@ def _kernels(numerics: Numerics) -> bool:
     """
     if isinstance(numerics, MixedNumerics):
         return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
-    return isinstance(numerics, Kernel)
+    return isinstance(numerics, Kernel | HullNumerics)
 
 
 def _of_rows(problem: Problem, program: Program) -> tuple[Solver, str]:

@@ -46,6 +46,7 @@ from freshopt.dual_search.model_dual import (
     solve_model_dual,
     sources_at_lower,
 )
+from freshopt.dual_search.segment_ends import hull_of
 from freshopt.dual_search.tangent_bounds import cutting_planes
 from freshopt.errors import ObjectiveError, expect_settings
 from freshopt.modelling.declaration import declare
@@ -122,6 +123,8 @@ class SeparableNewton:
         """Return why not: only what elementwise atoms declare exactly."""
         if _derived(problem.numerics):
             return None
+        if hull_of(problem.numerics) is not None:
+            return "the good phases of a profile make marginals jump, use WaterFilling"
         pick = np.unique(np.linspace(0, len(problem.sources) - 1, _SAMPLE).astype(np.int64))
         try:
             few = declared_numerics(problem, pick)

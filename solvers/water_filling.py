@@ -31,6 +31,7 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certifi
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
+from freshopt.dual_search.segment_ends import at_segment_ends
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
@@ -106,8 +107,9 @@ def fill(
     else:
         rates, price, evaluations = dual.solve_bandwidth(start)
     excess = np.maximum(0.0, host_prices - price)
+    rates, price, excess = at_segment_ends(problem, numerics, trimmed(problem, rates), price, excess)
     return Answer(
-        trimmed(problem, rates),
+        rates,
         price,
         problem.hosts.named(excess),
         host_evaluations + evaluations,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.formatting import percent
+from freshopt.modelling.phased_objective import plain
 from freshopt.planning.backtest import HeldOut
 from freshopt.planning.plan import Plan
 from freshopt.report.held_out import MIDDLE, POLICIES, PolicyRow, verdicts
@@ -20,7 +21,7 @@ def replay_table(held: HeldOut, plan: Plan) -> str:
 
     A line above it says which part of the log was held out, lines below which policy did best.
     """
-    unit, objective = plan.log.time_unit, plan.solution.problem.objective
+    unit, objective = plan.log.time_unit, plain(plan.solution.problem.objective)
     maximised, noun = objective.sense == "maximise", goal_of(type(objective).__name__).noun
     better = "higher" if maximised else "lower"
     left = (

@@ -61,6 +61,14 @@ from freshopt.terminal.source_columns import SourceColumns
     help="Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.",
 )
 @click.option(
+    "--load-limit",
+    type=click.FloatRange(min=1.0),
+    default=2.0,
+    show_default=True,
+    help="Where changes peak at some hours of the week, crawl after the peaks at up to so many times the "
+    "mean load; 1 keeps the load flat. Of periodic refreshes and --engine memory.",
+)
+@click.option(
     "--replay",
     is_flag=True,
     help="Hold out the last quarter of the log, and tell what a plan from the rest achieves there beside "
@@ -95,6 +103,7 @@ def plan(
     confidence: float,
     seed: int,
     draws: int,
+    load_limit: float,
     replay: bool,
     engine: str,
     scheduler: str | None,
@@ -141,6 +150,8 @@ def plan(
     if not in_memory:
         if replay:
             raise click.UsageError("--replay is for --engine memory. Leave it out.")
+        if context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--load-limit is for --engine memory. Leave it out.")
         limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
@@ -165,14 +176,20 @@ def plan(
             overwrite=overwrite,
         )
         return
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(9) as on_progress:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(10) as on_progress:
         found = origin.read(time_unit)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
             asked["constraints"] = partial(_declared, constraints, columns, refresh)
         made = make_plan(
-            found.log, horizon=length, confidence=confidence, draws=draws, on_progress=on_progress, **asked
+            found.log,
+            horizon=length,
+            confidence=confidence,
+            draws=draws,
+            load_limit=load_limit,
+            on_progress=on_progress,
+            **asked,
         )
         held = None
         if replay:

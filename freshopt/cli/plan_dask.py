@@ -27,7 +27,7 @@ from freshopt.terminal.estimator_options import Estimation
 from freshopt.terminal.log_inputs import Origin
 
 PASSES = 7  # of most plans, for the progress bar
-_WHOLE_LOG = ("prior", "half_life")  # settings of estimators that depend on all of the log
+_WHOLE_LOG = ("prior", "half_life", "reset")  # settings of estimators that depend on all of the log
 
 
 def plan_in_partitions(

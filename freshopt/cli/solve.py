@@ -11,6 +11,8 @@ from click.core import ParameterSource
 
 from freshopt.cli.solve_dask import solve_in_partitions
 from freshopt.datasets.change_histories import EXAMPLES, load_example
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
@@ -76,9 +78,19 @@ def estimate(
             ("log", f"{found.words}{outcome(found.data)}"),
             ("change rates", f"{median}{kinds}"),
             ("estimator", repr(model)),
+            *_resets(model),
             ("wrote", str(out)),
         ]
     )
+
+
+def _resets(model: Estimator) -> list[tuple[str, str]]:
+    """Return how often rates are drawn anew, where they are."""
+    if not isinstance(model, MaximumLikelihood) or model.reset_ is None:
+        return []
+    if model.reset_ == 0.0:
+        return [("resets", "none: rates last")]
+    return [("resets", f"each rate is drawn anew once in {number(1.0 / model.reset_)} {model.time_unit_}s")]
 
 
 @click.command()

@@ -12,6 +12,7 @@ from freshopt.estimators.momentum_stochastic_approximation import (
 )
 from freshopt.estimators.naive import Naive as Naive
 from freshopt.estimators.stochastic_approximation import StochasticApproximation as StochasticApproximation
+from freshopt.inference.beliefs import Beliefs as Beliefs
 from freshopt.inference.gamma_prior import GammaPrior as GammaPrior
 from freshopt.inference.host_prior import HostPriors as HostPriors
 from freshopt.inference.interval_methods import Exact as Exact
@@ -19,8 +20,10 @@ from freshopt.inference.interval_methods import Hoeffding as Hoeffding
 from freshopt.inference.interval_methods import LikelihoodRatio as LikelihoodRatio
 from freshopt.inference.interval_methods import Posterior as Posterior
 from freshopt.inference.interval_methods import Published as Published
+from freshopt.inference.resetting_prior import resetting_prior as resetting_prior
 
 __all__ = [
+    "Beliefs",
     "Exact",
     "FullObservation",
     "GammaPrior",
@@ -35,4 +38,5 @@ __all__ = [
     "Posterior",
     "Published",
     "StochasticApproximation",
+    "resetting_prior",
 ]

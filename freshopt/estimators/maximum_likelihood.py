@@ -19,6 +19,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.batch_estimator import BatchEstimator
 from freshopt.estimators.sufficient_statistics import as_the_others
+from freshopt.inference.beliefs import Beliefs
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
 from freshopt.inference.evidence import posterior_mode
@@ -26,7 +27,9 @@ from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.inference.interval_methods import IntervalMethod, LikelihoodRatio
+from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.rate_posterior import RatePosterior
+from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number
 from freshopt.units import convert_time
@@ -56,7 +59,13 @@ class MaximumLikelihood(BatchEstimator):
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
         count from the newest crawl of the log, which must have times. By default all crawls count alike. The
-        pseudo-observation is not forgotten, and weighs more beside few recent crawls: prefer a prior then.
+        pseudo-observation is not forgotten, and weighs more beside few recent crawls: prefer a prior, and
+        `reset`.
+    reset : float or "auto", optional
+        Rate per *day*, whatever the log's time unit, at which each source's rate is drawn anew from the
+        prior, which it needs. Estimates are then E[Δ] at the log's end, given all crawls; with 0 the
+        posterior mean of rates that last. "auto" takes the rate that predicts the log best, crawl by crawl.
+        By default rates last, and estimates are modes.
 
     Attributes
     ----------
@@ -64,13 +73,16 @@ class MaximumLikelihood(BatchEstimator):
         Changes per time unit of the log. A source with a baseline only has the median rate of the others,
         NaN if there is none. With a smoothing of 0 a source that never changed has 0, one that had always
         changed inf, and one with a baseline only NaN.
+    reset_ : float or None
+        Resets per time unit of the log: `reset`, or the rate chosen; None without.
     flag_, sources_, time_unit_
         As `Estimator` has them. Rates of flagged sources are bounded by the prior or the smoothing alone.
 
     Raises
     ------
     SourceDataError
-        If `smoothing` is not 0 or a positive number.
+        If `smoothing` is not 0 or a positive number, `reset` is not a rate or "auto", or comes without a
+        prior, or with a smoothing or a half-life.
 
     Notes
     -----
@@ -94,6 +106,10 @@ class MaximumLikelihood(BatchEstimator):
     that of the effective number of equal crawls; it covers a rate that did not drift. With a prior the weight
     of old crawls passes to it.
 
+    With `reset` a crawl is forgotten with a probability that grows with its age, and only as far as newer
+    crawls do not confirm it (`reset_filter`); what a source returns to is its prior, between its last crawl
+    and the log's end as well. The belief is held on a grid of rates: means and quantiles come out to 1e-3.
+
     Which estimator when, from measurements: ``docs/estimators.md``.
 
     References
@@ -111,13 +127,23 @@ class MaximumLikelihood(BatchEstimator):
     (array([0.940614]), array(['ok'], dtype='<U14'))
     >>> [float(end.round(3)[0]) for end in model.interval(0.95)]
     [0.16, 2.927]
+
+    After changes in each of twenty crawls and none in the ten since, the rate has probably been drawn anew.
+
+    >>> log = CrawlLog(source=["a"] * 31, time=range(31), changed=[0] + [1] * 20 + [0] * 10)
+    >>> prior = GammaPrior(shape=1.0, exposure=2.0)
+    >>> [MaximumLikelihood(prior=prior, reset=rate).fit(log).change_rate_.round(2) for rate in (0, 0.02)]
+    [array([1.04]), array([0.1])]
     """
+
+    reset_: float | None = None
 
     def __init__(
         self,
         smoothing: float | None = None,
         prior: GammaPrior | HostPriors | None = None,
         half_life: float | None = None,
+        reset: Resets | None = None,
     ) -> None:
         if smoothing is not None:
             smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
@@ -126,20 +152,31 @@ class MaximumLikelihood(BatchEstimator):
         expect(prior, (GammaPrior, HostPriors, NoneType), "prior", "Pass a GammaPrior, HostPriors or None")
         self.smoothing = smoothing
         self.prior = prior
+        reset = check_reset(reset)
+        if reset is not None:
+            _check_alone(prior, smoothing, half_life)
         self.half_life = half_life
+        self.reset = reset
         self._forgetting = Forgetting(half_life)
         self._likelihood: CrawlLikelihood | None = None
 
     def __repr__(self) -> str:
         """Return the settings."""
         if self.prior is not None:
-            return f"MaximumLikelihood(prior={self.prior}{self._forgetting.setting})"
+            resets = "" if self.reset is None else f", reset={self.reset!r}"
+            return f"MaximumLikelihood(prior={self.prior}{self._forgetting.setting}{resets})"
         return f"MaximumLikelihood(smoothing={self.smoothing}{self._forgetting.setting})"
 
     def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
         observed = CrawlLikelihood.of(log, weights)
         prior = self._prior(log)
-        if prior is not None:
+        if prior is not None and self.reset is not None:
+            likelihood = observed.under(prior)
+            beliefs = ResetFilter(log, prior)
+            per_unit = convert_time(1.0, log.time_unit, "day")
+            self.reset_ = beliefs.chosen() if isinstance(self.reset, str) else per_unit * self.reset
+            rate = beliefs.expected(self.reset_)
+        elif prior is not None:
             likelihood = observed.under(prior)
             rate = posterior_mode(observed, prior)
         elif self.smoothing is not None:
@@ -154,15 +191,60 @@ class MaximumLikelihood(BatchEstimator):
     def _prior(self, log: CrawlLog) -> GammaParameters | None:
         return None if self.prior is None else self.prior.parameters(log)
 
+    def beliefs(self) -> Beliefs:
+        """Return what a live planner carries on crawl by crawl.
+
+        Only with `reset`.
+
+        Raises
+        ------
+        SourceDataError
+            Without `reset`, or if the log has gaps between crawls only.
+        FreshoptError
+            If nothing was fitted yet.
+        """
+        log = self._kept()
+        if self.prior is None or self.reset_ is None:
+            raise SourceDataError(
+                "beliefs are carried on under resets, and reset is None. Pass reset=0 for none."
+            )
+        return Beliefs.from_log(log, self.prior, self.reset_)
+
+    def _distribution(self) -> RateDistribution:
+        log = self._kept()
+        prior = self._prior(log)
+        if prior is None or self.reset_ is None:
+            return super()._distribution()
+        return ResetFilter(log, prior).distribution(self.reset_)
+
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
         if not isinstance(method, LikelihoodRatio):
             return super()._interval(confidence, method)
         if self._likelihood is None:
             raise self._not_fitted()
+        if self.reset is not None:
+            raise SourceDataError(
+                f"{method} is of rates that last, and reset is {self.reset!r}. Pass Posterior(), or leave "
+                "reset out."
+            )
         from scipy.special import chdtri
 
         rate = self._likelihood.maximum()
         return self._likelihood.profile(rate, 0.5 * float(chdtri(1, 1.0 - confidence)))
+
+
+def _check_alone(
+    prior: GammaPrior | HostPriors | None, smoothing: float | None, half_life: float | None
+) -> None:
+    """Raise unless resets come with a prior and nothing else."""
+    if prior is None:
+        raise SourceDataError(
+            "reset needs a prior, from which rates are drawn anew, and prior is None. Pass "
+            "prior=GammaPrior.from_log(log)."
+        )
+    for name, value in (("smoothing", smoothing), ("half_life", half_life)):
+        if value is not None:
+            raise SourceDataError(f"{name} is {value}, and reset takes its place. Leave one of them out.")
 
 
 def _flags(observed: CrawlLikelihood) -> npt.NDArray[np.str_]:

@@ -187,6 +187,18 @@ class CurveObjective(Objective):
         """Return the cost curve of the sources."""
         raise ObjectiveError(f"{type(self).__name__} has no curve(sources). Write that method.")
 
+    def change_slope(self, changes: Array) -> Array | None:  # noqa: ARG002
+        """Return f'(x) of a cost c(s) = f(Δs), or None.
+
+        None where the mean number of changes does not decide the cost, such as the age of a copy.
+
+        Parameters
+        ----------
+        changes : ndarray
+            x = Δs ≥ 0.
+        """
+        return None
+
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the objective's discipline."""
         return self.curve(sources).kernel(sources.column("importance"), self.refresh)

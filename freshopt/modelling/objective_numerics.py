@@ -9,6 +9,7 @@ from freshopt.cvx import cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import declare, name_of
 from freshopt.modelling.objective import Objective
+from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import is_scalar
@@ -29,6 +30,9 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     """
     if isinstance(objective, Spend):
         return LinearCost(sources.refresh_cost), ""
+    if isinstance(objective, PhasedObjective):
+        numerics, unknown = numerics_of(objective.objective, sources)
+        return (None if numerics is None else objective.hull(numerics, sources)), unknown
     signalled = sources.signalled
     any_signalled = bool(signalled[0]) if is_scalar(signalled) else bool(np.any(signalled))
     refusal = objective.refuses_signals() if any_signalled else None

@@ -39,6 +39,7 @@ from freshopt.modelling.host_limits import HostLimits
 from freshopt.modelling.matched_rates import Estimates, matched_rates
 from freshopt.modelling.objective import Objective, require_discipline
 from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.phased_objective import PhasedObjective, Profile, phased
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -69,6 +70,12 @@ class Problem:
     host_limits : mapping of host to float, optional
         Bandwidth each host may take; hosts left out have no limit. The short way to say
         ``fo.Budget(host_limits, by="host", name="host")``.
+    profile : WeeklyProfile, optional
+        When in the week the sources change. Sources may then be refreshed at good phases, at gaps of whole
+        weeks or whole fractions of one: where that pays, the cost of such a rate is less
+        (`freshopt.modelling.phased_objective`).
+    load_limit : float
+        Largest load at any time of the week over the mean load, of good phases; at 1 nothing is saved.
     constraints : list of constraints, or callable, optional
         `Budget`, `Nested`, `Target`, `Tied` and `Ratio`; or functions of the rate, a CVXPY variable of shape
         (n,), that return CVXPY inequalities.
@@ -139,6 +146,9 @@ class Problem:
         bandwidth: float | None = None,
         host_limits: Mapping[Any, float] | None = None,
         constraints: object = (),
+        *,
+        profile: Profile | None = None,
+        load_limit: float = 2.0,
     ) -> None:
         if not isinstance(objective, Objective):
             raise ObjectiveError(
@@ -149,6 +159,8 @@ class Problem:
                 f"{type(sources).__name__} is not Sources. Build fo.Sources(change_rate=...)."
             )
         require_discipline(objective)
+        if profile is not None:
+            objective = phased(objective, sources, profile, load_limit)
         given = as_constraints(constraints)
         if bandwidth is None and not given:
             raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
@@ -187,6 +199,11 @@ class Problem:
             object.__setattr__(self, key, value)
         require_room(self)
         general = found is not None and (short.rest or found.bundles or found.couplings)
+        if isinstance(objective, PhasedObjective) and (general or (found is not None and found.bounded)):
+            raise ObjectiveError(
+                "constraints beside bandwidth, bounds and host limits are not solved with a profile. Drop "
+                "profile= or constraints=."
+            )
         linear = isinstance(objective, Spend)
         if worst is not None or linear or general or short.bandwidth is None:
             program = general_program(self, short.rest, worst, once=found is not None and found.once)

@@ -16,6 +16,7 @@ from freshopt.online.lambda_learn_and_crawl import LambdaLearnAndCrawl as Lambda
 from freshopt.online.learner import Learner as Learner
 from freshopt.online.mirror_sync import MirrorSync as MirrorSync
 from freshopt.online.phased_epsilon_greedy import PhasedEpsilonGreedy as PhasedEpsilonGreedy
+from freshopt.online.replan_every import ReplanEvery as ReplanEvery
 from freshopt.online.run_history import RunHistory as RunHistory
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Learner",
     "MirrorSync",
     "PhasedEpsilonGreedy",
+    "ReplanEvery",
     "RunHistory",
     "best_exploration",
 ]

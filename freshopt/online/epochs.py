@@ -287,6 +287,10 @@ class EpochRun:
             estimates = np.where(self.signalled, counted, estimates)
         estimator = self.learner.fitted(state, self.memory)
         if estimator is not None:
+            # Under a prior, what is known of a source without crawls.
+            unseen: float | None = getattr(estimator, "unseen_rate_", None)
+            if unseen is not None:
+                estimates = np.where(self.signalled, estimates, unseen)
             estimates[estimator.sources_.astype(np.int64)] = estimator.change_rate_
         wrong = np.flatnonzero(~((estimates >= SMALLEST) & (estimates <= LARGEST)))
         if len(wrong):

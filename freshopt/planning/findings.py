@@ -23,6 +23,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
+from freshopt.planning.good_phases import at_good_phases
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.separable.kernel import Numerics
 from freshopt.solving import solve
@@ -209,10 +210,11 @@ def _interior(solution: Solution, numerics: Numerics, prices: Array) -> dict[str
     """Return how far marginals between the bounds are from prices.
 
     Complementary slackness: where no bound is active, the marginal value per unit of bandwidth is the price.
-    At a kink of the cost it only lies on both sides of it.
+    At a kink of the cost it only lies on both sides of it; sources at good phases are left out.
     """
     problem, rates = solution.problem, solution.rates
     inside = (rates > problem.lower) & (rates < problem.upper) & (prices > 0.0)
+    inside &= ~at_good_phases(problem, rates)
     marginal = numerics.marginal(rates) / problem.sources.refresh_cost
     relative = np.abs(marginal[inside] - prices[inside]) / prices[inside]
     deviation = float(np.max(relative)) if len(relative) else None

@@ -40,6 +40,13 @@ from freshopt.planning.declared import (
     solve_declared,
 )
 from freshopt.planning.findings import findings
+from freshopt.planning.good_phases import (
+    GoodPhases,
+    good_phases,
+    phase_saving,
+    phased_method,
+    phased_problem,
+)
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, default_estimate, request_of
@@ -89,6 +96,8 @@ class Plan:
         See `freshopt.planning.findings`.
     uncertainty : PlanUncertainty or None
         What the uncertainty of the change rates costs.
+    phases : GoodPhases or None
+        When in the week changes peak, and what crawling after the peaks saves; None where it does not pay.
     seconds : dict
         Time of each step.
     """
@@ -104,6 +113,7 @@ class Plan:
     request: PlanRequest
     findings: dict[str, Any]
     uncertainty: PlanUncertainty | None = None
+    phases: GoodPhases | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -177,6 +187,7 @@ def plan(
     seed: int = 0,
     draws: int = 20,
     constraints: Constraints | None = None,
+    load_limit: float = 2.0,
     time_unit: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Plan:
@@ -218,6 +229,10 @@ def plan(
         `Budget`, `Nested`, `Target`, `Tied` and `Ratio` on the log's sources, with arrays in the order of
         ``log.sources_``; or a function from the plan's `Sources` to such a list. With targets, or with
         `Spend` as objective, there are no posterior samples.
+    load_limit : float
+        Where the log shows that changes peak at some hours of the week, sources may be crawled after the
+        peaks, at gaps of whole weeks or whole parts of one, and up to so many times the mean load; 1 keeps
+        the load flat. Of periodic refreshes under bandwidth, bounds and host limits.
     time_unit : str, optional
         The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
         memory brings its own.
@@ -263,6 +278,7 @@ def plan(
         seed=seed,
         draws=draws,
         constraints=constraints,
+        load_limit=load_limit,
     )
     return make_plan(crawls, request, on_progress)
 
@@ -291,6 +307,8 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         constraints,
     )
     solution = solve_declared(problem, TOLERANCE, PROVED)
+    step("weekly cycle")
+    solution, phases = _at_good_phases(log, estimate, solution, request.load_limit)
     step("baselines")
     # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
     simple = {
@@ -300,8 +318,11 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     }
     baselines = {name: answer.value for name, answer in simple.items()}
     step("schedule")
-    times = schedule(solution, request.horizon, method_of(request, problem), start=moment(log, log.end))
-    value = _schedule_value(times, problem, log)
+    method = method_of(request, problem) if phases is None else phased_method(phases)
+    begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
+    times = schedule(solution, request.horizon, method, start=begin)
+    problem = solution.problem
+    value = _schedule_value(times, solution, log)
     uncertainty = None
     if request.draws and len(log) <= MOST_CRAWLS and _uncertain(problem):
         step("uncertainty")
@@ -311,8 +332,32 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     step("done")
     seconds.pop("done")
     return Plan(
-        log, estimate, lower, upper, solution, times, value, baselines, request, found, uncertainty, seconds
+        log,
+        estimate,
+        lower,
+        upper,
+        solution,
+        times,
+        value,
+        baselines,
+        request,
+        found,
+        uncertainty,
+        phases,
+        seconds,
     )
+
+
+def _at_good_phases(
+    log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
+) -> tuple[Solution, GoodPhases | None]:
+    """Return the solution at good phases, where these pay."""
+    phased = phased_problem(log, estimate, without.problem, load_limit)
+    if phased is None:
+        return without, None
+    solution = solve_declared(phased, TOLERANCE, PROVED)
+    phases = good_phases(solution, without)
+    return (without, None) if phases is None else (solution, phases)
 
 
 def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
@@ -345,11 +390,17 @@ def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic 
     return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
 
 
-def _schedule_value(times: Schedule, problem: Problem, log: CrawlLog) -> float:
-    """Return the objective's expected value over the schedule's horizon."""
+def _schedule_value(times: Schedule, solution: Solution, log: CrawlLog) -> float:
+    """Return the objective's expected value over the schedule's horizon.
+
+    What good phases save is that of the long run.
+    """
+    problem = solution.problem
     if isinstance(problem.objective, Spend):
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
-    return expected_value(times, problem.objective, problem.sources, log.age)
+    value = expected_value(times, problem.objective, problem.sources, log.age)
+    saved = phase_saving(problem, solution.rates)
+    return value - saved if problem.objective.sense == "minimise" else value + saved
 
 
 def _uncertain(problem: Problem) -> bool:

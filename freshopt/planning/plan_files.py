@@ -18,6 +18,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import with_unit, write_table
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
@@ -85,7 +86,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     """Return the plan in numbers, as it is written to summary.json."""
     solution, log = plan.solution, plan.log
     problem, proof, sources = solution.problem, solution.certificate, solution.problem.sources
-    objective = problem.objective
+    objective = plain(problem.objective)
     flags, counts = np.unique(plan.estimate.flag_, return_counts=True)
     return {
         "objective": type(objective).__name__,
@@ -107,6 +108,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "solver": str(solution.solver),
         "method": plan.schedule.method,
         "uncertainty": None if plan.uncertainty is None else _uncertainty(plan.uncertainty),
+        "phases": None if plan.phases is None else plan.phases.facts(),
         "findings": plan.findings,
         "constraints": constraint_facts(solution),
         "settings": settings(plan.request) | _no_draws(plan),
@@ -139,6 +141,7 @@ def settings(request: PlanRequest) -> dict[str, Any]:
         "confidence": request.confidence,
         "seed": request.seed,
         "draws": request.draws,
+        "load_limit": request.load_limit,
     }
 
 

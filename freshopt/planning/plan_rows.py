@@ -46,6 +46,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         *((label, rows[label]) for label in ("change rates", "objective", "bandwidth")),
         ("intervals", f"{_spread(made.solution.rates, unit)}; {never} never refreshed"),
         ("value", rows["value"]),
+        *_weekly(made, read),
         *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
@@ -127,6 +128,13 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if not low <= facts["value"] <= high:
         text += f"; the value at the point estimates lies {'below' if facts['value'] < low else 'above'} it"
     return [("uncertainty", text)]
+
+
+def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
+    """Return the row of the weekly cycle, if there is any."""
+    if made.phases is None:
+        return []
+    return [("weekly cycle", made.phases.words("load_limit=1" if read is None else "--load-limit 1"))]
 
 
 def _spread(rates: Array, unit: str) -> str:

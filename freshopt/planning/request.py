@@ -20,12 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-from freshopt.estimators.sufficient_statistics import ObservedIntervals
-from freshopt.inference.crawl_likelihood import CrawlLikelihood
-from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
@@ -36,13 +34,12 @@ from freshopt.numerics.arrays import as_number, as_whole, shape_of
 from freshopt.planning.declared import Constraints
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.units import check_time_unit, convert_time, parse_duration, parse_rate
+from freshopt.weekly.best_phases import check_load_limit
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
 MOST_ROWS = 2_000_000
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
 MOST_DRAWS = 10_000
-# Sources from which a prior of two parameters is learnt unasked.
-MANY = 30
 
 PerSource: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 Log: TypeAlias = CrawlLog | ChangeHistory | str | os.PathLike[str] | Any
@@ -80,6 +77,8 @@ class PlanRequest:
     constraints : sequence or callable, optional
         Declared constraints on the log's sources, or a function from `Sources` to them. Over partitions a
         sequence that names columns.
+    load_limit : float
+        Largest load of an hour over the mean, where a weekly profile pays; 1 for none. Not over partitions.
     """
 
     objective: Objective
@@ -95,22 +94,7 @@ class PlanRequest:
     seed: int = 0
     draws: int = 0
     constraints: Constraints | None = None
-
-
-def default_prior(log: CrawlLog) -> GammaPrior | None:
-    """Return the prior that plans use unless told otherwise.
-
-    The empirical-Bayes prior of the log, or a weak one in the log's own scale where it has too little to
-    learn one: it takes 30 sources with two crawls, and crawls that found a change beside time without one.
-    None where nothing was observed but baselines.
-    """
-    rows = ObservedIntervals.of(log)
-    observed = CrawlLikelihood.of(log)
-    if len(rows.row) == 0 and observed.age is None:
-        return None
-    tells = bool(np.any(rows.found)) and bool(np.any(observed.exposure))
-    many = int(np.count_nonzero(rows.crawls)) >= MANY
-    return GammaPrior.from_log(log) if many and tells else GammaPrior.weak(log)
+    load_limit: float = 2.0
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
@@ -166,6 +150,7 @@ def request_of(
     seed: int,
     draws: int,
     constraints: Constraints | None = None,
+    load_limit: float = 2.0,
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
 
@@ -203,6 +188,7 @@ def request_of(
         constraints=constraints
         if constraints is None or callable(constraints)
         else as_constraints(constraints),
+        load_limit=check_load_limit(load_limit),
     )
 
 

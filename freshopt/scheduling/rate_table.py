@@ -39,6 +39,8 @@ class RateTable:
         ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
     importance : ndarray of float, shape (n,), or None
         Weights of the sources, where a solution or a column tells them.
+    change_rate : ndarray of float, shape (n,), or None
+        Changes per time unit, where a solution or a complete column tells them.
     """
 
     rates: Array
@@ -47,6 +49,17 @@ class RateTable:
     signalled: BoolArray | None
     crawl_probability: Array | None
     importance: Array | None = None
+    change_rate: Array | None = None
+
+    @property
+    def weight(self) -> Array | None:
+        """Importance times change rate.
+
+        As far as they are known; None without a change rate.
+        """
+        if self.change_rate is None or self.importance is None:
+            return self.change_rate
+        return self.importance * self.change_rate
 
 
 def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | None = None) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
@@ -90,7 +103,7 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
             f"time_unit is {time_unit!r} but the solution's rates are per {sources.time_unit}. Leave it out."
         )
     table = _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
-    return replace(table, importance=sources.importance)
+    return replace(table, importance=sources.importance, change_rate=sources.change_rate)
 
 
 def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
@@ -125,11 +138,13 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
         )
     columns = [table[column].to_numpy() for column in wanted]
     found = _checked(columns[0], columns[1], time_unit, *columns[2:])
-    if "importance" not in table.columns:
+    n, columns = len(found.rates), table.columns
+    changes = table["change_rate"] if "change_rate" in columns else None
+    if changes is not None and changes.dtype.is_numeric() and not int(changes.null_count()):
+        found = replace(found, change_rate=as_vector(changes.to_numpy(), n, "change_rate"))
+    if "importance" not in columns:
         return found
-    return replace(
-        found, importance=as_vector(table["importance"].to_numpy(), len(found.rates), "importance")
-    )
+    return replace(found, importance=as_vector(table["importance"].to_numpy(), n, "importance"))
 
 
 def _checked(

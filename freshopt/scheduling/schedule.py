@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -24,6 +24,7 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS, check_time_unit
+from freshopt.weekly.week_clock import utc_moment
 
 if TYPE_CHECKING:
     import polars
@@ -82,6 +83,27 @@ class RandomMethod(Method, Protocol):
         """Return the method with random numbers of its own for each run.
 
         Run 0 has those of the method itself.
+        """
+        ...
+
+
+@runtime_checkable
+class StartedMethod(Method, Protocol):
+    """Scheduling method whose times depend on the moment of time 0."""
+
+    def starting(
+        self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
+    ) -> tuple[Method, np.datetime64 | None]:
+        """Return the method for a beginning, and its moment if known.
+
+        Parameters
+        ----------
+        start : number, datetime or datetime64, or None
+            A number is on a clock that the method knows.
+        weight : ndarray of float, shape (n,), or None
+            Importance times change rate of the sources.
+        time_unit : str
+            Of the schedule.
         """
         ...
 
@@ -191,7 +213,7 @@ class Schedule:
         p = crawl_probability
         store("crawl_probability", None if p is None else as_vector(p, n, "crawl_probability"))
         store("importance", None if importance is None else as_vector(importance, n, "importance"))
-        store("start", None if start is None else _moment(start))
+        store("start", None if start is None else utc_moment(start))
         expect(random_method, (RandomMethod, NoneType), "random_method", "Pass a method with redrawn(run)")
         store("random_method", random_method)
         self._check_order()
@@ -302,7 +324,7 @@ class Schedule:
 
         named = self.source if self.names is None else polars.Series(self.names.tolist())[self.source]
         table = polars.DataFrame({"source": named, "time": self.time})
-        origin = self.start if origin is None else _moment(origin)
+        origin = self.start if origin is None else utc_moment(origin)
         if origin is None:
             return table
         latest = self.horizon * SECONDS[self.time_unit]
@@ -342,7 +364,9 @@ class Schedule:
                 f"{what} is a moment, but the schedule does not know when it starts. Pass an offset in "
                 f"{self.time_unit}s, or make the schedule with start=."
             )
-        return float((_moment(time) - self.start) / np.timedelta64(1, "us")) / (SECONDS[self.time_unit] * 1e6)
+        return float((utc_moment(time) - self.start) / np.timedelta64(1, "us")) / (
+            SECONDS[self.time_unit] * 1e6
+        )
 
     def _check_order(self) -> None:
         """Raise if positions, times or their order are invalid.
@@ -376,7 +400,7 @@ def schedule(
     method: Method | None = None,
     *,
     time_unit: str | None = None,
-    start: datetime | np.datetime64 | None = None,
+    start: float | datetime | np.datetime64 | None = None,
 ) -> Schedule:
     """Turn rates into refresh times.
 
@@ -392,8 +416,9 @@ def schedule(
         costs less than any random intervals of the same rates.
     time_unit : str, optional
         The unit of rates and horizon. A solution brings its own; otherwise the default is "day".
-    start : datetime or datetime64, optional
-        The moment of time 0; without a time zone it is UTC.
+    start : datetime or datetime64 or number, optional
+        The moment of time 0; without a time zone it is UTC. With a weekly profile also a number, on the clock
+        of the log that the profile was learnt from.
 
     Returns
     -------
@@ -420,7 +445,12 @@ def schedule(
     method = Periodic() if method is None else method
     if isinstance(method, type) or not hasattr(method, "times"):
         raise SourceDataError(f"method is {method!r}. Pass an instance of a method, such as Periodic().")
-    source, time = method.times(clocked, horizon)
+    timed: tuple[Method, np.datetime64 | None]
+    if isinstance(method, StartedMethod):
+        timed = method.starting(start, table.weight, table.time_unit)
+    else:
+        timed = method, None if start is None else utc_moment(start)
+    source, time = timed[0].times(clocked, horizon)
     return Schedule(
         source=source,
         time=time,
@@ -431,20 +461,9 @@ def schedule(
         method=repr(method),
         crawl_probability=table.crawl_probability,
         importance=table.importance,
-        start=start,
+        start=timed[1],
         random_method=method if isinstance(method, RandomMethod) else None,
     )
-
-
-def _moment(time: datetime | np.datetime64) -> np.datetime64:
-    """Return a moment in UTC to the microsecond."""
-    expect(time, (datetime, np.datetime64), "start", "Pass a datetime or datetime64")
-    if isinstance(time, datetime):
-        time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
-    moment: np.datetime64 = time.astype("datetime64[us]")
-    if np.isnat(moment):
-        raise SourceDataError("a moment is NaT, no time. Pass a date.")
-    return moment
 
 
 def _check_horizon(horizon: float, time_unit: str) -> float:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_demand import Placed, SlotDemand
 from freshopt.scheduling.slot_flow import linear
 from freshopt.scheduling.slot_lagrangian import fits, priced
+from freshopt.weekly.week_clock import utc_moment
 
 MOST_AT_ONCE = 10**15  # crawls of a slot, or a pause in time units: counts beyond 2^53 are not exact
 MOST = 20_000_000  # host slots; the tables of so many take about 10 GiB
@@ -147,6 +149,15 @@ class SlotAssignment:
     def __repr__(self) -> str:
         """Return what matters, never the arrays."""
         return f"SlotAssignment(slot={self.slot:g}, capacity={self.capacity})"
+
+    def starting(
+        self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
+    ) -> tuple[SlotAssignment, np.datetime64 | None]:
+        """Return the assignment for a beginning; see `Periodic.starting`."""
+        if isinstance(self.preferred, Periodic):
+            preferred, moment = self.preferred.starting(start, weight, time_unit)
+            return replace(self, preferred=preferred), moment
+        return self, None if start is None else utc_moment(start)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return sources and times of all refreshes in [0, horizon).

@@ -11,6 +11,7 @@ import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.estimators.default_prior import MANY, default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
@@ -21,8 +22,9 @@ from freshopt.estimators.naive import Naive
 from freshopt.estimators.stochastic_approximation import StochasticApproximation
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
+from freshopt.inference.resetting_prior import resetting_prior
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.planning.request import MANY, default_prior
+from freshopt.numerics.arrays import LARGEST
 from freshopt.terminal import inputs
 from freshopt.terminal.options import Decorator
 from freshopt.units import convert_time
@@ -42,7 +44,9 @@ class Named:
 
 ESTIMATORS: dict[str, Named] = {
     DEFAULT: Named(
-        MaximumLikelihood, "consistent for crawl intervals of any kind", ("smoothing", "prior", "half_life")
+        MaximumLikelihood,
+        "consistent for crawl intervals of any kind",
+        ("smoothing", "prior", "half_life", "reset"),
     ),
     "moment-matching": Named(MomentMatching, "consistent for crawl intervals of any kind", ("half_life",)),
     "full-observation": Named(FullObservation, "for logs that count changes", ("smoothing", "half_life")),
@@ -75,7 +79,8 @@ class Estimation:
     name : str
         Of `ESTIMATORS`.
     settings : dict
-        What was given of smoothing (days), half_life (days) and prior (of `PRIORS`).
+        What was given of smoothing (days), half_life (days), reset (per day, or "auto") and prior (of
+        `PRIORS`).
     """
 
     name: str
@@ -83,16 +88,23 @@ class Estimation:
 
     @classmethod
     def of(
-        cls, name: str, smoothing: float | None, half_life: str | None, prior: str | None, time_unit: str
+        cls,
+        name: str,
+        smoothing: float | None,
+        half_life: str | None,
+        prior: str | None,
+        reset: str | None,
+        time_unit: str,
     ) -> Estimation:
         """Check that the options go with the estimator.
 
         Raises
         ------
         SourceDataError
-            If one does not, or the half-life is none.
+            If one does not, or the half-life is none, or resets are no rate.
         """
         given: dict[str, Any] = {"smoothing": smoothing, "prior": prior, "half_life": None}
+        given["reset"] = None if reset is None else _resets(reset)
         if half_life is not None:
             given["half_life"] = convert_time(
                 inputs.duration_of("--half-life", half_life, time_unit), time_unit, "day"
@@ -105,6 +117,8 @@ class Estimation:
                 raise SourceDataError(f"{option} is for --estimator {owners}, not for {name}. Leave it out.")
         if settings.get("prior", "none") != "none" and "smoothing" in settings:
             raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
+        if "reset" in settings:
+            _check_resets(settings)
         return cls(name, settings)
 
     @property
@@ -133,19 +147,43 @@ class Estimation:
         elif "prior" in settings:
             settings["prior"] = self._prior(log, hosts)
         elif self.name == DEFAULT and "smoothing" not in settings:
-            settings["prior"] = default_prior(log)
+            settings["prior"] = default_prior(log, settings.get("reset"))
         rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
         fitted: Estimator = named.make(**settings).fit(log, *rated)
         return fitted
 
     def _prior(self, log: CrawlLog, hosts: Hosts | None) -> GammaPrior | HostPriors:
         if not self.by_host:
-            return GammaPrior.from_log(log)
+            reset = self.settings.get("reset")
+            return GammaPrior.from_log(log) if reset is None else resetting_prior(log, reset)
         if hosts is None:
             raise SourceDataError(
                 "--prior host needs --hosts FILE, a table with columns source, host. Give it."
             )
         return HostPriors.from_log(log, hosts(log.sources_))
+
+
+def _resets(text: str) -> float | str:
+    """Return resets per day as they are written, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0.0 <= rate <= LARGEST:
+        raise SourceDataError(f"--reset: {text!r} is no rate. Write auto, or resets per day such as 0.01.")
+    return rate
+
+
+def _check_resets(settings: dict[str, Any]) -> None:
+    """Raise if other settings exclude resets."""
+    for key in ("smoothing", "half_life"):
+        if key in settings:
+            option = "--" + key.replace("_", "-")
+            raise SourceDataError(f"--reset takes the place of {option}. Leave one of them out.")
+    if settings.get("prior") == "none":
+        raise SourceDataError("--reset needs a prior, from which rates are drawn anew. Leave --prior out.")
 
 
 _EXPLAINED = "; ".join(f"{name}: {named.words}" for name, named in ESTIMATORS.items())
@@ -167,8 +205,14 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--half-life",
         metavar="TIME",
-        help="Age at which a crawl has half its weight, such as 30d, for change rates that drift "
-        "(default: none).",
+        help="Age at which a crawl has half its weight, such as 30d (default: none). For change rates that "
+        "drift prefer --reset.",
+    ),
+    click.option(
+        "--reset",
+        metavar="auto|RATE",
+        help="Resets per day: each change rate is drawn anew from the prior at that rate, and crawls from "
+        "before are forgotten. auto takes the rate that predicts the log best (default: rates last).",
     ),
     click.option(
         "--prior",
@@ -189,10 +233,10 @@ def estimation_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_estimation(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-        name, smoothing, half_life, prior = (
-            arguments.pop(key) for key in ("estimator", "smoothing", "half_life", "prior")
+        name, smoothing, half_life, prior, reset = (
+            arguments.pop(key) for key in ("estimator", "smoothing", "half_life", "prior", "reset")
         )
-        estimation = Estimation.of(name, smoothing, half_life, prior, arguments["time_unit"])
+        estimation = Estimation.of(name, smoothing, half_life, prior, reset, arguments["time_unit"])
         return command(estimation=estimation, **arguments)
 
     wrapped: Callable[..., Any] = with_estimation

@@ -268,3 +268,46 @@ def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) ->
 def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
     output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
     assert fields(output)["objective"] == "SynchronizationCost, power (lower is better), periodic refreshes"
+
+
+@pytest.fixture
+def weekly_log(tmp_path: Path) -> Path:
+    """Crawls every seven hours or so of sources that change on weekdays, in office hours."""
+    rng = np.random.default_rng(4)
+    hours = np.arange(24 * 200)
+    work = np.cumsum((hours // 24 % 7 < 5) & (hours % 24 // 8 == 1))
+    rows = []
+    for k in range(30):
+        time = np.cumsum(rng.exponential(0.5, 200))
+        passed = np.interp(time * 24.0, hours + 1.0, work)
+        changed = rng.random(200) < -np.expm1(-0.02 * np.diff(passed, prepend=0.0))
+        changed[0] = False
+        dates = np.datetime64("2024-01-01T00:00:00", "us") + (time * 86400e6).astype("timedelta64[us]")
+        rows.append(
+            pl.DataFrame({"source": [f"s{k}"] * 200, "time": dates, "changed": changed.astype(np.int64)})
+        )
+    path = tmp_path / "weekly.parquet"
+    pl.concat(rows).write_parquet(path)
+    return path
+
+
+def test_a_weekly_cycle_is_told_and_can_be_left_alone(run: Run, weekly_log: Path) -> None:
+    job = ("plan", str(weekly_log), "--bandwidth", "8/day", "--horizon", "28d", "--draws", "0")
+    shown = fields(run(*job, "--out", "plan").output)
+    facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))["phases"]
+    assert shown["weekly cycle"] == (
+        f"{facts['peak']}: crawling after the peaks saves {100 * facts['saved']:.1f} % of the cost at twice "
+        "the mean load; --load-limit 1 keeps the load flat"
+    )
+    assert facts["peak"].startswith("Changes peak Mon-Fri")
+    assert facts["evidence"] > 8.0
+    flat = fields(run(*job, "--out", "flat", "--load-limit", "1").output)
+    assert "weekly cycle" not in flat
+    told = json.loads(Path("flat/summary.json").read_text(encoding="utf-8"))
+    assert told["phases"] is None
+    assert told["value"] == facts["value_without"]
+    gentle = fields(run(*job, "--out", "gentle", "--load-limit", "1.5").output)
+    assert "at 1.5 times the mean load" in gentle["weekly cycle"]
+    assert "--load-limit" in run(*job, "--out", "bad", "--load-limit", "0.5", code=2).output
+    refused = run(*job, "--out", "bad", "--load-limit", "2", "--engine", "dask", code=2).output
+    assert "--load-limit is for --engine memory" in " ".join(refused.split())

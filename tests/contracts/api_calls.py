@@ -145,6 +145,19 @@ CALLS: dict[str, Call] = {
             "time_unit": "day",
         },
     ),
+    "freshopt.WeeklyProfile": Call(
+        lambda gaps=7.0, load_limit=2.0, **given: fo.WeeklyProfile(**given).saving(gaps, load_limit),
+        {
+            "gaps": [7.0, 1.0],
+            "load_limit": 2.0,
+            "g": [1.0, 2.0],
+            "evidence": 9.0,
+            "daily_evidence": 11.0,
+            "time_unit": "day",
+            "origin": None,
+            "time_zone": None,
+        },
+    ),
     "freshopt.World": Call(
         fo.World.poisson, {"sources": SOURCES, "seed": 0, "times": None, "change_rate": None}
     ),
@@ -205,6 +218,9 @@ CALLS: dict[str, Call] = {
     ),
     "solvers.ProjectedGradient": solved(solvers.ProjectedGradient, tolerance=1e-3, limit=50, scaled=True),
     "online.AdaptiveRates": acted(online.AdaptiveRates, batch=2.0, floor=0.001, solver=None, seed=0),
+    "online.ReplanEvery": acted(
+        online.ReplanEvery, epoch=2.0, reset=0.1, prior=None, floor=0.0, solver=None, seed=0
+    ),
     "online.AsyncMirrorSync": synchronized(
         online.AsyncMirrorSync, learning_rate=1.0, cycle=2.0, exploration=0.05, seed=0
     ),
@@ -244,6 +260,11 @@ CALLS: dict[str, Call] = {
         lambda **given: estimators.MaximumLikelihood(prior=estimators.GammaPrior(**given)).fit(LOG),
         {"shape": 1.0, "exposure": 1.0, "time_unit": "day"},
     ),
+    "estimators.Beliefs": Call(
+        lambda **given: estimators.Beliefs.from_log(**given).expected_rate(),
+        {"log": LOG, "prior": estimators.GammaPrior(1.0, 1.0), "reset": 0.1, "time": 10.0, "changes": 5.0},
+    ),
+    "estimators.resetting_prior": Call(estimators.resetting_prior, {"log": LOG, "reset": "auto"}),
     "estimators.Hoeffding": interval(estimators.Hoeffding, MATCHED),
     "estimators.HostPriors": Call(estimators.HostPriors.from_log, {"log": LOG, "host": ["x", "x", "y"]}),
     "online.LambdaLearnAndCrawl": acted(
@@ -260,7 +281,7 @@ CALLS: dict[str, Call] = {
     ),
     "estimators.LikelihoodRatio": interval(estimators.LikelihoodRatio, LIKELY),
     "estimators.MaximumLikelihood": fitted(
-        estimators.MaximumLikelihood, smoothing=0.5, prior=None, half_life=None
+        estimators.MaximumLikelihood, smoothing=0.5, prior=None, half_life=None, reset=None
     ),
     "online.MirrorSync": synchronized(online.MirrorSync, learning_rate=1.0, exploration=0.05, seed=0),
     "estimators.MomentMatching": fitted(estimators.MomentMatching, bounds=(0.001, 1000.0), half_life=None),
@@ -321,7 +342,9 @@ CALLS: dict[str, Call] = {
         {"recall": 0.5, "precision": [0.5, 0.9, 0.7]},
     ),
     "scheduling.DiscreteCounts": scheduled(scheduling.DiscreteCounts, problem=PROBLEM, repeats=True),
-    "scheduling.Periodic": scheduled(scheduling.Periodic),
+    "scheduling.Periodic": scheduled(
+        scheduling.Periodic, profile=fo.WeeklyProfile([1.0, 2.0]), load_limit=2.0
+    ),
     "scheduling.PoissonArrivals": scheduled(scheduling.PoissonArrivals, seed=0),
     "noisy_signals.SignalCrawler": Call(
         lambda **given: noisy_signals.SignalCrawler(**given).pick(1.0), {"greedy": GREEDY, "last": 0.0}

@@ -190,6 +190,8 @@ RELATIVE = {
     ("online.LambdaLearnAndCrawl", "approximate"): "not for the problem's objective",
     ("online.LambdaLearnAndCrawl", "epoch"): "too short for the horizon",
     ("online.LambdaLearnAndCrawl", "floor"): "a share of too small a rate",
+    ("online.ReplanEvery", "epoch"): "too short for the horizon",
+    ("online.ReplanEvery", "floor"): "a share of too small a rate",
     ("online.MirrorSync", "exploration"): "more than min_rate leaves",
     ("online.PhasedEpsilonGreedy", "phase"): "too short for the horizon",
     ("estimators.LawOfLargeNumbers", "alpha"): "a function, of the log's sources",

@@ -257,6 +257,7 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
         (("--example", "debian-uploads", "--engine", "dask"), "Leave --example out"),
         (("in", "--engine", "dask", "--csv"), "Leave --csv out"),
         (("in", "--engine", "dask", "--half-life", "3d"), "--half-life depends on the whole log"),
+        (("in", "--engine", "dask", "--reset", "auto"), "--reset depends on the whole log"),
         (("in", "--engine", "dask", "--importance", "absent"), "no file or folder absent"),
         (("absent", "--engine", "dask"), "no file or folder absent"),
         (("--engine", "dask"), "needs LOG, a folder"),

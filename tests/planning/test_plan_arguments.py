@@ -13,7 +13,8 @@ import pytest
 import freshopt as fo
 from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
-from freshopt.planning.request import MANY, as_crawl_log, default_prior
+from freshopt.estimators.default_prior import MANY, default_prior
+from freshopt.planning.request import as_crawl_log
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.plans import PERIODIC, crawls, dated
 

@@ -12,6 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
+from freshopt.inference.reset_filter import Resets
 from freshopt.io.read_log import read_log
 from freshopt.logs.births import since_birth
 from freshopt.planning.plan import make_plan
@@ -80,12 +81,24 @@ def test_options_reach_the_estimator(log: fo.CrawlLog, run: Run) -> None:
     np.testing.assert_allclose(rates(run, "--smoothing", "2"), MaximumLikelihood(2.0).fit(log).change_rate_)
     drifting = MaximumLikelihood(prior=weak, half_life=14.0).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--half-life", "2w"), drifting)
+    resets: dict[str, Resets] = {"0.02": 0.02, "auto": "auto"}
+    for written, reset in resets.items():
+        anew = MaximumLikelihood(prior=weak, reset=reset).fit(log).change_rate_
+        np.testing.assert_allclose(rates(run, "--reset", written), anew)
     prior = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--prior", "gamma"), prior)
     naive = Naive(half_life=0.5).fit(log).change_rate_
     np.testing.assert_allclose(rates(run, "--estimator", "naive", "--half-life", "12h"), naive)
     law = LawOfLargeNumbers().fit(log, [4 / 5, 4 / 8, 1 / 3]).change_rate_
     np.testing.assert_allclose(rates(run, "--estimator", "law-of-large-numbers"), law)
+
+
+def test_resets_are_told(log: fo.CrawlLog, run: Run) -> None:
+    assert len(log) == 12
+    how = ("estimate", "log.csv", "--out", "rates.csv", "--overwrite")
+    assert "each rate is drawn anew once in 50 days" in run(*how, "--reset", "0.02").output
+    assert "none: rates last" in run(*how, "--reset", "0").output
+    assert "resets" not in run(*how).output
 
 
 def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
@@ -119,6 +132,15 @@ def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
         (("--prior", "gamma", "--smoothing", "1"), "--prior takes the place of --smoothing"),
         (("--half-life", "soon"), "--half-life: 'soon' cannot be read"),
         (("--half-life", "0d"), "--half-life: '0d' is no time > 0"),
+        (
+            ("--estimator", "naive", "--reset", "auto"),
+            "--reset is for --estimator maximum-likelihood, not for",
+        ),
+        (("--reset", "often"), "--reset: 'often' is no rate. Write auto, or resets per day such as 0.01"),
+        (("--reset", "-1"), "--reset: '-1' is no rate"),
+        (("--reset", "auto", "--half-life", "3d"), "--reset takes the place of --half-life"),
+        (("--reset", "auto", "--smoothing", "1"), "--reset takes the place of --smoothing"),
+        (("--reset", "auto", "--prior", "none"), "--reset needs a prior, from which rates are drawn anew"),
         (("--estimator", "full-observation"), "Full observation needs all counts"),
     ],
 )

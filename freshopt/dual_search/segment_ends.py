@@ -1,0 +1,96 @@
+"""`at_segment_ends`: optimal rates at the ends of linear segments.
+
+On a segment of a hull the cost of a rate is a mixture of the ends' costs, which no single rate attains.
+Sources inside segments whose slope is the price may be moved along them at no cost, as long as they use the
+same bandwidth together: all but one for each price are moved to an end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.separable.hull_numerics import HullNumerics
+from freshopt.separable.kernel import MixedNumerics, Numerics
+
+# Rates off a point by less are at the point, but for the rounding of mixtures and sums.
+ROUNDING = 1e-12
+# So close before the upper end of a segment its slope is seen; slopes this near to the price are it.
+BESIDE = 1e-9
+
+
+def hull_of(numerics: Numerics | None) -> HullNumerics | None:
+    """Return the hull among the numerics of a problem, or None."""
+    silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
+    return silent if isinstance(silent, HullNumerics) else None
+
+
+def at_segment_ends(
+    problem: Problem, numerics: Numerics, rates: Array, price: float, host_prices: Array
+) -> tuple[Array, float, Array]:
+    """Move rates to the ends of their segments, at the same value.
+
+    They use the same bandwidth. With them come the prices, rounded down to the slopes of segments that are
+    used up.
+
+    Parameters
+    ----------
+    problem : Problem
+    numerics : Numerics
+        Those of the problem.
+    rates : ndarray, shape (n,)
+        Best responses to prices, and mixtures of them.
+    price : float
+    host_prices : ndarray, shape (H,)
+        What hosts' sources pay on top of the price; a limit that binds is used up by its own sources.
+    """
+    hull = hull_of(numerics)
+    if hull is None:
+        return rates, price, host_prices
+    hosts, cost = problem.hosts, problem.sources.refresh_cost
+    limit = np.full(len(rates), len(hosts), dtype=np.int64)
+    if len(hosts):
+        binding = np.append(host_prices > 0.0, False)
+        limit = np.where(binding[hosts.codes], hosts.codes, len(hosts))
+    silent = ~np.broadcast_to(problem.sources.signalled, rates.shape)
+    moved = np.array(rates)
+    for own, at in zip(hull.rate, hull.left, strict=True):
+        moved[silent & (at <= own) & (np.abs(rates - own) <= ROUNDING * own)] = own
+    low, high = hull.segment(moved)
+    inside = np.flatnonzero(silent & (low < high))
+    moved[inside] = _filled(cost[inside], low[inside], high[inside], moved[inside], limit[inside])
+    movable = (moved > problem.lower) & (moved < problem.upper) & ~(silent & hull.corner(moved))
+    between = np.zeros(len(rates), dtype=np.bool_)
+    between[inside] = (moved[inside] > low[inside]) & (moved[inside] < high[inside])
+    # What moved but for rounding is made up for by the source inside, and where there is none by the others.
+    groups = len(hosts) + 1
+    alone = np.bincount(limit[between], minlength=groups) > 0
+    share = np.where(movable & (between | ~alone[limit]), cost * moved, 0.0)
+    missing = np.bincount(limit, weights=cost * (rates - moved), minlength=groups)
+    spare = np.bincount(limit, weights=share, minlength=groups)
+    factor = np.where(spare > 0.0, missing / np.where(spare > 0.0, spare, 1.0), 0.0)
+    grown = moved + np.where(share > 0.0, moved * factor[limit], 0.0)
+    moved = np.where(share > 0.0, np.clip(grown, problem.lower, problem.upper), moved)
+    slope = numerics.take(inside).marginal(moved[inside] * (1.0 - BESIDE)) / cost[inside]
+    paid = np.append(price + host_prices, price)
+    near = np.abs(slope - paid[limit[inside]]) <= BESIDE * slope
+    np.minimum.at(paid, limit[inside][near], slope[near])
+    least = float(np.min(paid))
+    return moved, least, np.where(host_prices > 0.0, paid[:-1] - least, 0.0)
+
+
+def _filled(cost: Array, low: Array, high: Array, rate: Array, limit: IntArray) -> Array:
+    """Fill segments to their upper ends in turn, by limit."""
+    order = np.argsort(limit, kind="stable")
+    room, used = (cost * (high - low))[order], (cost * (rate - low))[order]
+    group = limit[order]
+    first = np.searchsorted(group, group)
+    before = np.concatenate(([0.0], np.cumsum(room)))
+    total = np.bincount(group, weights=used, minlength=1)[group]
+    share = (total - (before[:-1] - before[first])) / room
+    filled = low[order] + np.clip(share, 0.0, 1.0) * (high - low)[order]
+    filled = np.where(share >= 1.0 - ROUNDING, high[order], np.where(share <= ROUNDING, low[order], filled))
+    found = np.empty(len(rate))
+    found[order] = filled
+    return found

@@ -1,0 +1,156 @@
+"""Good phases of the week in a plan, and what they save.
+
+The weekly profile is learnt from the plan's own log with the plan's own change rates. Where its evidence is
+too small, where the discipline or the objective knows no phases, or where nothing is saved, the plan is that
+without a profile, to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.dual_search.segment_ends import hull_of
+from freshopt.estimators.estimator import Estimator
+from freshopt.formatting import percent
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.phased_objective import PhasedObjective, why_no_phases
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray, total
+from freshopt.scheduling.periodic import Periodic
+from freshopt.weekly.peak_hours import peak_hours
+from freshopt.weekly.profile import WeeklyProfile
+from freshopt.weekly.profile_learning import learnt_shape
+
+# Bins of the week that is learnt, of three hours each.
+BINS = 56
+# Savings below this share of the cost do not justify a load that is not flat.
+WORTHWHILE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GoodPhases:
+    """What crawling at good hours of the week brings to a plan.
+
+    Attributes
+    ----------
+    profile : WeeklyProfile
+        Learnt from the plan's log.
+    load_limit : float
+        Largest load of an hour over the mean.
+    value_without : float
+        The optimal value without a profile.
+    saved : float
+        Share of the cost that the profile saves; of a freshness the cost is the stale part.
+    sources : int
+        Sources at gaps of the week.
+    """
+
+    profile: WeeklyProfile
+    load_limit: float
+    value_without: float
+    saved: float
+    sources: int
+
+    def words(self, flat: str = "load_limit=1") -> str:
+        """Return the saving in a sentence."""
+        limit = self.load_limit
+        load = "twice the mean load" if limit == 2.0 else f"{limit:g} times the mean load"
+        saved = percent(self.saved, space=" ")
+        return (
+            f"{peak_hours(self.profile)}: crawling after the peaks saves {saved} of the cost at {load}; "
+            f"{flat} keeps the load flat"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers, ready for JSON."""
+        return {
+            "peak": peak_hours(self.profile),
+            "evidence": self.profile.evidence,
+            "daily_evidence": self.profile.daily_evidence,
+            "load_limit": self.load_limit,
+            "value_without": self.value_without,
+            "saved": self.saved,
+            "sources": self.sources,
+        }
+
+
+def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_limit: float) -> Problem | None:
+    """Return a plan's problem with the profile of its log, or None.
+
+    None where the log, the objective, its discipline or the constraints have no good phases.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    estimate : Estimator
+        Fitted to the log.
+    problem : Problem
+        Without a profile.
+    load_limit : float
+        1 turns profiles off.
+    """
+    if load_limit <= 1.0 or not log.timed or problem.constraints or why_no_phases(problem.objective):
+        return None
+    shape = learnt_shape(log, estimate.change_rate_, BINS, None)
+    profile = WeeklyProfile(*shape, log.time_unit, log.origin)
+    if not profile.active:
+        return None
+    phased = Problem(
+        problem.objective,
+        problem.sources,
+        problem.bandwidth,
+        problem.host_limits or None,
+        profile=profile,
+        load_limit=load_limit,
+    )
+    return phased if isinstance(phased.objective, PhasedObjective) else None
+
+
+def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
+    """Return what a profile saves, or None if that is negligible."""
+    objective, hull = solution.problem.objective, hull_of(solution.problem.numerics)
+    if not isinstance(objective, PhasedObjective) or hull is None:
+        return None
+    saved = 1.0 - _cost(solution) / _cost(without)
+    profile = objective.profile
+    if not saved >= WORTHWHILE or not isinstance(profile, WeeklyProfile):
+        return None
+    return GoodPhases(
+        profile,
+        objective.load_limit,
+        without.value,
+        saved,
+        int(np.sum(at_good_phases(solution.problem, solution.rates))),
+    )
+
+
+def at_good_phases(problem: Problem, rates: Array) -> BoolArray:
+    """Return which sources rest at points of their hull."""
+    hull = hull_of(problem.numerics)
+    if hull is None:
+        return np.zeros(len(rates), dtype=np.bool_)
+    return np.asarray(hull.corner(rates) & ~problem.sources.signalled, dtype=np.bool_)
+
+
+def phase_saving(problem: Problem, rates: Array) -> float:
+    """Return by how much the rates cost less than at random phases."""
+    hull = hull_of(problem.numerics)
+    chosen = np.flatnonzero(at_good_phases(problem, rates))
+    if hull is None or not len(chosen):
+        return 0.0
+    some = hull.take(chosen)
+    return total(some.curve.cost(rates[chosen]) - some.cost(rates[chosen]))
+
+
+def phased_method(phases: GoodPhases) -> Periodic:
+    """Return the schedule's method that keeps to the good phases."""
+    return Periodic(phases.profile, phases.load_limit)
+
+
+def _cost(solution: Solution) -> float:
+    numerics = solution.problem.numerics
+    return np.nan if numerics is None else total(numerics.cost(solution.rates))

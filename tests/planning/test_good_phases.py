@@ -1,0 +1,132 @@
+"""Plans from logs with and without a weekly cycle, valued on the cycle itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.errors import SourceDataError
+from freshopt.planning.plan_files import summary
+from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
+
+Floats = np.typing.NDArray[np.float64]
+HOUR = np.arange(168)
+# Four changes in five come from Tuesday to Friday, from 9 to 17.
+OFFICE = np.where((HOUR // 24 >= 1) & (HOUR // 24 < 5) & (HOUR % 24 >= 9) & (HOUR % 24 < 17), 8.0, 0.4)
+BEGIN = np.datetime64("2024-01-01")  # a Monday
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Changes of relative rate g over the week, in days since a Monday."""
+
+    g: Floats
+
+    def mean_changes(self, time: Floats) -> Floats:
+        """∫₀ᵗ g."""
+        whole = np.floor(time / 7.0)
+        sums = np.concatenate(([0.0], np.cumsum(self.g / np.mean(self.g)))) / 24.0
+        found: Floats = whole * 7.0 + np.interp((time - 7.0 * whole) * 24.0, np.arange(169), sums)
+        return found
+
+    def log(self, rates: Floats, crawls: int, seed: int, *, dates: bool = True) -> fo.CrawlLog:
+        """Crawls a week apart in the mean, of sources that change in this cycle."""
+        rng = np.random.default_rng(seed)
+        time = np.cumsum(rng.exponential(7.0, (len(rates), crawls + 1)), axis=1)
+        passed = np.diff(self.mean_changes(time), axis=1, prepend=0.0)
+        changed = rng.random(time.shape) < -np.expm1(-rates[:, None] * passed)
+        changed[:, 0] = False
+        names = np.repeat([f"s{k}" for k in range(len(rates))], crawls + 1)
+        flat = time.reshape(-1)
+        when = BEGIN + (flat * 86_400e6).astype("timedelta64[us]") if dates else flat
+        return fo.CrawlLog(source=names, time=when, changed=changed.reshape(-1))
+
+    def fresh(self, plan: fo.Plan, rates: Floats) -> float:
+        """Fresh copies in the mean between each source's first and last refresh, from the true changes."""
+        begin = plan.log.end
+        total = 0.0
+        for k, rate in enumerate(rates.tolist()):
+            times = np.sort(plan.schedule.time[plan.schedule.source == k]) + begin
+            for a, b in itertools.pairwise(times):
+                x = np.linspace(a, b, 150)
+                y = np.exp(-rate * (self.mean_changes(x) - self.mean_changes(np.array([a]))))
+                total += float(np.trapezoid(y, x)) / (times[-1] - times[0])
+        return total
+
+
+RATES = np.random.default_rng(7).gamma(1.0, 0.15, 120) + 0.01
+
+
+@pytest.mark.parametrize("dates", [True, False])
+def test_plans_crawl_after_the_peaks(dates: bool) -> None:
+    cycle = Cycle(OFFICE)
+    log = cycle.log(RATES, 80, 1, dates=dates)
+    objective = BinaryFreshness(fo.Refresh.PERIODIC)
+    phased = fo.plan(log, len(RATES) / 7.0, "84d", objective=objective, draws=0)
+    flat = fo.plan(log, len(RATES) / 7.0, "84d", objective=objective, draws=0, load_limit=1.0)
+    assert flat.phases is None
+    assert phased.phases is not None
+    assert phased.phases.value_without == flat.solution.value
+    stale = len(RATES) - np.array([flat.solution.value, phased.solution.value])
+    assert phased.phases.saved == pytest.approx(1.0 - stale[1] / stale[0], rel=1e-9)
+    assert phased.phases.sources > len(RATES) / 3
+    assert phased.solution.certificate is not None
+    assert phased.solution.certificate.relative_gap < 1e-12
+    # On the true cycle at least nine tenths of what was promised is saved.
+    true = [cycle.fresh(plan, RATES) for plan in (flat, phased)]
+    assert true[1] - true[0] > 0.9 * (stale[0] - stale[1])
+
+
+def test_what_is_told_is_computed() -> None:
+    log = Cycle(OFFICE).log(RATES, 80, 1)
+    plan = fo.plan(log, len(RATES) / 7.0, "28d", objective=BinaryFreshness(fo.Refresh.PERIODIC), draws=3)
+    assert plan.phases is not None
+    facts = summary(plan)
+    assert facts["objective"] == "BinaryFreshness"
+    assert facts["phases"] == plan.phases.facts()
+    assert facts["settings"]["load_limit"] == 2.0
+    assert f"saves {100 * plan.phases.saved:.1f} % of the cost at twice the mean load" in repr(plan)
+    assert "Changes peak " in repr(plan)
+    assert facts["schedule_value"] == pytest.approx(plan.solution.value, rel=0.15)
+    assert facts["findings"]["interior"]["deviation"] < 1e-9
+    assert plan.uncertainty is not None
+    assert np.all(plan.uncertainty.regret > -1e-9)
+
+
+def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
+    log = Cycle(np.ones(168)).log(RATES, 60, 2)
+    plans = [fo.plan(log, 12.0, "28d", draws=0, load_limit=load) for load in (2.0, 1.0)]
+    assert plans[0].phases is None
+    assert np.array_equal(plans[0].solution.rates, plans[1].solution.rates)
+    assert np.array_equal(plans[0].schedule.time, plans[1].schedule.time)
+    assert summary(plans[0])["phases"] is None
+    assert "weekly cycle" not in repr(plans[0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": HarmonicStaleness()},
+        {"objective": Age(fo.Refresh.PERIODIC)},
+        {
+            "objective": AccumulatedDelay(fo.Refresh.PERIODIC),
+            "bandwidth": None,
+            "constraints": [fo.Budget(5.0)],
+        },
+    ],
+)
+def test_what_has_no_phases_is_planned_as_ever(settings: dict[str, object]) -> None:
+    log = Cycle(OFFICE).log(RATES, 60, 1)
+    plan = fo.plan(log, horizon="28d", draws=0, **{"bandwidth": 12.0, **settings})  # type: ignore[arg-type]
+    assert plan.phases is None
+    assert math.isfinite(plan.solution.value)
+
+
+def test_a_load_limit_below_one_is_refused() -> None:
+    with pytest.raises(SourceDataError, match="load_limit is"):
+        fo.plan(Cycle(OFFICE).log(RATES, 3, 1), 12.0, "28d", load_limit=0.5)
