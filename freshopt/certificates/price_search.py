@@ -38,7 +38,7 @@ def stride_of(columns: ProofColumns) -> int:
 
 
 def sampled_price(gap: Gap, columns: ProofColumns, grid: Array) -> float:
-    """Return a price with a small bound, from a sample and few passes.
+    """Return a price with a small bound, by few passes.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def _bound(columns: ProofColumns, rates: Array, slack: float) -> Callable[[float
 
 
 def _settle(bound: Callable[[float], float], x: float, enough: float) -> tuple[float, float]:
-    """Return a minimiser near x, and a minimum to a factor of `_FLAT` or so.
+    """Return a minimiser near x, and its bound.
 
-    A bound of `enough` will do.
+    It is the least to a factor of `_FLAT` or so; a bound of `enough` will do.
     """
     low, high = x - _NEAR, x + _NEAR
     for _ in range(_DOUBLINGS):

@@ -1,4 +1,4 @@
-"""Compiled proofs: what a duality gap is made of, from one read of the rates.
+"""Compiled proofs: cost, bandwidth used and duality gap of given rates.
 
 As in `freshopt.compiled.columns`, chunks' sums are kept and added exactly rounded, so that a proof has the
 same bits on any number of threads.

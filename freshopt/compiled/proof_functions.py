@@ -1,4 +1,4 @@
-"""Cost, marginal value and reach of one source: what a duality gap is made of.
+"""Cost, marginal value and reach of one source.
 
 A source at rate ρ that pays ν per unit of rate, with marginal value m = −w·J', adds at most |m − ν|·|ρ̂ − ρ|
 to the duality gap, where m(ρ̂) = ν or ρ̂ is a bound (`freshopt.certificates.certificate`). Here |ρ̂ − ρ| is
@@ -129,7 +129,10 @@ def binary_poisson(rate: float, w: float, d: float) -> Values:
 
 
 def binary_periodic(rate: float, w: float, d: float) -> Values:
-    """Return 1 − (1 − e^{−u})/u, the rest of 1, and w·P(2, u)/Δ."""
+    """Return the stale share, the fresh one, and w·P(2, u)/Δ.
+
+    The stale share is 1 − (1 − e^{−u})/u.
+    """
     share, rest = d / (rate + d), rate / (rate + d)
     scaled = ratio_at(GAMMA, gap_of(rate, d)) * share
     # P(2, u)/u; and 1 − e^{−u} = (u + P(2, u))/(1 + u).
@@ -169,7 +172,10 @@ def age_poisson(rate: float, w: float, d: float) -> Values:
 
 
 def age_periodic(rate: float, w: float, d: float) -> Values:
-    """Return (u/2 − 1 + (1 − e^{−u})/u)/Δ and w·(u²/2 − P(2, u))/Δ²."""
+    """Return the mean age and w·(u²/2 − P(2, u))/Δ².
+
+    The mean age is (u/2 − 1 + (1 − e^{−u})/u)/Δ.
+    """
     ratio = ratio_at(AGE_INDEX, gap_of(rate, d))
     share = d / (3.0 * rate + 2.0 * d)
     # The mean age is (u³/2 − A)/(u(1 + u)), A = u³·ratio/(3 + 2u).
@@ -219,7 +225,7 @@ def reach_of_power(
 def reach_from_change(
     rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
 ) -> float:
-    """Return (ρ + Δ)·off/ν: marginal values that fall as 1/(ρ + Δ) at least."""
+    """Return (ρ + Δ)·off/ν, for marginal values that fall as 1/(ρ + Δ)."""
     return (rate + d) * (off / paid)
 
 

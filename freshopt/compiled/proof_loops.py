@@ -1,4 +1,4 @@
-"""Compiled proof of rates: cost, bandwidth used, bounds and duality gap in one read.
+"""Compiled proof of rates: cost, bandwidth and gap in one read.
 
 This module imports numba and is imported when first needed. Machine code is cached as in
 `freshopt.compiled.loops`.
@@ -106,7 +106,10 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
 
 @register_jitable(fastmath=FAST)
 def spent(columns: SourceColumns, rates: Array) -> float:
-    """Return Σ refresh cost·ρ of a chunk, read a second time from the cache."""
+    """Return Σ refresh cost·ρ of a chunk.
+
+    It is read a second time, from the cache.
+    """
     total = lost = 0.0
     for begin in range(0, len(rates), PIECE):
         size, some = min(len(rates) - begin, PIECE), 0.0
@@ -117,7 +120,10 @@ def spent(columns: SourceColumns, rates: Array) -> float:
 
 
 def _source(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tuple[float, ...]]:
-    """Return the function of one source: cost, gain, gap term, and 1 unless within its bounds."""
+    """Return the function of one source.
+
+    It returns cost, gain, gap term, and 1 unless the rate is within its bounds.
+    """
     values, reach = silent.values, silent.reach
     if announced is None:
 

@@ -1,4 +1,4 @@
-"""Octave tables of the periodic cells' cost and marginal value, for compiled proofs.
+"""Octave tables of periodic costs and marginal values, for compiled proofs.
 
 Printed formulas of periodic cells subtract nearly equal numbers where u = Δ/ρ is small. A rational function
 of u with the same limits leaves a ratio between 1/3 and 2 that is smooth on logarithms: one row and one
@@ -42,7 +42,9 @@ def ratio_at(table: Array, u: float) -> float:
 
 
 def mean_harmonic_loss(u: Array) -> Array:
-    """Return ∫₀¹ Ein(ut) dt for u > 0, without SciPy, which takes long to load.
+    """Return ∫₀¹ Ein(ut) dt for u > 0.
+
+    SciPy, which takes long to load, is not needed.
 
     Examples
     --------
