@@ -225,7 +225,7 @@ def reach_of_power(
 def reach_from_change(
     rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
 ) -> float:
-    """Return (ρ + Δ)·off/ν, for marginal values that fall as 1/(ρ + Δ)."""
+    """Return (ρ + Δ)·off/ν: marginal values fall as 1/(ρ + Δ)."""
     return (rate + d) * (off / paid)
 
 

@@ -10,7 +10,7 @@ from freshopt.certificates import price_search
 from freshopt.compiled import proof_columns as compiled_proofs
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 
-N = 4000
+N = 2000
 OBJECTIVES = [
     HarmonicStaleness(),
     BinaryFreshness(),
@@ -29,7 +29,7 @@ def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 300)
 
 
-@pytest.mark.parametrize("spread", [0.5, 3.0])
+@pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, spread: float
