@@ -90,6 +90,9 @@ def proved_gap(problem: Problem, rates: Array, price: float, host_prices: Array)
     columns, numerics, hosts = proof_columns(problem), problem.numerics, problem.hosts
     if columns is None or numerics is None:
         return None
+    # Loops read where arrays say: of another length, or kind, nothing is read here.
+    if rates.shape != (columns.n,) or rates.dtype != np.float64 or len(host_prices) != len(hosts):
+        return None
     given = read_only(np.ascontiguousarray(rates))
     proof = (
         columns.prove_hosts(given, price, host_prices, hosts.codes)

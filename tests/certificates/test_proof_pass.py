@@ -128,6 +128,8 @@ def test_rates_that_are_not_feasible_are_repaired_first() -> None:
     for rates in (1.001 * optimum.rates, np.where(np.arange(N) == 7, -1.0, optimum.rates)):
         assert proved_gap(task, rates, optimum.price, none) is None
         assert fo.certify(task, rates, optimum.price).infeasibility > 0.0
+    assert proved_gap(task, optimum.rates[1:], optimum.price, none) is None
+    assert proved_gap(task, optimum.rates.astype(np.float32), optimum.price, none) is None
     unknown = np.where(np.arange(N) == 7, np.nan, optimum.rates)
     assert proved_gap(task, unknown, optimum.price, none) is None
     with pytest.raises(fo.SourceDataError, match="not finite"):
