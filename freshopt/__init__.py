@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
     from freshopt.modelling.constraints.target import Target as Target
     from freshopt.modelling.constraints.tied import Tied as Tied
+    from freshopt.modelling.expected import Expected as Expected
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh
     from freshopt.modelling.problem import Problem as Problem
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.worst import Worst as Worst
     from freshopt.parametric import Frontier as Frontier
     from freshopt.parametric import frontier as frontier
-    from freshopt.planning.backtest import HeldOut as HeldOut
+    from freshopt.planning.backtest import BackTest as BackTest
     from freshopt.planning.backtest import backtest as backtest
     from freshopt.planning.plan import Plan as Plan
     from freshopt.planning.plan import plan as plan
@@ -69,9 +70,10 @@ _HOME = {
     "Certificate": "freshopt.certificates.certificate",
     "CertificateError": "freshopt.errors",
     "CrawlLog": "freshopt.logs.crawl_log",
+    "Expected": "freshopt.modelling.expected",
     "Frontier": "freshopt.parametric",
     "FreshoptError": "freshopt.errors",
-    "HeldOut": "freshopt.planning.backtest",
+    "BackTest": "freshopt.planning.backtest",
     "InfeasibleProblemError": "freshopt.errors",
     "Objective": "freshopt.modelling.objective",
     "ObjectiveError": "freshopt.errors",

@@ -88,7 +88,7 @@ class PiecewiseLinearCost:
 
         Its one parameter is the (n, 2, pieces) array of α and β.
         """
-        return Curve((self._pieces(len(sources)),), _at, _mean, _index, _inverse_index)
+        return Curve((self._pieces(len(sources)),), _at, _mean, _index, _inverse_index, rate_at=None)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh

@@ -131,7 +131,8 @@ class PowerCost:
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve; parameters are a, e, t₀ and U."""
-        return Curve(self._parameters(len(sources)), _at, _mean, _index, _inverse_index, POISSON)
+        parameters = self._parameters(len(sources))
+        return Curve(parameters, _at, _mean, _index, _inverse_index, POISSON, rate_at=None)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh

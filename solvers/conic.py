@@ -312,13 +312,12 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
     """
     parts: list[Expression] = []
     constraints: list[Expression] = []
-    for mask, form in (
-        (~sources.signalled, objective.cone_form),
-        (sources.signalled, objective.signalled_cone_form),
-    ):
+    for mask in (~sources.signalled, sources.signalled):
         k = np.flatnonzero(mask)
         if len(k):
             everyone = len(k) == len(mask)
+            own = objective if everyone else objective.take(k)
+            form = own.signalled_cone_form if bool(sources.signalled[k[0]]) else own.cone_form
             made = form(y if everyone else y[k], sources if everyone else sources.take(k), typical[k])
             if made is None:
                 return declare_total(objective, cp.multiply(typical, y), sources)

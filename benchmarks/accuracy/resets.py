@@ -222,7 +222,7 @@ def plan_rows(n: int, worlds: int) -> list[dict[str, Any]]:
                 for run in costs
             ]
             row = {"objective": "harmonic" if harmonic else "binary", "reset": reset}
-            rows.append({**row, **summary(gains), "costs": costs})
+            rows.append({**row, **summary(gains)})
             words = [f"{name} {mean:.2f} ± {spread:.2f}" for name, (mean, spread) in summary(gains).items()]
             print(row, "; ".join(words), flush=True)
     return rows

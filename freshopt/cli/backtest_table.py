@@ -1,6 +1,6 @@
 """Backtest table of `freshopt plan --replay`.
 
-One line per policy: its measured cost on the held-out part of the log.
+One line per policy: what was predicted of it and its measured cost on the held-out part of the log.
 """
 
 from __future__ import annotations
@@ -8,50 +8,50 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.formatting import percent
-from freshopt.modelling.phased_objective import plain
-from freshopt.planning.backtest import HeldOut
+from freshopt.planning.backtest import BackTest
 from freshopt.planning.plan import Plan
-from freshopt.report.held_out import MIDDLE, POLICIES, PolicyRow, verdicts
+from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.objective_names import goal_of
 from freshopt.terminal.console import count, number
 
 
-def replay_table(held: HeldOut, plan: Plan) -> str:
+def replay_table(held: BackTest, plan: Plan) -> str:
     """Return the backtest table, one line per policy.
 
-    A line above it says which part of the log was held out, lines below which policy did best.
+    A line above it says which part of the log was held out, lines below which policies the log supports.
     """
-    unit, objective = plan.log.time_unit, plain(plan.solution.problem.objective)
-    maximised, noun = objective.sense == "maximise", goal_of(type(objective).__name__).noun
-    better = "higher" if maximised else "lower"
+    unit, objective = plan.log.time_unit, plan.request.objective
+    better = "higher" if objective.sense == "maximise" else "lower"
+    noun = goal_of(type(objective).__name__).noun
     left = (
         f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
     )
+    windows = "" if held.splits == 1 else f" in {held.splits} windows"
     lines = [
-        f"On the last {count(held.end - held.begin, unit)}, held out from the plan "
+        f"On the last {count(held.end - held.begin, unit)}{windows}, held out from their plans "
         f"({count(held.sources, 'source')}{left}):"
     ]
-    table = [("", f"refreshes per {unit}", f"{noun} ({better} is better)", "± error", "share of time fresh")]
     rows = [
         PolicyRow(
             row.policy,
             row.refreshes,
-            row.cost.value,
-            None if np.isnan(row.cost.error) else row.cost.error,
+            row.realised,
+            None if np.isnan(row.error) else row.error,
             row.fresh,
+            row.predicted,
+            row.saving,
+            row.saving_error,
         )
-        for row in held.rows
+        for row in held.means
     ]
+    head = (f"refreshes per {unit}", "predicted", f"{noun} ({better} is better)", "± error")
+    table: list[tuple[str, ...]] = [("", *head, "percent saved", "time fresh")]
     for row in rows:
-        error = "" if row.error is None else number(row.error)
-        cells = (number(row.refreshes), number(row.value), error, percent(row.fresh, even=True, space=" "))
-        table.append((POLICIES[row.policy], *cells))
+        known = ("" if value is None else number(value) for value in (row.predicted, row.value, row.error))
+        fresh = percent(row.fresh, even=True, space=" ")
+        table.append((POLICIES[row.policy], number(row.refreshes), *known, saved(row), fresh))
     widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
     for first, *rest in table:
         right = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first.ljust(widths[0]), *right]))
-    found = verdicts(rows, noun, maximised=maximised)
-    lines += ["", *(text.replace("\xa0", " ") for text in found)]
-    if any(row.policy == "current" for row in rows):
-        lines.append(MIDDLE)
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *([held.verdict] if held.verdict else []), *notes(rows)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from freshopt.cli.backtest_table import replay_table
 from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.report import command_line
 from freshopt.io.atomic_output import complete_folder
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -24,11 +26,13 @@ from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import PlanRequest
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.console import progress, show
+from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
+from freshopt.terminal.crontab_line import crontab_line
 from freshopt.terminal.estimator_options import Estimation, estimation_options
-from freshopt.terminal.log_inputs import Origin, origin_options
+from freshopt.terminal.log_inputs import Found, Origin, origin_options
 from freshopt.terminal.objective_options import Parameters, objective_of
+from freshopt.terminal.own_crawls import with_own_crawls
 from freshopt.terminal.source_columns import SourceColumns
 
 
@@ -71,8 +75,24 @@ from freshopt.terminal.source_columns import SourceColumns
 @click.option(
     "--replay",
     is_flag=True,
-    help="Hold out the last quarter of the log, and tell what a plan from the rest achieves there beside "
-    "equal and proportional rates and the log's own crawls.",
+    help="Hold out the last half of the log in three windows, and tell what plans from the crawls before "
+    "each of them achieve, predicted and realised, beside simple rules, the log's own crawls and the best "
+    "static rates in hindsight; and which of them the log supports.",
+)
+@click.option(
+    "--every",
+    metavar="TIME",
+    help="Print the crontab line that plans again after each such time, 7d or 1d or hours or minutes that "
+    "divide a day or an hour, from LOG and the plan's own crawls. With --replay there is a row for that.",
+)
+@click.option(
+    "--crawls",
+    "own_crawls",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns source, time, changed: what the crawls of earlier plans found, which continue "
+    "LOG (repeatable). With --every it may not exist yet, and is DIR-crawls.csv unless given.",
 )
 @options.engine_options(
     "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets folders of "
@@ -105,6 +125,8 @@ def plan(
     draws: int,
     load_limit: float,
     replay: bool,
+    every: str | None,
+    own_crawls: tuple[Path, ...],
     engine: str,
     scheduler: str | None,
     time_unit: str,
@@ -148,10 +170,11 @@ def plan(
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
-        if replay:
-            raise click.UsageError("--replay is for --engine memory. Leave it out.")
-        if context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--load-limit is for --engine memory. Leave it out.")
+        limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
+        only = {"--replay": replay, "--every": every, "--crawls": own_crawls, "--load-limit": limited}
+        for name, given in only.items():
+            if given:
+                raise click.UsageError(f"{name} is for --engine memory. Leave it out.")
         limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
@@ -176,8 +199,13 @@ def plan(
             overwrite=overwrite,
         )
         return
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(10) as on_progress:
-        found = origin.read(time_unit)
+    loop = None if every is None else _loop(context, every, own_crawls, out)
+    if every is not None:
+        own_crawls = own_crawls or (_crawls_of(out),)
+        period = inputs.duration_of("--every", every, time_unit)
+    known = [path for path in own_crawls if every is None or path.exists()]
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(11) as on_progress:
+        found = _continued(origin.read(time_unit), known)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
@@ -194,14 +222,44 @@ def plan(
         held = None
         if replay:
             on_progress("back-test")
-            held = backtest(found.data, **asked)
+            held = backtest(found.data, every=None if every is None else period, **asked)
         on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
+        if loop is not None:
+            more["again"] = {"every": period, "crontab": loop, "crawls": [str(path) for path in own_crawls]}
         names = write_files(made, staging, csv=csv, more=more)
     show([*plan_rows(made, found.words, objective), _time(made)])
     if held is not None:
         click.echo(f"\n{replay_table(held, made)}")
+    if loop is not None:
+        files = " or ".join(str(path) for path in own_crawls)
+        click.echo(
+            f"\nAppend what the schedule's crawls find (source, time, changed) to {files}; this line of a "
+            f"crontab plans again from them:\n{loop}"
+        )
     click.echo(f"\nwrote {', '.join(names)} to {out}")
+
+
+def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
+    """Return the crontab line that runs this command again."""
+    more = () if own_crawls else ("--crawls", str(_crawls_of(out)))
+    return crontab_line(every, command_line(context, out, more))
+
+
+def _crawls_of(out: Path) -> Path:
+    """Return the default file of a plan's own crawls."""
+    return out.with_name(f"{out.name}-crawls.csv")
+
+
+def _continued(found: Found, own_crawls: Sequence[Path]) -> Found:
+    """Return a log with the crawls of earlier plans."""
+    if not own_crawls:
+        return found
+    if not isinstance(found.data, CrawlLog):
+        raise click.UsageError("--crawls continues a log, and here all changes are known. Leave it out.")
+    log = with_own_crawls(found.data, own_crawls)
+    added = count(len(log) - len(found.data), "own crawl")
+    return Found(log, f"{found.name} and {added}", found.importance)
 
 
 def _declared(

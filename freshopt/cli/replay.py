@@ -16,7 +16,7 @@ from freshopt.io.read_log import read_log
 from freshopt.io.tables import read_table, table_ending, write_table
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
-from freshopt.planning.backtest import known_changes
+from freshopt.planning.known_changes import known_changes
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.replaying import replay as replay_schedule

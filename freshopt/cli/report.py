@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -31,10 +32,16 @@ def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")
 
 
-def command_line(context: click.Context) -> str:
+def command_line(context: click.Context, out: Path | None = None, more: Sequence[str] = ()) -> str:
     """Return the command line that reproduces the result.
 
-    Options that say where the result goes are replaced or left out.
+    Parameters
+    ----------
+    context : click.Context
+    out : Path, optional
+        Where the result goes, in place of an earlier one. By default a word stands for it.
+    more : sequence of str
+        Words to add.
     """
     words: list[str] = []
     for parameter in context.command.params:
@@ -49,4 +56,5 @@ def command_line(context: click.Context) -> str:
             words += [word for each in value for word in (parameter.opts[0], str(each))]
         else:
             words += [parameter.opts[0], str(value)]
-    return shlex.join(["freshopt", context.info_name or "", *words, "--out", "DIR"])
+    where = ["--out", "DIR"] if out is None else ["--out", str(out), "--overwrite"]
+    return shlex.join(["freshopt", context.info_name or "", *words, *more, *where])

@@ -286,6 +286,7 @@ def summary(
         "solver": "freshopt.distributed",
         "method": repr(method_of(request)),
         "uncertainty": None,
+        "forecast": None,
         "constraints": None if declared is None else constraint_facts(declared),
         "findings": None,
         "settings": settings(request),

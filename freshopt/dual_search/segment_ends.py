@@ -16,8 +16,8 @@ from freshopt.separable.kernel import MixedNumerics, Numerics
 
 # Rates off a point by less are at the point, but for the rounding of mixtures and sums.
 ROUNDING = 1e-12
-# So close before the upper end of a segment its slope is seen; slopes this near to the price are it.
-BESIDE = 1e-9
+# Slopes this near to the price are the price, but for the width of its bracket and rounding.
+BESIDE = 1e-11
 
 
 def hull_of(numerics: Numerics | None) -> HullNumerics | None:
@@ -59,6 +59,10 @@ def at_segment_ends(
         moved[silent & (at <= own) & (np.abs(rates - own) <= ROUNDING * own)] = own
     low, high = hull.segment(moved)
     inside = np.flatnonzero(silent & (low < high))
+    # Ends from a table are off by a little: just beyond them are responses to prices that are no slope.
+    paid = np.append(price + host_prices, price)
+    slope = numerics.take(inside).marginal(moved[inside]) / cost[inside]
+    inside = inside[np.abs(slope - paid[limit[inside]]) <= BESIDE * slope]
     moved[inside] = _filled(cost[inside], low[inside], high[inside], moved[inside], limit[inside])
     movable = (moved > problem.lower) & (moved < problem.upper) & ~(silent & hull.corner(moved))
     between = np.zeros(len(rates), dtype=np.bool_)
@@ -72,10 +76,12 @@ def at_segment_ends(
     factor = np.where(spare > 0.0, missing / np.where(spare > 0.0, spare, 1.0), 0.0)
     grown = moved + np.where(share > 0.0, moved * factor[limit], 0.0)
     moved = np.where(share > 0.0, np.clip(grown, problem.lower, problem.upper), moved)
-    slope = numerics.take(inside).marginal(moved[inside] * (1.0 - BESIDE)) / cost[inside]
-    paid = np.append(price + host_prices, price)
-    near = np.abs(slope - paid[limit[inside]]) <= BESIDE * slope
-    np.minimum.at(paid, limit[inside][near], slope[near])
+    for own, steepest in zip(hull.rate, hull.most_price, strict=True):
+        # At a point that a mixture reached, the slope before it may be below the price by rounding.
+        at = np.flatnonzero(silent & (moved == own))
+        slope, group = steepest[at] / cost[at], limit[at]
+        near = np.abs(slope - paid[group]) <= BESIDE * slope
+        np.minimum.at(paid, group[near], slope[near])
     least = float(np.min(paid))
     return moved, least, np.where(host_prices > 0.0, paid[:-1] - least, 0.0)
 

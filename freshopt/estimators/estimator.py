@@ -122,6 +122,30 @@ class Estimator(ABC):
             raise SourceDataError(f"count is {count!r}. Pass how many draws, 1 or more.")
         return self._distribution().draws(int(count), seed)
 
+    def nodes(self, number: int = 8) -> tuple[Array, Array]:
+        """Return Gauss nodes and weights of the change rates' posteriors.
+
+        Weighted sums over them are posterior expectations: ``fo.Expected(objective, *estimator.nodes())``
+        is the objective's, for sources in the order of the log.
+
+        Parameters
+        ----------
+        number : int
+            Nodes of each source, 2 to 16.
+
+        Returns
+        -------
+        nodes, weights : ndarray of float, shape (n, number)
+            Change rates per time unit of the log, and probabilities; NaN for a source with a baseline only,
+            unless there is a prior.
+
+        Notes
+        -----
+        Posteriors are those whose intervals `Posterior` gives; `RateDistribution.nodes` has the accuracy.
+        """
+        found = self._distribution().nodes(number)
+        return found.nodes, found.weights
+
     @abstractmethod
     def _distribution(self) -> RateDistribution:
         """Return the posterior distribution of the change rates."""

@@ -75,6 +75,20 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
         As `CrawlLog`, with the row's line.
     """
     path = Path(path)
+    columns, names, cells = read_columns(path)
+    return CrawlLog.from_columns(columns, names=names, time_unit=time_unit, row_name=cells.row_name)
+
+
+def read_columns(path: Path) -> tuple[dict[str, npt.ArrayLike], npt.NDArray[Any], Cells]:
+    """Return the columns of a log's file, its names and cells.
+
+    The column ``source`` holds positions among the names.
+
+    Raises
+    ------
+    SourceDataError
+        As `read_log`, of cells that cannot be used; what rows say together is not looked at.
+    """
     _check_columns(path, column_names(path))
     is_text = table_ending(path) != ".parquet"
     cells = Cells(path, is_text)
@@ -91,7 +105,7 @@ def read_log(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlLog:
             columns[key] = cells.numbers(frame[key]).to_numpy()
     if "last_modified" in frame.columns:
         columns["last_modified"] = cells.told_times(frame["last_modified"])
-    return CrawlLog.from_columns(columns, names=names, time_unit=time_unit, row_name=cells.row_name)
+    return columns, names, cells
 
 
 class Cells:

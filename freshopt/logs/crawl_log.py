@@ -273,14 +273,20 @@ class CrawlLog:
 
 
 def derived_log(
-    columns: Mapping[str, Any], names: npt.NDArray[Any] | None = None, time_unit: str = "day"
+    columns: Mapping[str, Any],
+    names: npt.NDArray[Any] | None = None,
+    time_unit: str = "day",
+    origin: datetime | None = None,
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
-    As `CrawlLog.from_columns`, but nobody is warned a second time.
+    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
+    `origin`.
     """
     log = object.__new__(CrawlLog)
     _fill(log, LogRows.read(columns, time_unit, position_name, names), None)
+    if origin is not None:
+        object.__setattr__(log, "origin", origin)
     return log
 
 

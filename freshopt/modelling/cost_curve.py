@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
@@ -24,6 +25,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Kernel
+from freshopt.separable.mixture import Mixed, MixedInverse, UpTo, checked_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,30 @@ class Cell:
     gain: Formula | None = None
     value: Value | None = None
     proof: ProofCell | None = None
+
+    def expected(self) -> Cell:
+        """Return the cell of a mixture over K nodes.
+
+        It takes parameters of shape (n, K), then the probabilities.
+        """
+        return Cell(
+            Mixed(self.cost),
+            Mixed(self.marginal),
+            MixedInverse(self.marginal, self.inverse, rising=False),
+            gain=None if self.gain is None else Mixed(self.gain),
+        )
+
+    def up_to(self, cap: int) -> Cell:
+        """Return the cell of rates that are used up to a cap.
+
+        `cap` is its position among the parameters.
+        """
+        return Cell(
+            UpTo(self.cost, cap),
+            UpTo(self.marginal, cap, "marginal"),
+            UpTo(self.inverse, cap, "inverse"),
+            gain=None if self.gain is None else UpTo(self.gain, cap),
+        )
 
 
 @frozen_arrays
@@ -73,6 +99,8 @@ class Curve:
         C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
     periodic_proof : ProofCell or None
         Of `freshopt.compiled.proof_functions`, if there is one.
+    rate_at : int or None
+        Position of the change rate among the parameters; None if the cost of age does not depend on it.
     """
 
     parameters: tuple[Array, ...]
@@ -86,6 +114,7 @@ class Curve:
     mean_gain: Formula | None = None
     periodic_value: Value | None = None
     periodic_proof: ProofCell | None = None
+    rate_at: int | None = 0
 
     def cell(self, refresh: Refresh) -> Cell:
         """Return the cell of a refresh discipline.
@@ -145,6 +174,60 @@ class Curve:
         own = map(as_float64, self.parameters)
         with np.errstate(all="ignore"):
             return np.where(gap > 0.0, gap * self._gain_of(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+
+    def expected(self, nodes: npt.ArrayLike, weights: npt.ArrayLike) -> Curve:
+        """Return the curve under uncertain change rates.
+
+        All of it are sums Σ p_j over the nodes: cost, mean and index of age, and the cells of the other
+        disciplines. The inverse index lies between those of the nodes.
+
+        Parameters
+        ----------
+        nodes : array_like, shape (n, K)
+            Change rates that each source may have, > 0.
+        weights : array_like, shape (n, K) or (K,)
+            Their probabilities p, 1 in each row.
+
+        Raises
+        ------
+        SourceDataError
+            If the shapes do not fit, a node is no positive number, or weights are no probabilities.
+
+        Notes
+        -----
+        For a posterior the nodes are those of a Gauss quadrature, ``estimator.nodes()``, for a
+        process with hyperexponential gaps its phases. A signalled source is refreshed no more often than it
+        changes: at a node below its rate all signals are followed, and the rest of the rate is not used.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> curve = fo.problems.BinaryFreshness().curve(fo.Sources([1.0]))
+        >>> either = curve.expected([[0.5, 2.0]], [0.5, 0.5])
+        >>> at = either.at(np.array([1.0]), *either.parameters)  # (1 − e^{−1/2})/2 + (1 − e^{−2})/2
+        >>> at.round(6)
+        array([0.629067])
+        """
+        n = len(self.parameters[0])
+        rates, shares = checked_nodes(nodes, weights, n)
+        if self.rate_at is None:
+            return self
+        every = tuple(
+            rates if k == self.rate_at else np.repeat(as_float64(own)[:, None], rates.shape[1], axis=1)
+            for k, own in enumerate(self.parameters)
+        )
+        announced = None if self.on_signal is None else self.on_signal.up_to(self.rate_at).expected()
+        return Curve(
+            (*every, shares),
+            Mixed(self.at),
+            Mixed(self.mean),
+            Mixed(self.index),
+            MixedInverse(self.index, self.inverse_index, rising=True),
+            None if self.poisson is None else self.poisson.expected(),
+            announced,
+            mean_gain=None if self.mean_gain is None else Mixed(self.mean_gain),
+            rate_at=None,
+        )
 
     def take(self, index: Index) -> Curve:
         """Return the curve of some of the sources."""

@@ -73,14 +73,13 @@ def gauss(points: Array, masses: Array, number: int) -> Quadrature:
 def gauss_rows(points: Array, masses: Array, number: int) -> Quadrature:
     """Return the Gauss quadratures of several measures, one a row.
 
-    They are on the same points.
     Lanczos on diag(points) from √masses, with full reorthogonalisation; the eigenvalues of the resulting
     Jacobi matrix are the nodes. Where a measure ends early, the superfluous nodes have weight 0.
 
     Parameters
     ----------
-    points : ndarray, shape (m,)
-        At least two different ones.
+    points : ndarray, shape (m,) or (n, m)
+        The same for all measures, or those of each.
     masses : ndarray, shape (n, m)
         Masses ≥ 0, each row with a positive sum.
     number : int
@@ -96,8 +95,8 @@ def gauss_rows(points: Array, masses: Array, number: int) -> Quadrature:
     >>> gauss_rows(np.arange(5.0), masses, 2).nodes.round(6).tolist()
     [[0.585786, 3.414214], [0.0, 2.0]]
     """
-    low, high = float(np.min(points)), float(np.max(points))
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    low, high = (end(points, axis=-1, keepdims=True) for end in (np.min, np.max))
+    middle, half = 0.5 * (low + high), np.where(high > low, 0.5 * (high - low), 1.0)
     z, size = (points - middle) / half, np.sum(masses, axis=1)
     basis = np.zeros((number, *masses.shape))
     basis[0] = np.sqrt(masses / size[:, None])

@@ -1,166 +1,107 @@
-"""Out-of-sample evaluation of a plan on its own log.
+"""Back-test: policies side by side on held-out parts of a log.
 
-The last part of the log is held out. Change rates are learnt from what is before it and refresh rates are
-solved for, as `make_plan` does; the schedules are then replayed against the changes of the held-out part,
-with those of equal and of proportional rates at the same bandwidth, and with the crawls that the log itself
-has there: the current policy. Nothing of the held-out part is known to the plan, and no cost is predicted by
-a formula: it is integrated from the times of changes and refreshes.
+The last part of a log is cut into windows. Before each of them change rates are learnt from the crawls before
+it and refresh rates are solved for, as `make_plan` does; what they cost is then measured in the changes of
+the window, beside simple rules, the rates in force, a policy that is planned again from its own crawls, and
+the best static rates in hindsight, which no plan can know. Nothing of a window is known to its plans, and no
+realised cost is predicted by a formula: it is integrated from the times of changes. What the plan's own
+formula predicted is beside it.
 
-Copies have the ages that a policy itself gives them: each schedule runs for as long before the held-out part
-as that is long, or as the log reaches back, before costs count. When exactly it began is chance, and matters
-where intervals are long: costs are means over several beginnings. Their standard error is that of a mean over
-sources that are a sample of more such ones, under the same rates: what the choice of rates owes to chance is
-not in it.
-The current policy may crawl more or less than the bandwidth; so that it can be compared with a plan of as
+Static rates are measured as the mean over all phases, exactly; copies have the ages that the policy itself
+gives them. Policies meet the same changes, and are compared source by source (`PolicyCost`).
+The log's own crawls may use more or less than the bandwidth; so that they can be compared with a plan of as
 many refreshes, there is a row for that too.
 
-Each source counts until its last crawl in the log. When a source changed, a crawl log does not tell, unless
-the change is dated (`last_modified`): a change is put in the middle of the gap in which it was found, several
-of them evenly. Changes that one crawl found as one are one. All costs are then too low, and most so those of
-the current policy, whose own crawls end the gaps: what the table says in favour of a plan is less than the
-truth. Where all changes are known (`history`) nothing of this applies.
-Cost: a plan, and a replay for each row.
+Each source counts until its last crawl in the log. Where all changes are known (`history`), they are what is
+replayed; of a log alone they are imputed (`known_changes`), and what the table says in favour of a plan
+against the log's own crawls is then less than the truth.
+Cost: an estimate a window, a solve a window and bandwidth, some seventy passes over the changes for
+hindsight; with `every` an estimate and a solve a period.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.certificates.solution import Solution
-from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.estimators.estimator import Estimator
+from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
-from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, as_number
-from freshopt.planning.plan import TOLERANCE, learn, method_of
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
-from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.simulation.replay_result import NAMED, Measured, Replay
-from freshopt.simulation.replaying import replay
-from freshopt.simulation.standard_errors import error_over_sources
-from freshopt.simulation.world import World
-from freshopt.solvers.proportional import Proportional
-from freshopt.solvers.uniform import Uniform
-from freshopt.solving import solve
-from freshopt.units import SECONDS
+from freshopt.numerics.arrays import as_number
+from freshopt.planning import static_policies as policies
+from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
+from freshopt.planning.policy_cost import Measurement, PolicyCost
+from freshopt.planning.policy_replay import PolicyReplay, mean_row, saving
+from freshopt.planning.request import Log, PlanRequest, as_crawl_log, rate_of, request_of
+from freshopt.planning.static_policies import require_static
+from freshopt.planning.verdict import mean_savings, verdict
+from freshopt.planning.window_policies import replay_policies
+from freshopt.units import parse_duration
 
 if TYPE_CHECKING:
     import polars
 
-SHARE = 0.25  # of the log's time that is held out
-BEGINNINGS, MOST_REFRESHES = (
-    9,
-    2_000_000,
-)  # of a schedule; with more refreshes its gaps are short, and one is enough
-
 
 @dataclass(frozen=True, slots=True)
-class PolicyCost:
-    """What a policy cost in the held-out part.
+class BackTest:
+    """Policies held against the last part of their log.
 
     Attributes
     ----------
-    policy : str
-        "plan", "uniform", "proportional", "current" or "plan at current".
-    refreshes : float
-        Per time unit.
-    cost : Measured
-        Of the plan's objective.
-    fresh : float
-        Share of the time that copies were fresh, weighted by importance.
-    """
-
-    policy: str
-    refreshes: float
-    cost: Measured
-    fresh: float
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """A plan held against the last part of its log.
-
-    Attributes
-    ----------
+    rows : tuple of PolicyCost
+        One for each policy, window and bandwidth.
+    means : tuple of PolicyCost
+        One for each policy and bandwidth, on average over the windows.
+    verdict : str
+        Which of the policies this log supports, by the paired differences to the plan.
     begin, end : float
         The part that was held out, on the log's clock.
+    splits : int
+        Windows that it was cut into.
     sources, left_out : int
-        Those that were replayed, and those that were not crawled both before and after `begin`.
-    rows : tuple of PolicyCost
+        Those that were replayed, and those that were not crawled both before and in a window.
+    time_unit : str
     """
 
+    rows: tuple[PolicyCost, ...]
+    means: tuple[PolicyCost, ...]
+    verdict: str
     begin: float
     end: float
+    splits: int
     sources: int
     left_out: int
-    rows: tuple[PolicyCost, ...]
+    time_unit: str
 
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table (policy, refreshes, value, error, fresh)."""
+        """Return a polars table, a row for each policy, window and bandwidth.
+
+        Columns policy, begin, end, bandwidth, predicted, realised, error, refreshes, fresh, saving and
+        saving_error.
+        """
         import polars
 
-        cells = [(row.policy, row.refreshes, row.cost.value, row.cost.error, row.fresh) for row in self.rows]
-        return polars.DataFrame(
-            cells, schema=["policy", "refreshes", "value", "error", "fresh"], orient="row"
-        )
+        return polars.DataFrame([row.facts() for row in self.rows], infer_schema_length=None)
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
-        rows = [
-            {
-                "policy": row.policy,
-                "refreshes": row.refreshes,
-                "value": row.cost.value,
-                "error": None if np.isnan(row.cost.error) else row.cost.error,
-                "fresh": row.fresh,
-            }
-            for row in self.rows
-        ]
-        window = {"begin": self.begin, "end": self.end}
-        return {"held_out": {**window, "sources": self.sources, "left_out": self.left_out, "policies": rows}}
-
-
-def known_changes(data: CrawlLog | ChangeHistory) -> World:
-    """Return the recorded changes as a world to replay.
-
-    A history has all changes; of a crawl log they are placed within the crawl intervals in which they were
-    found.
-
-    Examples
-    --------
-    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 1, 0])
-    >>> known_changes(log).events(0.0, 4.0)[1].tolist()
-    [1.0]
-    """
-    if isinstance(data, ChangeHistory):
-        start, end = data.start, float(np.max(data.end))
-        source, time = data.source_index, data.time
-    else:
-        source, time = _middles(data)
-        first = data.offsets[:-1]
-        gap = data.interval[first]
-        start, end = data.time[first] - np.where(np.isnan(gap), 0.0, gap), data.end
-    names = data.sources_
-    return World.from_events(
-        {"source": names[source], "time": time},
-        names=names,
-        start=start,
-        horizon=end,
-        time_unit=data.time_unit,
-    )
+        keys = ("begin", "end", "splits", "sources", "left_out", "verdict")
+        told: dict[str, Any] = {key: getattr(self, key) for key in keys}
+        told["policies"] = [row.facts() for row in self.means]
+        told["windows"] = [row.facts() for row in self.rows]
+        return {"held_out": told}
 
 
 def backtest(
     log: Log,
-    bandwidth: float | str,
+    bandwidth: float | str | Sequence[float | str],
     *,
     objective: Objective | None = None,
     importance: Any = None,  # noqa: ANN401 - whatever names sources
@@ -169,31 +110,44 @@ def backtest(
     min_rate: float | str = 0.0,
     max_rate: float | str | None = None,
     estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
-    seed: int = 0,
+    history: ChangeHistory | None = None,
+    every: float | str | None = None,
+    splits: int = SPLITS,
     share: float = SHARE,
+    seed: int = 0,
     time_unit: str | None = None,
-) -> HeldOut:
-    """Evaluate a plan on the held-out last part of its log.
+) -> BackTest:
+    """Evaluate policies on the held-out last part of their log.
 
     Parameters
     ----------
     log : CrawlLog, ChangeHistory, path or dataframe
         As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise a change counts from the
         middle of the crawl interval in which it was found.
-    bandwidth, objective, importance, hosts, host_limits, min_rate, max_rate, estimator, seed, time_unit
+    bandwidth : float, str or sequence of them
+        Refreshes per time unit, or with its unit; of several each has its rows.
+    objective, importance, hosts, host_limits, min_rate, max_rate, estimator, time_unit
         As in `plan`.
+    history : ChangeHistory, optional
+        All changes of the log's sources, where they are known: they are what is replayed.
+    every : float or str, optional
+        Period after which a policy is planned again from its own crawls, such as "7d"; it is then one more.
+    splits : int
+        Windows that the held-out part is cut into; the plan of each sees all crawls before it.
     share : float
         Of the log's time that is held out, in (0, 1).
+    seed : int
+        Of the phases of the re-planned policy.
 
     Returns
     -------
-    HeldOut
-        The costs of the plan, of uniform and proportional rates and of the log's own crawls; ``to_frame()``.
+    BackTest
+        A row for each policy, window and bandwidth with what was predicted and what it cost; ``to_frame()``.
 
     Raises
     ------
     SourceDataError
-        If the share is none, or no source has crawls before and time after it begins.
+        If a setting cannot be used, or no source has crawls before and time in a window.
 
     Examples
     --------
@@ -202,14 +156,22 @@ def backtest(
     >>> rows = [(k, day, rng.random() < p) for k, p in ((0, 0.1), (1, 0.7)) for day in range(200)]
     >>> source, time, changed = zip(*rows, strict=True)
     >>> found = fo.backtest(fo.CrawlLog(source, time, changed), bandwidth="2/day")
-    >>> [row.policy for row in found.rows]
-    ['plan', 'uniform', 'proportional', 'current', 'plan at current']
+    >>> [row.policy for row in found.means][:4]
+    ['plan', 'rates in force', 'uniform', 'proportional']
     """
-    crawls, history = as_crawl_log(log, time_unit)
+    crawls, known = as_crawl_log(log, time_unit)
+    expect(history, (ChangeHistory, NoneType), "history", "Pass a freshopt.ChangeHistory")
+    several: list[float | str] = (
+        [bandwidth]
+        if isinstance(bandwidth, str) or not isinstance(bandwidth, Sequence | np.ndarray)
+        else list(bandwidth)
+    )
+    if not several:
+        raise SourceDataError("there is no bandwidth. Pass one or more rates.")
     request = request_of(
         crawls,
-        bandwidth,
-        1.0,  # of a schedule; it is replayed over the part that is held out
+        several[0],
+        1.0,  # of a schedule; nothing is scheduled
         objective=objective,
         importance=importance,
         hosts=hosts,
@@ -218,177 +180,134 @@ def backtest(
         max_rate=max_rate,
         estimator=estimator,
         confidence=0.95,
-        seed=seed,
+        seed=check_seed(seed),
         draws=0,
     )
-    return hold_out(crawls, request, history, share)
+    rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
+    return hold_out(
+        crawls,
+        request,
+        known if history is None else history,
+        share,
+        splits,
+        bandwidths=rates,
+        every=None if every is None else _period(every, crawls.time_unit),
+        crawled=known is None,
+    )
 
 
 def hold_out(
-    log: CrawlLog, request: PlanRequest, history: ChangeHistory | None = None, share: float = SHARE
-) -> HeldOut:
-    """Evaluate the plan of a request on the held-out part.
+    log: CrawlLog,
+    request: PlanRequest,
+    history: ChangeHistory | None = None,
+    share: float = SHARE,
+    splits: int = SPLITS,
+    *,
+    bandwidths: Sequence[float] = (),
+    every: float | None = None,
+    crawled: bool | None = None,
+) -> BackTest:
+    """Evaluate the policies of a request on held-out parts.
 
-    Where the changes of the sources are known, `history` has all of them.
+    Parameters
+    ----------
+    log, request, history, share, splits, every
+        As in `backtest`, on the log's clock.
+    bandwidths : sequence of float
+        By default that of the request.
+    crawled : bool, optional
+        Whether the log's crawls are a policy of their own, and not made of a history. By default they are
+        without one.
     """
-    if request.constraints is not None:
-        raise SourceDataError(
-            "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "
-            "them out."
-        )
-    share = as_number(share, "share", "Pass a number between 0 and 1.")
-    if not 0.0 < share < 1.0:
-        raise SourceDataError(f"the share that is held out is {share}. Pass a number between 0 and 1.")
-    begin, end = float(np.min(log.time)), log.end
-    split = end - share * (end - begin)
-    past = log.time <= split
-    kept = np.unique(log.source_index[past])
-    if not split > begin:
-        raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
-    if not np.any(past & ~np.isnan(log.interval)):
-        raise SourceDataError(
-            f"no source has a second crawl before {split:g} {log.time_unit}s, where the part held out "
-            "begins. There is nothing to learn from. Replay a longer log."
-        )
-    names = log.sources_[kept]
-    *_, sources = learn(_first_part(log, past, kept), request)
-    problem = Problem(request.objective, sources, request.bandwidth, _limits(request, sources))
-    world = _among(known_changes(log if history is None else history), _shift(log, history), names)
-    known_until = log.last_crawl if history is None else history.end + _shift(log, history)
-    until = known_until[kept]
-    run_in = min(split - begin, end - split)
-    origin = max(split - run_in, float(np.min(world.start)))
-    horizon = end - origin
-    span = np.maximum(np.minimum(until, end) - np.maximum(world.start, split), 0.0)
+    require_static(request)
+    windows = held_out_windows(log, history, share, splits)
+    mine = history is None if crawled is None else crawled
+    measured = [
+        replay_policies(window, request, bandwidths or [request.bandwidth], every, log if mine else None)
+        for window in windows
+    ]
+    return back_test_of(measured, request, log.time_unit, every)
 
-    def measure(policy: str, *plans: Schedule) -> PolicyCost:
-        found = [
-            replay(
-                plan,
-                world,
-                origin=origin,
-                skip=split - origin,
-                end=until,
-                importance=sources.importance,
-                objective=request.objective,
-            )
-            for plan in plans
+
+def back_test_of(
+    measured: Sequence[Sequence[PolicyReplay]],
+    request: PlanRequest,
+    time_unit: str,
+    every: float | None,
+) -> BackTest:
+    """Return the table and the verdict of policies measured in several windows.
+
+    Parameters
+    ----------
+    measured : sequence of sequence of PolicyReplay
+        Of each window the same policies in the same order.
+    """
+    maximised = request.objective.sense == "maximise"
+    # A window in which nobody crawled has no plan of as many crawls.
+    everywhere = set.intersection(*({one.policy for one in each} for each in measured))
+    known = [[one for one in each if one.policy in everywhere] for each in measured]
+    groups = [list(group) for group in zip(*known, strict=True)]
+    rows: list[PolicyCost] = []
+    means: list[PolicyCost] = []
+    savings: dict[float, dict[str, Measurement]] = {}
+    own: dict[str, Measurement] = {}
+    for group, plan in zip(groups, _plans(groups), strict=True):
+        rows += [
+            mean_row([one], None if plan is None else [plan[k]], maximised=maximised)
+            for k, one in enumerate(group)
         ]
-        return _mean(policy, found, request.objective, sources.importance, span)
-
-    def scheduled(policy: str, solution: Solution) -> PolicyCost:
-        plan = schedule(solution, 2.0 * horizon, method_of(request))
-        many = BEGINNINGS if len(plan) * BEGINNINGS <= MOST_REFRESHES else 1
-        return measure(policy, *(_window(plan, k / many * horizon, horizon) for k in range(many)))
-
-    rows = [scheduled("plan", solve(problem, tolerance=TOLERANCE))]
-    for name, solver in (("uniform", Uniform()), ("proportional", Proportional())):
-        rows.append(scheduled(name, solver.solve(problem, SolveOptions(certify=False))))
-    if history is None:
-        rows.append(measure("current", _current(log, kept, origin, horizon)))
-        if rows[-1].refreshes > 0.0 and not np.any(problem.lower > 0.0):
-            as_many = problem.with_bandwidth(rows[-1].refreshes)
-            rows.append(scheduled("plan at current", solve(as_many, tolerance=TOLERANCE)))
-    there = int(np.count_nonzero(until > split))
-    return HeldOut(split, end, there, len(log.sources_) - there, tuple(rows))
-
-
-def _window(plan: Schedule, begin: float, length: float) -> Schedule:
-    """Return a part of a schedule as one of its own."""
-    kept = (plan.time >= begin) & (plan.time < begin + length)
-    time = np.minimum(plan.time[kept] - begin, np.nextafter(length, 0.0))
-    return Schedule(plan.source[kept], time, length, plan.rates, plan.names, plan.time_unit, plan.method)
-
-
-def _mean(policy: str, found: list[Replay], objective: Objective, weight: Array, span: Array) -> PolicyCost:
-    """Return what a policy cost on average over its beginnings."""
-    costs = [run.of(objective) for run in found]
-    value, mean = np.mean([(cost.value, cost.mean) for cost in costs], axis=0).tolist()
-    # The beginnings meet the same changes: each source's mean over them is one observation.
-    name = NAMED.get(type(objective), repr(objective))
-    each = np.nan_to_num(np.mean([run.per_source[name] for run in found], axis=0)) * span
-    error = float(np.sum(weight[span > 0.0])) * error_over_sources(weight, each, span)
-    refreshes = float(np.mean([run.refreshes / (run.end - run.begin) for run in found]))
-    fresh = float(np.mean([run.costs["binary"].mean for run in found]))
-    return PolicyCost(policy, refreshes, Measured(value, error, mean), fresh)
-
-
-def _limits(request: PlanRequest, sources: Sources) -> dict[Any, float] | None:
-    """Return the limits of hosts with sources to plan for.
-
-    These hosts have a source before the held-out part.
-    """
-    if request.host_limits is None or sources.host is None:
-        return None
-    there = set(np.asarray(sources.host).tolist())
-    return {host: limit for host, limit in request.host_limits.items() if host in there} or None
-
-
-def _middles(log: CrawlLog) -> tuple[np.typing.NDArray[np.int64], Array]:
-    """Return sources and imputed times of changes.
-
-    They are spread evenly over the crawl intervals in which they were found.
-    """
-    found = np.flatnonzero(log.changed & ~np.isnan(log.interval))
-    many = np.ones(len(found), dtype=np.int64)
-    if log.changes is not None:
-        told = log.changes[found]
-        many = np.where(np.isnan(told), 1.0, np.maximum(told, 1.0)).astype(np.int64)
-    row = np.repeat(found, many)
-    turn = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
-    place = (turn + 0.5) / np.repeat(many, many)
-    moment = log.time[row] - (1.0 - place) * log.interval[row]
-    if log.last_modified is not None:
-        moment = np.where(np.isnan(log.last_modified[row]), moment, log.last_modified[row])
-    return log.source_index[row], moment
-
-
-def _first_part(log: CrawlLog, past: BoolArray, kept: np.typing.NDArray[np.int64]) -> CrawlLog:
-    """Return the crawls that are not held out."""
-    columns = {
-        "source": np.searchsorted(kept, log.source_index[past]),
-        "time": log.time[past],
-        "elapsed": log.interval[past],
-        "changed": log.changed[past],
-    }
-    for key in OPTIONAL:
-        if getattr(log, key) is not None:
-            columns[key] = getattr(log, key)[past]
-    return derived_log(columns, log.sources_[kept], log.time_unit)
-
-
-def _shift(log: CrawlLog, history: ChangeHistory | None) -> float:
-    """Return the offset of a history's clock against the log's.
-
-    It is added to the history's times; day 0 of the two may differ.
-    """
-    if history is None or history.origin is None or log.origin is None:
-        return 0.0
-    return (history.origin - log.origin).total_seconds() / SECONDS[log.time_unit]
-
-
-def _among(world: World, shift: float, names: np.typing.NDArray[np.generic]) -> World:
-    """Return some sources of a recorded world, on another clock."""
-    own = np.arange(len(world)) if world.names is None else world.names
-    index = np.searchsorted(own, names)
-    offsets, time = world.events(-np.inf, np.inf, index)
-    return World.from_events(
-        {"source": np.repeat(names, np.diff(offsets)), "time": time + shift},
-        names=names,
-        start=world.start[index] + shift,
-        horizon=world.horizon + shift,
-        time_unit=world.time_unit,
+        means.append(mean_row(group, plan, maximised=maximised))
+        name = group[0].policy
+        if name in policies.JUDGED and plan is not None:
+            judged = own if name == policies.CURRENT else savings.setdefault(group[0].bandwidth, {})
+            saved = saving(group, plan)
+            if np.isfinite(saved.value):
+                judged[_words(name, every, time_unit)] = saved
+    first, last = groups[0][0].window, groups[0][-1].window
+    there = int(np.count_nonzero(np.any([one.cost.there for one in groups[0]], axis=0)))
+    return BackTest(
+        tuple(rows),
+        tuple(means),
+        verdict(mean_savings(list(savings.values())) | own),
+        first.begin,
+        last.end,
+        len(measured),
+        there,
+        first.total - there,
+        time_unit,
     )
 
 
-def _current(log: CrawlLog, kept: np.typing.NDArray[np.int64], origin: float, horizon: float) -> Schedule:
-    """Return the log's own crawls as a schedule."""
-    place = np.full(len(log.sources_), -1)
-    place[kept] = np.arange(len(kept))
-    source, time = place[log.source_index], log.time - origin
-    inside = np.flatnonzero((source >= 0) & (time >= 0.0) & (time < horizon))
-    order = inside[np.lexsort((source[inside], time[inside]))]
-    rates = np.bincount(source[order], minlength=len(kept)) / horizon
-    return Schedule(
-        source[order], time[order], horizon, rates, log.sources_[kept], log.time_unit, "the log's own crawls"
-    )
+def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyReplay] | None]:
+    """Return for each policy the plan of its bandwidth, if any."""
+    found: list[Sequence[PolicyReplay] | None] = []
+    plan: Sequence[PolicyReplay] | None = None
+    own = next((group for group in groups if group[0].policy == policies.PLAN_AT_CURRENT), None)
+    for group in groups:
+        if group[0].policy == policies.PLAN:
+            plan = group
+        elif group[0].policy == policies.CURRENT:
+            plan = own
+        found.append(plan)
+    return found
+
+
+def _words(policy: str, every: float | None, time_unit: str) -> str:
+    if policy == policies.REPLANNED and every is not None:
+        return f"re-planning every {count(every, time_unit)}"
+    if policy == policies.PHASED:
+        return "crawling at good phases of the week"
+    return policy
+
+
+def _period(every: float | str, time_unit: str) -> float:
+    """Return the period of re-planning on the log's clock."""
+    if isinstance(every, str):
+        try:
+            return parse_duration(every, time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"every: {error}") from None
+    found = as_number(every, "every", "Pass a duration such as 7.0.")
+    if not found > 0.0:
+        raise SourceDataError(f'every is {every!r}. Pass a duration > 0, such as "7d".')
+    return found

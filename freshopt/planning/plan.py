@@ -18,11 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import SourceDataError, list_offenders
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh
@@ -39,6 +36,9 @@ from freshopt.planning.declared import (
     discipline_under,
     solve_declared,
 )
+from freshopt.planning.estimated_sources import TOLERANCE as TOLERANCE
+from freshopt.planning.estimated_sources import estimated_sources as estimated_sources
+from freshopt.planning.estimated_sources import sources_of as sources_of
 from freshopt.planning.findings import findings
 from freshopt.planning.good_phases import (
     GoodPhases,
@@ -49,8 +49,10 @@ from freshopt.planning.good_phases import (
 )
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, default_estimate, request_of
+from freshopt.planning.realised_ratios import ratios_or_none
+from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
 from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
+from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
@@ -61,8 +63,6 @@ from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.uniform import Uniform
 
-# Relative duality gap that a plan must reach; the dual search reaches 1e-14.
-TOLERANCE = 1e-9
 # Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
 # The same under declared constraints, whose solves take some ten times as long.
@@ -96,6 +96,8 @@ class Plan:
         See `freshopt.planning.findings`.
     uncertainty : PlanUncertainty or None
         What the uncertainty of the change rates costs.
+    forecast : ValueForecast or None
+        The value under the posterior, with an interval that back-tests inside the log widen.
     phases : GoodPhases or None
         When in the week changes peak, and what crawling after the peaks saves; None where it does not pay.
     seconds : dict
@@ -113,6 +115,7 @@ class Plan:
     request: PlanRequest
     findings: dict[str, Any]
     uncertainty: PlanUncertainty | None = None
+    forecast: ValueForecast | None = None
     phases: GoodPhases | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -323,10 +326,14 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     times = schedule(solution, request.horizon, method, start=begin)
     problem = solution.problem
     value = _schedule_value(times, solution, log)
-    uncertainty = None
+    uncertainty, forecast = None, None
     if request.draws and len(log) <= MOST_CRAWLS and _uncertain(problem):
         step("uncertainty")
         uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
+        step("back-tests")
+        if problem.numerics is not None:
+            ratios = ratios_or_none(log, request)
+            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios)
     step("findings")
     found = findings(solution, simple)
     step("done")
@@ -343,6 +350,7 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         request,
         found,
         uncertainty,
+        forecast,
         phases,
         seconds,
     )
@@ -362,18 +370,8 @@ def _at_good_phases(
 
 def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
     """Estimate change rates; return estimator, intervals and sources to plan for."""
-    estimate = (request.estimate or default_estimate)(log)
-    _require_known(estimate)
+    estimate, sources = estimated_sources(log, request)
     lower, upper = estimate.interval(request.confidence)
-    sources = Sources(
-        estimate.change_rate_,
-        1.0 if request.importance is None else request.importance(log.sources_),
-        name=log.sources_,
-        host=None if request.hosts is None else request.hosts(log.sources_),
-        min_rate=request.min_rate,
-        max_rate=request.max_rate,
-        time_unit=log.time_unit,
-    )
     return estimate, lower, upper, sources
 
 
@@ -411,15 +409,3 @@ def _uncertain(problem: Problem) -> bool:
     if isinstance(problem.objective, Spend) or depends_on_change_rates(problem):
         return False
     return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
-
-
-def _require_known(estimate: Estimator) -> None:
-    """Raise if a source's change rate is no positive number."""
-    rate = estimate.change_rate_
-    unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
-    if unknown:
-        where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
-        raise SourceDataError(
-            f"the log alone does not tell the change rate of {where}. Leave smoothing out, or give more "
-            "crawls of them."
-        )

@@ -108,6 +108,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "solver": str(solution.solver),
         "method": plan.schedule.method,
         "uncertainty": None if plan.uncertainty is None else _uncertainty(plan.uncertainty),
+        "forecast": None if plan.forecast is None else plan.forecast.facts(),
         "phases": None if plan.phases is None else plan.phases.facts(),
         "findings": plan.findings,
         "constraints": constraint_facts(solution),

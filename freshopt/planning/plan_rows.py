@@ -46,6 +46,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         *((label, rows[label]) for label in ("change rates", "objective", "bandwidth")),
         ("intervals", f"{_spread(made.solution.rates, unit)}; {never} never refreshed"),
         ("value", rows["value"]),
+        *_forecast(made),
         *_weekly(made, read),
         *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
@@ -71,7 +72,7 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "change rates": f"total {number(learnt['sum'])} per {unit}{median}{flags}",
         "objective": f"{goal}, {facts['discipline']} refreshes",
         "bandwidth": f"{used}{_shadow_price(facts)}",
-        "value": f"{number(facts['value'])} in the long run{others}",
+        "value": f"{number(facts['value'])} in the long run if the estimates are right{others}",
         "schedule": f"{planned}, value over that time {number(facts['schedule_value'])}",
     }
 
@@ -110,24 +111,27 @@ def _constraints(made: Plan) -> list[tuple[str, str]]:
     return [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
 
 
+def _forecast(made: Plan) -> list[tuple[str, str]]:
+    """Return the expected value, where change rates matter to it."""
+    found = made.forecast
+    return (
+        []
+        if found is None or not (found.spread > 0.0 or len(found.ratios))
+        else [("expected", found.sentence)]
+    )
+
+
 def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the posterior interval of the value and the expected regret."""
+    """Return the expected regret of estimation error."""
     found = facts["uncertainty"]
     if found is None:
         return []
-    low, high = found["value_90_percent"]
     relative = found["relative_regret"]
     loss = number(found["mean_regret"])
     if relative is not None:
         base = f"the mean optimal value {number(found['mean_optimal_value'])}"
         loss += f", {percent(relative, space=' ')} of {base}"
-    text = (
-        f"90 % posterior interval of the value: {number(low)}–{number(high)} ({found['draws']} samples); "
-        f"expected regret of estimation error: {loss}"
-    )
-    if not low <= facts["value"] <= high:
-        text += f"; the value at the point estimates lies {'below' if facts['value'] < low else 'above'} it"
-    return [("uncertainty", text)]
+    return [("uncertainty", f"expected regret of estimation error: {loss} ({found['draws']} samples)")]
 
 
 def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:

@@ -1,8 +1,7 @@
-"""Verdicts on the held-out data: which policy did best, by the numbers.
+"""Policies on held-out data: names, measured costs, notes.
 
 A plan is optimal for estimated change rates; on the part of a log that was held out another policy may do
-better. Each sentence follows from the rows of the table beside it. Whether a lead is chance it does not say:
-policies meet the same changes, and the errors of their values are not those of the difference.
+better. What is said of that follows from the paired differences in ``summary.json`` alone.
 """
 
 from __future__ import annotations
@@ -10,24 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from freshopt.formatting import number, percent
-
 POLICIES = {
     "plan": "planned rates",
+    "plan, phased": "planned rates at good phases of the week",
+    "re-planned": "planned again from its own crawls",
+    "rates in force": "shares of the log's own crawls",
     "uniform": "equal rates",
     "proportional": "rates ∝ change rates",
+    "∝ √(w·Δ)": "rates ∝ √(importance × change rate)",
+    "best static in hindsight": "best static rates in hindsight",
     "current": "the log's own crawls",
     "plan at current": "planned rates at the log's crawl rate",
 }
-# Policies that may be compared, as they have the same bandwidth, with the words for it.
-COMPARABLE = (
-    ("At the bandwidth asked for", ("plan", "uniform", "proportional")),
-    ("At the log's own crawl rate", ("plan at current", "current")),
-)
+# Policies that could be used in place of the plan, at its bandwidth.
+RIVALS = ("plan, phased", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)")
 # Relative differences below this are equality: with four digits they would not show.
 SAME = 5e-4
 # What a crawl log does not tell, wherever its own crawls are among the policies.
 MIDDLE = "A change counts from the middle of the crawl interval in which the log's crawls found it."
+SAVED = (
+    "Saved: of the cost of the plan at as many refreshes, with the standard error of the paired difference."
+)
+HINDSIGHT = "The best static rates in hindsight know the changes that they are measured in: no plan does."
 
 
 class PolicyRow(NamedTuple):
@@ -45,6 +48,10 @@ class PolicyRow(NamedTuple):
         Its standard error, where it is known.
     fresh : float
         Share of the time that copies were fresh.
+    predicted : float or None
+        The value that was expected of the rates.
+    saving, saving_error : float or None
+        Share of the cost of the plan at the same bandwidth that the policy saves, with its paired error.
     """
 
     policy: str
@@ -52,86 +59,44 @@ class PolicyRow(NamedTuple):
     value: float
     error: float | None
     fresh: float
+    predicted: float | None = None
+    saving: float | None = None
+    saving_error: float | None = None
 
 
-def verdicts(rows: Sequence[PolicyRow], noun: str, *, maximised: bool) -> list[str]:
-    r"""Return the verdict on each group of comparable policies.
-
-    Parameters
-    ----------
-    rows : sequence of PolicyRow
-    noun : str
-        What the objective's value is, such as "staleness".
-    maximised : bool
+def saved(row: PolicyRow) -> str:
+    """Return what a policy saves, in percent, with its error.
 
     Examples
     --------
-    >>> plan, equal = PolicyRow("plan", 4.0, 8.0, None, 0.9), PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9)
-    >>> told = verdicts([plan, equal], "staleness", maximised=False)[0].replace("\xa0", " ")
-    >>> told.partition(". ")[0]
-    'At the bandwidth asked for, equal rates did best: staleness 6 ± 0.1, 25 % less than planned rates (8)'
+    >>> saved(PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9, 6.1, -0.125, 0.03))
+    '-12.5 ± 3.0'
     """
-    found = []
-    for where, policies in COMPARABLE:
-        group = [row for row in rows if row.policy in policies]
-        if len(group) > 1:
-            found.append(f"{where}, {_verdict(group, noun, maximised=maximised)}")
-    return found
+    if row.saving is None or row.policy in ("plan", "plan at current"):
+        return ""
+    error = "" if row.saving_error is None else f" ± {100.0 * row.saving_error:.1f}"
+    return f"{round(100.0 * row.saving, 1) + 0.0:.1f}{error}"
 
 
-def best_at_bandwidth(rows: Sequence[PolicyRow], *, maximised: bool) -> PolicyRow | None:
-    """Return the best policy at the bandwidth asked for.
+def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
+    """Return the policy that did best in place of the plan.
 
-    None where no policy is better than all others.
+    None where none saves more than two standard errors.
     """
-    group = [row for row in rows if row.policy in COMPARABLE[0][1]]
-    if len(group) < 2:
-        return None
-    first, second = _ranked(group, maximised=maximised)[:2]
-    return None if _same(first, second) else first
+    better = [
+        row
+        for row in rows
+        if row.policy in RIVALS
+        and row.saving is not None
+        and row.saving_error is not None
+        and row.saving > max(2.0 * row.saving_error, SAME)
+    ]
+    return max(better, key=lambda row: row.saving or 0.0) if better else None
 
 
-def _verdict(group: Sequence[PolicyRow], noun: str, *, maximised: bool) -> str:
-    """Return the best policy and its lead.
-
-    The plan is compared with the best of the others, any other policy with the plan.
-    """
-    ranked = _ranked(group, maximised=maximised)
-    best = ranked[0]
-    if _same(best, ranked[-1]):
-        return f"no policy did better than another: {noun} {_measured(best)}."
-    own = next((row for row in group if row.policy.startswith("plan")), ranked[1])
-    other = ranked[1] if best is own else own
-    name, rival = _name(best), _name(other)
-    if _same(best, other):
-        head = f"{name} and {rival} did best: {noun} {_measured(best)}"
-    else:
-        beside = _compared(best, other, maximised=maximised)
-        head = f"{name} did best: {noun} {_measured(best)}, {beside} {rival} ({_measured(other)})"
-    stale, left = percent(1.0 - best.fresh), percent(1.0 - other.fresh)
-    return f"{head}. Copies were stale {stale} of the time, with {rival} {left}."
-
-
-def _compared(best: PolicyRow, other: PolicyRow, *, maximised: bool) -> str:
-    """Return the improvement over another policy, in percent of its value."""
-    if other.value == 0.0:
-        return "against"
-    share = abs(best.value - other.value) / abs(other.value)
-    return f"{percent(share)} {'more' if maximised else 'less'} than"
-
-
-def _measured(row: PolicyRow) -> str:
-    """Return a value with its standard error, if there is one."""
-    return number(row.value) + (f" ± {number(row.error)}" if row.error else "")
-
-
-def _name(row: PolicyRow) -> str:
-    return POLICIES["plan"] if row.policy.startswith("plan") else POLICIES[row.policy]
-
-
-def _ranked(group: Sequence[PolicyRow], *, maximised: bool) -> list[PolicyRow]:
-    return sorted(group, key=lambda row: row.value, reverse=maximised)
-
-
-def _same(one: PolicyRow, other: PolicyRow) -> bool:
-    return abs(one.value - other.value) <= SAME * max(abs(one.value), abs(other.value))
+def notes(rows: Sequence[PolicyRow]) -> list[str]:
+    """Return what a reader should know of the rows."""
+    there = {row.policy for row in rows}
+    known = (("best static in hindsight", HINDSIGHT), ("current", MIDDLE))
+    head = [SAVED] if any(row.saving is not None for row in rows) else []
+    return head + [text for policy, text in known if policy in there]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from freshopt.formatting import count, number, percent
 from freshopt.report.components import Column, Section, amount, paragraph, table
 from freshopt.report.context import Context
-from freshopt.report.held_out import MIDDLE, POLICIES, SAME, PolicyRow, best_at_bandwidth, verdicts
+from freshopt.report.held_out import POLICIES, SAME, PolicyRow, best_rival, notes, saved
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.summary_facts import Facts
 
@@ -71,12 +71,10 @@ def _certified(told: Context) -> str:
 
 
 def _out_of_sample(told: Context) -> str:
-    """Return the best policy on held-out data, unless the plan was."""
+    """Return the policy that did better on held-out data, if any."""
     held = told.facts.within("held_out")
-    best = None if held is None else best_at_bandwidth(policy_rows(held), maximised=told.maximised)
-    if best is None or best.policy == "plan":
-        return ""
-    return f" On held-out data {POLICIES[best.policy]} did best."
+    best = None if held is None else best_rival(policy_rows(held))
+    return "" if best is None else f" On held-out data {POLICIES[best.policy]} did better."
 
 
 def tiles(told: Context) -> Markup:
@@ -143,8 +141,10 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
     columns = [
         Column("policy"),
         Column(f"refreshes per {told.unit}", "number"),
+        Column("predicted", "number"),
         Column(_value(told), "number"),
         Column("± error", "number"),
+        Column("percent saved", "number"),
         Column("share of time up to date", "number"),
     ]
     known = policy_rows(held)
@@ -152,8 +152,10 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         [
             POLICIES.get(row.policy, row.policy),
             amount(row.refreshes),
+            None if row.predicted is None else amount(row.predicted),
             amount(row.value),
             None if row.error is None else amount(row.error),
+            saved(row) or None,
             amount(row.fresh, percent(row.fresh, even=True)),
         ]
         for row in known
@@ -162,17 +164,18 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
     missing = (
         f"; {count(held.whole('left_out'), 'source')} not crawled before and in it left out" if left else ""
     )
+    splits = held.values.get("splits", 1)
+    windows = "" if splits == 1 else f" in {held.whole('splits')} windows"
     words = (
-        f"Rates planned from the first part of the log alone, replayed on its last {span} "
+        f"Rates planned from the first part of the log alone, replayed on its last {span}{windows} "
         f"({count(held.whole('sources'), 'source')}{missing})"
     )
-    found = verdicts(known, told.goal.noun, maximised=told.maximised)
-    middle = MIDDLE if any(row.policy == "current" for row in known) else None
+    verdict = held.text("verdict") if held.values.get("verdict") else None
     return [
         element("h3", "On held-out data"),
         table(words, columns, rows, own=0),
-        [paragraph(sentence) for sentence in found],
-        paragraph(middle, kind="small faint") if middle else None,
+        paragraph(verdict) if verdict else None,
+        [paragraph(text, kind="small faint") for text in notes(known)],
     ]
 
 
@@ -182,9 +185,12 @@ def policy_rows(held: Facts) -> list[PolicyRow]:
         PolicyRow(
             row.text("policy"),
             row.number("refreshes"),
-            row.number("value"),
+            row.number("realised"),
             row.maybe("error"),
             row.number("fresh"),
+            row.maybe("predicted"),
+            row.maybe("saving"),
+            row.maybe("saving_error"),
         )
         for row in held.rows("policies")
     ]

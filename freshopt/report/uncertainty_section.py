@@ -6,7 +6,7 @@ from freshopt.formatting import count, percent
 from freshopt.report import source_charts
 from freshopt.report.components import Section, amount, paragraph
 from freshopt.report.context import Context
-from freshopt.report.markup import Child, element
+from freshopt.report.markup import Child, Markup, element
 from freshopt.report.source_sample import Survey
 from freshopt.report.summary_facts import Facts
 
@@ -18,8 +18,11 @@ def certainty(told: Context, seen: Survey) -> Section:
     intervals = "intervals" if level is None else f"{percent(level)} intervals"
     spread = told.facts.within("uncertainty")
     text: list[Child] = []
+    forecast = told.facts.within("forecast")
+    if forecast is not None:
+        text.append(_forecast(told, forecast))
     if spread is not None:
-        text += _posterior(told, spread)
+        text += _regret(spread) if forecast is not None else _posterior(told, spread)
     else:
         words = "Change rates are estimates. The cost of their uncertainty was not computed for this plan."
         text.append(paragraph(words))
@@ -44,6 +47,58 @@ def certainty(told: Context, seen: Survey) -> Section:
     picture = source_charts.reach(seen, told.unit, intervals)
     body = element("div", picture, element("div", text), class_="figures")
     return Section.of("certainty", "Uncertainty of the change rates", body)
+
+
+def _forecast(told: Context, forecast: Facts) -> Markup:
+    """Return the value that is to be expected, and its interval."""
+    low, high = _interval(forecast)
+    ratios = forecast.values.get("realised_over_predicted")
+    tests = ratios if isinstance(ratios, list) else []
+    known = Facts(
+        forecast.file, {str(k): one for k, one in enumerate(tests)}, "forecast.realised_over_predicted"
+    )
+    cost = [known.number(str(k)) for k in range(len(tests))]
+    reason: list[Child] = [
+        ", if the model holds: the log is too short for back-tests inside it, or the objective has none."
+    ]
+    if cost:
+        reason = [
+            f", from {count(len(cost), 'back-test')} inside the log, in which plans cost ",
+            amount(min(cost)),
+            " to ",
+            amount(max(cost)),
+            " of what was predicted.",
+        ]
+    return paragraph(
+        f"Change rates are estimates. Under their posterior the expected {told.goal.noun} of this plan is ",
+        amount(forecast.number("expected")),
+        "; its 90 % interval is from ",
+        amount(low),
+        " to ",
+        amount(high),
+        reason,
+    )
+
+
+def _regret(spread: Facts) -> list[Child]:
+    """Return the expected regret of estimation error."""
+    relative, mean = spread.maybe("relative_regret"), spread.maybe("mean_optimal_value")
+    share: list[Child] = []
+    if relative is not None and mean is not None:
+        share = [f", {percent(relative)} of the mean optimal value ", amount(mean)]
+    return [
+        paragraph(
+            "The expected regret of estimation error, against rates that are optimal for the true "
+            "change rates, is ",
+            amount(spread.number("mean_regret")),
+            share,
+            "; the largest of ",
+            count(spread.whole("draws"), "posterior sample"),
+            " is ",
+            amount(spread.number("largest_regret")),
+            ".",
+        )
+    ]
 
 
 def _posterior(told: Context, spread: Facts) -> list[Child]:
@@ -86,5 +141,6 @@ def _interval(spread: Facts) -> tuple[float, float]:
     """Return the ends of the value's interval."""
     ends = spread.values.get("value_90_percent")
     listed = ends if isinstance(ends, list) else []
-    both = Facts(spread.file, {str(k): end for k, end in enumerate(listed)}, "uncertainty.value_90_percent")
+    path = f"{spread.path}.value_90_percent"
+    both = Facts(spread.file, {str(k): end for k, end in enumerate(listed)}, path)
     return both.number("0"), both.number("1")

@@ -27,8 +27,8 @@ from tests.ground_truth.tolerances import EXACT, SCALAR
 def test_the_main_job_on_the_example(run: Run) -> None:
     shown = fields(run("plan", *EXAMPLE, "--out", "plan").output)
     assert list(shown) == [
-        *("log", "change rates", "objective", "bandwidth", "intervals", "value", "schedule"),
-        *("uncertainty", "certificate", "time"),
+        *("log", "change rates", "objective", "bandwidth", "intervals", "value", "expected"),
+        *("schedule", "uncertainty", "certificate", "time"),
     ]
     facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
     counts = facts["counts"]

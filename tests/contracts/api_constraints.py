@@ -10,6 +10,14 @@ CONSTRAINTS: dict[str, Call] = {
     "freshopt.Budget": constrained(
         fo.Budget, limit={"x": 1.0, "y": 0.8}, cost=[1.0, 2.0, 1.0], by=["x", "x", "y"], name="bytes"
     ),
+    "freshopt.Expected": Call(
+        lambda **given: fo.solve(fo.Problem(fo.Expected(**given), SOURCES, 2.0)),
+        {
+            "objective": problems.HarmonicStaleness(),
+            "nodes": [[0.5, 1.0], [1.0, 2.0], [0.1, 9.0]],
+            "weights": [0.5, 0.5],
+        },
+    ),
     "freshopt.Nested": constrained(
         fo.Nested,
         levels=[["a", "b", "c"], ["x", "x", "y"]],

@@ -12,7 +12,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "freshopt.Agreement",
             "freshopt.Certificate",
             "freshopt.Frontier",
-            "freshopt.HeldOut",
+            "freshopt.BackTest",
             "freshopt.Plan",
             "freshopt.Replay",
             "freshopt.Solution",

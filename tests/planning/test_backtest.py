@@ -14,10 +14,10 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.planning.backtest import backtest, hold_out, known_changes
+from freshopt.planning.backtest import backtest, hold_out
+from freshopt.planning.known_changes import known_changes
 from freshopt.planning.request import PlanRequest
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from freshopt.simulation import missed_costs
 from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -53,62 +53,114 @@ def test_costs_are_those_of_poisson_sources() -> None:
     rates = np.tile(RATES, copies)
     history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(len(rates)))
     request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
-    held = hold_out(history.to_log(8.0), request, history)
-    assert [row.policy for row in held.rows] == ["plan", "uniform", "proportional"]
+    held = hold_out(history.to_log(8.0), request, history, share=0.25, splits=1)
+    rows = {row.policy: row for row in held.rows}
+    assert list(rows) == ["plan", "uniform", "proportional", "∝ √(w·Δ)", "best static in hindsight"]
     assert (held.begin, held.end) == pytest.approx((3000.0, 4000.0), rel=EXACT)
     past = np.bincount(history.source_index[history.time <= 3000.0], minlength=len(rates)) / 3000.0
-    gaps = {"uniform": np.ones(len(rates)), "proportional": past.sum() / past / len(rates)}
-    rows = {row.policy: row for row in held.rows}
+    root = np.sqrt(past)
+    gaps = {
+        "uniform": np.ones(len(rates)),
+        "proportional": past.sum() / past / len(rates),
+        "∝ √(w·Δ)": root.sum() / root / len(rates),
+    }
     for name, gap in gaps.items():
         # N = 1000·Δ changes, each stale for some time up to the gap: a deviation of √(N/3)·gap of 1000 days.
         spread = np.sqrt(np.sum(1000.0 * rates / 3.0 * gap**2)) / 1000.0
-        assert abs(rows[name].cost.value - freshness(rates, gap).sum()) < 4.0 * spread, name
-        assert rows[name].refreshes == pytest.approx(len(rates), rel=0.01)
-        assert rows["plan"].cost.value > rows[name].cost.value + 4.0 * spread
+        assert abs(rows[name].realised - freshness(rates, gap).sum()) < 4.0 * spread, name
+        assert rows[name].predicted == pytest.approx(freshness(past, gap).sum(), rel=0.01)
+        assert rows[name].refreshes == pytest.approx(len(rates), rel=SCALAR)
+        assert rows["plan"].realised > rows[name].realised + 4.0 * spread
+    assert rows["best static in hindsight"].predicted is None
+    assert rows["best static in hindsight"].realised > rows["plan"].realised
+    assert held.verdict.startswith("The plan saves ")
 
 
-def test_the_error_is_that_of_the_sources_means_over_the_beginnings() -> None:
-    """Nine beginnings meet the same changes: no more observations than sources."""
-    days, rates = 400.0, np.tile(RATES, 3)
-    n = len(rates)
-    history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(n))
-    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=n / 8.0, horizon=1.0)
-    held = hold_out(history.to_log(4.0), request, history)
-    cost = {row.policy: row for row in held.rows}["uniform"].cost
-    split, origin = 300.0, 200.0
-    plan, world = fo.schedule(dict.fromkeys(range(n), 1.0 / 8.0), 400.0), known_changes(history)
-    stale = np.zeros(n)
-    for beginning in np.arange(9) / 9.0 * 200.0:
-        there = (plan.time >= beginning) & (plan.time < beginning + 200.0)
-        source, time = plan.source[there], plan.time[there] - beginning + origin
-        until = [missed_costs(world, source, time, end, begin=origin).stale for end in (days, split)]
-        stale += (until[0] - until[1]) / 9.0 / (days - split)
-    assert (held.begin, held.end) == pytest.approx((split, days), rel=EXACT)
-    assert cost.value == pytest.approx(n - stale.sum(), rel=SCALAR)
-    assert cost.error == pytest.approx(np.std(stale, ddof=1) * np.sqrt(n), rel=SCALAR)
+@pytest.mark.parametrize("objective", [HarmonicStaleness(PERIODIC), AccumulatedDelay(), BinaryFreshness()])
+def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objective) -> None:
+    """Sources whose rates are known from a long log, in three windows; the ratio of a window is near 1."""
+    days, rates = 1500.0, np.random.default_rng(0).gamma(2.0, 0.2, 60) + 0.02
+    history = ChangeHistory(*events(rates, days, 8), 0.0, days, sources=np.arange(60))
+    request = PlanRequest(objective, bandwidth=20.0, horizon=1.0)
+    held = hold_out(history.to_log(3.0), request, history)
+    plan = held.means[0]
+    assert plan.predicted is not None
+    assert plan.realised == pytest.approx(plan.predicted, rel=0.03)
+    assert [round(row.begin) for row in held.rows if row.policy == "plan"] == [750, 1000, 1250]
+    each = [row for row in held.rows if row.policy == "plan"]
+    assert plan.realised == pytest.approx(np.mean([row.realised for row in each]), rel=EXACT)
 
 
-def test_nothing_of_the_held_out_part_is_known_to_the_plan() -> None:
-    """Whatever changes in the last quarter, the plan's refreshes are the same; its cost is not."""
+def test_nothing_of_a_window_is_known_to_its_plan() -> None:
+    """Whatever changes in the last quarter, the plan's prediction is the same; its cost is not."""
     log = poisson_log()
     late = log.time > 1600.0 - 0.25 * 1599.5 - 0.5
     twisted = fo.CrawlLog(log.source_index, log.time, np.where(late, ~log.changed, log.changed))
     request = PlanRequest(HarmonicStaleness(PERIODIC), bandwidth=3.0, horizon=1.0)
-    one, other = (hold_out(each, request) for each in (log, twisted))
-    assert [row.refreshes for row in one.rows] == [row.refreshes for row in other.rows]
-    assert other.rows[0].cost.value > 2.0 * one.rows[0].cost.value
+    one, other = (hold_out(each, request, share=0.25, splits=1) for each in (log, twisted))
+    for mine, theirs in zip(one.rows[:5], other.rows[:5], strict=True):
+        assert (mine.refreshes, mine.predicted) == (theirs.refreshes, theirs.predicted)
+    assert other.rows[0].realised > 2.0 * one.rows[0].realised
 
 
 def test_the_current_policy_is_the_logs_own_crawls() -> None:
     log = poisson_log(every=0.5)
     request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
-    rows = {row.policy: row for row in hold_out(log, request).rows}
+    held = hold_out(log, request, share=0.25, splits=1)
+    rows = {row.policy: row for row in held.rows}
     assert rows["current"].refreshes == pytest.approx(12.0, rel=0.01)
-    assert rows["plan at current"].refreshes == pytest.approx(12.0, rel=0.02)
+    assert rows["plan at current"].refreshes == pytest.approx(rows["current"].refreshes, rel=EXACT)
     # Each change is in the middle of its gap, and found at its end: stale for a quarter of a day.
     found = np.array([np.sum(log.changed[(log.source_index == k) & (log.time > 1200.0)]) for k in range(6)])
     stale = found * 0.25 / 399.5
-    assert rows["current"].cost.value == pytest.approx(6.0 - stale.sum(), abs=0.01)
+    assert rows["current"].realised == pytest.approx(6.0 - stale.sum(), abs=0.01)
+    # All are crawled alike: their rates in force are equal rates.
+    assert rows["rates in force"].realised == pytest.approx(rows["uniform"].realised, rel=SCALAR)
+
+
+def test_several_bandwidths_and_windows_side_by_side() -> None:
+    log = poisson_log(200.0)
+    held = backtest(log, ["3/day", 12.0], objective=HarmonicStaleness(PERIODIC), splits=2, every="10d")
+    frame = held.to_frame()
+    assert frame.columns[:7] == ["policy", "begin", "end", "bandwidth", "predicted", "realised", "error"]
+    policies = ["plan", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)"]
+    policies.append("best static in hindsight")
+    assert [row.policy for row in held.means] == [*policies * 2, "current", "plan at current"]
+    assert frame.height == 2 * 16
+    told = {(row.policy, row.bandwidth): row for row in held.means}
+    for bandwidth in (3.0, 12.0):
+        best, plan = told["best static in hindsight", bandwidth], told["plan", bandwidth]
+        assert best.realised < plan.realised
+        for name in policies:
+            row = told[name, bandwidth]
+            assert row.refreshes == pytest.approx(bandwidth, rel=0.03)
+            assert row.saving == pytest.approx(1.0 - row.realised / plan.realised, abs=SCALAR)
+        assert told["re-planned", bandwidth].predicted is None
+    assert "re-planning every 10 days" in held.verdict
+    assert told["plan", 12.0].realised < told["plan", 3.0].realised
+
+
+def test_without_a_plan_of_as_many_crawls_the_current_ones_are_not_judged() -> None:
+    """Least rates leave no plan at another bandwidth; or nobody crawls in the middle window."""
+    log = poisson_log(100.0)
+    held = backtest(log, 12.0, min_rate=0.5)
+    assert held.means[-1].policy == "current"
+    assert held.means[-1].saving is None
+    assert "own crawls" not in held.verdict
+    kept = (log.time < 60.0) | (log.time > 90.0)
+    rare = fo.CrawlLog(log.source_index[kept], log.time[kept], log.changed[kept])
+    some = backtest(rare, 12.0, share=0.6, splits=3)
+    assert [row.policy for row in some.rows if row.begin == pytest.approx(59.7)].count("current") == 1
+    assert some.means[-1].policy == "current"
+
+
+def test_windows_with_nothing_before_them_are_left_out() -> None:
+    """All but one crawl of each source are in the last quarter."""
+    rows = [(k, t, (k + int(t)) % 2) for k in range(4) for t in (0.0, 80.0, 85.0, 90.0, 95.0, 100.0)]
+    request = PlanRequest(HarmonicStaleness(PERIODIC), bandwidth=1.0, horizon=1.0)
+    source, time, changed = zip(*rows, strict=True)
+    held = hold_out(fo.CrawlLog(source, time, changed), request, share=0.8, splits=8)
+    assert (held.splits, held.begin, held.end) == (2, 80.0, 100.0)
 
 
 def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
@@ -120,9 +172,11 @@ def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
         horizon=1.0,
         importance=lambda names: np.where(names == "old", 2.0, 7.0),
     )
-    held = hold_out(fo.CrawlLog(source, time, changed), request)
+    held = hold_out(fo.CrawlLog(source, time, changed), request, share=0.25, splits=1)
     assert (held.sources, held.left_out) == (1, 1)
-    assert held.rows[0].cost.value == pytest.approx(2.0 * held.rows[0].cost.mean, rel=EXACT)
+    old = fo.CrawlLog(source[:100], time[:100], changed[:100])
+    alone = hold_out(old, request, share=0.25, splits=1)
+    assert held.rows[0].realised == pytest.approx(alone.rows[0].realised, rel=SCALAR)
 
 
 def test_a_source_counts_until_its_last_crawl() -> None:
@@ -135,7 +189,8 @@ def test_a_source_counts_until_its_last_crawl() -> None:
         horizon=1.0,
         importance=lambda names: np.where(names == "dead", 1.0, 0.0),
     )
-    rows_of = {row.policy: row for row in hold_out(fo.CrawlLog(source, time, changed), request).rows}
+    held = hold_out(fo.CrawlLog(source, time, changed), request, share=0.25, splits=1)
+    rows_of = {row.policy: row for row in held.rows}
     assert rows_of["current"].fresh == pytest.approx(0.5, abs=1e-9)
 
 
@@ -152,10 +207,10 @@ def test_a_history_with_dates_keeps_its_clock() -> None:
     moments = [begin + timedelta(days=10.0 + float(day)) for day in days]
     history = ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
     request = PlanRequest(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
-    held = hold_out(history.to_log(1.0), request, history)
+    held = hold_out(history.to_log(1.0), request, history, share=0.25, splits=1)
     assert (held.begin, held.end) == pytest.approx((315.0, 420.0), rel=EXACT)
     inside = np.sum((days > 305.0) & (days < 410.0)) / 105.0
-    assert held.rows[0].cost.value == pytest.approx(0.5 * inside, abs=0.15)  # half a gap after each change
+    assert held.rows[0].realised == pytest.approx(0.5 * inside, abs=0.15)  # half a gap after each change
 
 
 def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
@@ -180,8 +235,10 @@ def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
         )
         run("plan", str(log), *how, "--hosts", "hosts.csv", "--host-limits", "limits.csv")
         told = json.loads(Path("plan/summary.json").read_text())["held_out"]["policies"]
-        assert [row["policy"] for row in told][:4] == ["plan", "uniform", "proportional", "current"]
-        assert all(np.isfinite(row["value"]) for row in told)
+        assert [row["policy"] for row in told][:3] == ["plan", "rates in force", "uniform"]
+        assert [row["policy"] for row in told][-2:] == ["current", "plan at current"]
+        assert ("best static in hindsight" in {row["policy"] for row in told}) == (name == "age")
+        assert all(np.isfinite(row["realised"]) for row in told)
 
 
 def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
@@ -208,23 +265,27 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
 def test_plan_tells_what_it_would_have_achieved(run: Run, log: Path) -> None:
     output = run("plan", str(log), *MAIN_JOB, "--draws", "0", "--replay", "--out", "plan").output
     told = json.loads(Path("plan/summary.json").read_text())["held_out"]
-    assert told["sources"] == 8
+    assert (told["sources"], told["splits"]) == (8, 3)
     policies = {row["policy"]: row for row in told["policies"]}
-    assert list(policies) == ["plan", "uniform", "proportional", "current", "plan at current"]
+    assert next(iter(policies)) == "plan"
+    assert list(policies)[-2:] == ["current", "plan at current"]
+    assert len(told["windows"]) == 3 * len(policies)
     table = output.split("\n\n")[1].splitlines()
-    assert table[0].startswith("On the last 5.")
-    assert table[1].split("  ")[-1] == "share of time fresh"
-    for line, row in zip(table[2:7], policies.values(), strict=True):
-        assert f"{row['value']:.4g}" in line
+    assert table[0].startswith("On the last 10.")
+    assert " in 3 windows, " in table[0]
+    assert table[1].split("  ")[-1] == "time fresh"
+    for line, row in zip(table[2:], policies.values(), strict=True):
+        assert f"{row['realised']:.4g}" in line
+        assert row["predicted"] is None or f"{row['predicted']:.4g}" in line
         assert f"{100 * row['fresh']:.1f} %" in line
     verdict = output.split("\n\n")[2].splitlines()
-    assert [line.partition(",")[0] for line in verdict[:2]] == [
-        "At the bandwidth asked for",
-        "At the log's own crawl rate",
-    ]
+    assert verdict[0] == told["verdict"]
+    assert "the log's own crawls" in verdict[0]
+    page = Path("plan/report.html").read_text(encoding="utf-8")
+    assert told["verdict"].partition(" ± ")[0] in page.replace("\xa0", " ")
     rows = pl.read_parquet(log)
     seconds = (rows["time"] - rows["time"].min()).dt.total_seconds().to_numpy() / 86_400.0
-    inside = np.sum(seconds > 0.75 * seconds.max()) / (0.25 * seconds.max())
+    inside = np.sum(seconds > 0.5 * seconds.max()) / (0.5 * seconds.max())
     assert policies["current"]["refreshes"] == pytest.approx(inside, rel=0.03)
     run("plan", str(log), *MAIN_JOB, "--draws", "0", "--out", "without")
     assert "held_out" not in json.loads(Path("without/summary.json").read_text())
@@ -236,7 +297,20 @@ def test_logs_too_short_to_hold_anything_out(folder: Path) -> None:
         hold_out(fo.CrawlLog(["a", "b"], [1.0, 1.0], [0, 1], start=0.0), request)
     Path("twice.csv").write_text("source,time,changed\na,1,0\na,2,1\n")
     how = ["--bandwidth", "1/day", "--horizon", "7d", "--out", "out", "--replay"]
-    refuse(folder, ["plan", "twice.csv", *how], ("has a second crawl before 1.75 days", "longer log"))
+    refuse(folder, ["plan", "twice.csv", *how], ("has a second crawl before 1.83333 days", "longer log"))
+
+
+def test_settings_that_cannot_be_used() -> None:
+    log = poisson_log(20.0)
+    for asked, words in (
+        ({"splits": 0}, "splits"),
+        ({"every": "0d"}, "every: '0d' is no time"),
+        ({"every": -1.0}, "every is -1"),
+        ({"bandwidth": []}, "no bandwidth"),
+        ({"history": ChangeHistory(["x"], [1.0], 0.0, 20.0)}, "history knows none"),
+    ):
+        with pytest.raises(fo.SourceDataError, match=words):
+            backtest(log, **{"bandwidth": 2.0, **asked})  # type: ignore[arg-type]
 
 
 def test_dated_changes_are_replayed_when_they_were_and_teach_the_plan() -> None:
@@ -253,7 +327,7 @@ def test_dated_changes_are_replayed_when_they_were_and_teach_the_plan() -> None:
         seen.append(part)
         return MaximumLikelihood(prior=GammaPrior.weak(part)).fit(part)
 
-    backtest(dated, "2/day", estimator=estimate)
+    backtest(dated, "2/day", estimator=estimate, share=0.25, splits=1)
     assert dated.last_modified is not None
     past = dated.time <= 17.25
     np.testing.assert_array_equal(seen[0].last_modified, dated.last_modified[past])

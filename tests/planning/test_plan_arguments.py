@@ -201,9 +201,14 @@ def test_a_change_history_is_planned_for_by_daily_crawls_and_tested_against_all_
     made = fo.plan(history, bandwidth=3.0, horizon=7.0, draws=0)
     assert np.array_equal(made.sources.change_rate, fo.plan(crawled, 3.0, 7.0, draws=0).sources.change_rate)
     held = fo.backtest(history, bandwidth=3.0)
-    assert [row.policy for row in held.rows] == ["plan", "uniform", "proportional"]
+    rules = ["uniform", "proportional", "∝ √(w·Δ)", "best static in hindsight"]
+    assert [row.policy for row in held.means] == ["plan", *rules]
     from_log = fo.backtest(crawled, bandwidth="3/day")
-    assert [row.policy for row in from_log.rows][3:] == ["current", "plan at current"]
+    policies = [row.policy for row in from_log.means]
+    assert policies == ["plan", "rates in force", *rules, "current", "plan at current"]
+    both = fo.backtest(crawled, bandwidth=3.0, history=history, every="20d")
+    assert [row.policy for row in both.means] == ["plan", "re-planned", *policies[1:]]
+    assert both.means[0].realised == pytest.approx(held.means[0].realised, rel=1e-12)
 
 
 def test_a_backtest_takes_what_a_plan_takes() -> None:
@@ -223,7 +228,7 @@ def test_a_backtest_takes_what_a_plan_takes() -> None:
         "host_limits": {"h": 1.5},
         "estimator": MaximumLikelihood(1.0),
     }
-    held = fo.backtest(log, bandwidth=2.0, share=0.5, **asked)
+    held = fo.backtest(log, bandwidth=2.0, share=0.5, splits=1, **asked)
     assert held.to_frame()["refreshes"][0] == pytest.approx(1.5, rel=0.1)
     assert held.begin == pytest.approx(39.5)
     assert fo.plan(log, 2.0, 7.0, draws=0, **asked).solution.rates.sum() == pytest.approx(1.5, rel=1e-12)

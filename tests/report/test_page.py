@@ -138,7 +138,12 @@ def test_its_numbers_are_those_of_the_summary(plan: tuple[str, Path]) -> None:
     wanted += [point[key] for point in points for key in ("value", "price") if point["bandwidth"] in told]
     if facts["uncertainty"]:
         spread = facts["uncertainty"]
-        wanted += [*spread["value_90_percent"], spread["mean_regret"], spread["largest_regret"]]
+        wanted += [spread["mean_regret"], spread["largest_regret"]]
+        told = facts["forecast"]
+        wanted += [told["expected"], *told["value_90_percent"]]
+        wanted += [
+            end(told["realised_over_predicted"]) for end in (min, max) if told["realised_over_predicted"]
+        ]
     assert set(wanted) <= values
     assert (kind == "plain") == (facts["uncertainty"] is not None)
     for value, text in page.data:  # what people read is that number, to the digits that they read

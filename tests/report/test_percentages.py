@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from freshopt.cli import main
+from freshopt.report.held_out import POLICIES
 from tests.ground_truth.command_lines import EXAMPLE, LOG, crawl_log
 from tests.ground_truth.page_reader import PageReader
 
@@ -27,14 +28,17 @@ NUMBER = r"(-?\d[\d.,]*(?:e[+-]?\d+)?)"
 ERROR = r"(?: ± [\d.,]+(?:e[+-]?\d+)?)?"
 PERCENT = rf"{NUMBER} %"
 WORDS = r"[a-z][a-z ]*?"
-POLICY = r"(planned rates|equal rates|rates ∝ change rates|the log's own crawls)"
+RULES = r"the rates in force|equal rates|rates ∝ change rates"
+POLICY = rf"({RULES}|rates ∝ √\(importance × change rate\)|the log's own crawls at as many crawls)"
 KEYS = {
     "equal rates": "uniform",
     "rates in proportion to change rates": "proportional",
     "rates ∝ change rates": "proportional",
-    "the log's own crawls": "current",
+    "the rates in force": "rates in force",
+    "rates ∝ √(importance × change rate)": "∝ √(w·Δ)",
+    "the log's own crawls at as many crawls": "current",
 }
-GROUPS = {"bandwidth asked for": "plan", "log's own crawl rate": "plan at current"}
+SHARE = rf"{NUMBER}(?: ± {NUMBER})? %(?: on a single source)?"
 
 
 class Printed(NamedTuple):
@@ -51,36 +55,38 @@ def regret(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], mean), (found[2], 100.0 * mean / base), (found[3], base)]
 
 
-def policies(facts: Facts, where: str) -> Callable[[str], Facts]:
-    rows = {row["policy"]: row for row in facts["held_out"]["policies"]}
-    return lambda words: rows[KEYS.get(words, GROUPS[where])]
+def rows_of(facts: Facts) -> dict[str, Facts]:
+    return {row["policy"]: row for row in facts["held_out"]["policies"]}
 
 
-def verdict(facts: Facts, found: re.Match[str]) -> Pairs:
-    where, first, value, percent, word, second, other, stale, again, beside = found.groups()
-    row = policies(facts, where)
-    best, rival = row(first), row(second)
-    assert again == second
-    assert (word == "more") == (best["value"] > rival["value"]) == (facts["sense"] == "maximise")
-    shares = [100.0 * (1.0 - each["fresh"]) for each in (best, rival)]
-    share = 100.0 * abs(best["value"] - rival["value"]) / rival["value"]
-    shown = [(value, best["value"]), (other, rival["value"]), (percent, share)]
-    return [*shown, (stale, shares[0]), (beside, shares[1])]
+def of_the_plan(facts: Facts, found: re.Match[str]) -> Pairs:
+    """What a policy saves of the plan's cost."""
+    words, value, error = found.groups()
+    row = rows_of(facts)[KEYS[words[0].lower() + words[1:]]]
+    shown = [] if error is None else [(error, 100.0 * row["saving_error"])]
+    return [(value, 100.0 * row["saving"]), *shown]
 
 
-def even(facts: Facts, found: re.Match[str]) -> Pairs:
-    where, first, second, value, stale, _, beside = found.groups()
-    row = policies(facts, where)
-    best, rival = row(first), row(second)
-    shares = [100.0 * (1.0 - each["fresh"]) for each in (best, rival)]
-    return [(value, best["value"]), (stale, shares[0]), (beside, shares[1])]
+def by_the_plan(facts: Facts, found: re.Match[str]) -> Pairs:
+    """What the plan saves of a policy's cost."""
+    value, error, words = found.groups()
+    row = rows_of(facts)[KEYS[words]]
+    ratio = 1.0 - row["saving"]
+    shown = [] if error is None else [(error, 100.0 * row["saving_error"] / ratio)]
+    return [(value, 100.0 * (1.0 - 1.0 / ratio)), *shown]
+
+
+def undecided(facts: Facts, found: re.Match[str]) -> Pairs:
+    words, value, error = found.groups()
+    ratio = 1.0 - rows_of(facts)[KEYS[words]]["saving"]
+    shown = [] if error is None else [(error, 100.0 * rows_of(facts)[KEYS[words]]["saving_error"] / ratio)]
+    return [(value, 100.0 * (1.0 - 1.0 / ratio)), *shown]
 
 
 def replayed(facts: Facts, found: re.Match[str]) -> Pairs:
-    key = {"planned rates": "plan", "planned rates at the log's crawl rate": "plan at current"}
     words, percent = found[1], found[2]
-    (row,) = (row for row in facts["held_out"]["policies"] if row["policy"] == (key | KEYS).get(words))
-    return [(percent, 100.0 * row["fresh"])]
+    (policy,) = (key for key, label in POLICIES.items() if label == words)
+    return [(percent, 100.0 * rows_of(facts)[policy]["fresh"])]
 
 
 def baseline(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -112,17 +118,9 @@ def more(facts: Facts, found: re.Match[str]) -> Pairs:
 GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (rf"{PERCENT} posterior interval", lambda _, found: [(found[1], 90.0)]),
     (rf"(?:error: |is ){NUMBER}, {PERCENT} of the mean optimal value {NUMBER}", regret),
-    (
-        rf"At the ({'|'.join(GROUPS)}), {POLICY} did best: {WORDS} {NUMBER}{ERROR}, {PERCENT} (more|less) "
-        rf"than {POLICY} \({NUMBER}{ERROR}\)\. Copies were stale {PERCENT} of the time, with {POLICY} "
-        rf"{PERCENT}\.",
-        verdict,
-    ),
-    (
-        rf"At the ({'|'.join(GROUPS)}), {POLICY} and {POLICY} did best: {WORDS} {NUMBER}{ERROR}\. Copies "
-        rf"were stale {PERCENT} of the time, with {POLICY} {PERCENT}\.",
-        even,
-    ),
+    (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),
+    (rf"plan saves {SHARE} of the cost of {POLICY}", by_the_plan),
+    (rf"the plan and {POLICY} this log does not decide \(the plan saves {SHARE}\)", undecided),
     (rf"(?m)^(\S.*?)  +\d[^%]* {PERCENT}$", replayed),
     (rf"{PERCENT} (more|less)(?: {WORDS})? than (equal rates|rates in proportion to change rates)", baseline),
     (

@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 
 import freshopt as fo
 from freshopt.dual_search.segment_ends import hull_of
+from freshopt.modelling import phased_objective
 from freshopt.problems import HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, MirrorDescent, SeparableNewton, Uniform
 from tests.ground_truth.hull_truth import NAMES, Floats, Grid, Savings
@@ -140,3 +141,14 @@ def test_other_solvers_refuse() -> None:
     baseline = fo.solve(problem, Uniform())
     assert baseline.certificate is not None
     assert baseline.certificate.relative_gap > 1e-6
+
+
+def test_tabled_ends_are_no_mixtures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phased_objective, "MANY", 10)
+    rng = np.random.default_rng(2)
+    sources = fo.Sources(rng.gamma(0.6, 0.1, 3000) + 1e-6, rng.pareto(1.5, 3000) + 1.0)
+    for bandwidth in np.linspace(50.0, 900.0, 12):
+        problem = fo.Problem(OBJECTIVES["delay"], sources, float(bandwidth), profile=Savings())
+        solution = fo.solve(problem)
+        assert solution.certificate is not None
+        assert solution.certificate.relative_gap < 1e-12

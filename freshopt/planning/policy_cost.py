@@ -1,0 +1,158 @@
+"""`PolicyCost`: predicted and realised cost of a policy, beside the plan.
+
+Policies meet the same changes, and their costs are compared source by source: the error of a difference is
+that of the sources' differences, far smaller than that of a cost where a few sources decide both. Errors are
+those of a mean over sources that are a sample of more such ones. A source is one observation, in however many
+windows it was replayed: its residuals are averaged over the windows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Measurement:
+    """A weighted mean cost with each source's share in its error.
+
+    Attributes
+    ----------
+    value : float
+        Σw·(∫cost)/(∫ of all importances), as a replay has it.
+    residual : ndarray, shape (N,)
+        Of each source of the log; 0 of those that were not replayed. They add up to 0.
+    everything : float
+        The sum of the importances of the sources that were replayed.
+    there : ndarray of bool, shape (N,)
+        Which sources were replayed.
+    """
+
+    value: float
+    residual: Array
+    there: BoolArray
+    everything: float = 1.0
+
+    @classmethod
+    def of(cls, weight: Array, cost: Array, span: Array, index: IntArray, total: int) -> Measurement:
+        """Return the measurement of costs integrated over the sources' windows.
+
+        Parameters
+        ----------
+        weight, cost, span : ndarray, shape (n,)
+        index : ndarray of int, shape (n,)
+            Positions among the `total` sources of the log.
+        total : int
+
+        Examples
+        --------
+        >>> one = np.ones(2)
+        >>> found = Measurement.of(one, np.array([1.0, 3.0]), one, np.arange(2), 2)
+        >>> found.value, found.error
+        (4.0, 2.0)
+        """
+        inside = span > 0.0
+        everything = float(weight @ span)
+        with np.errstate(invalid="ignore"):
+            mean = np.divide(float(weight[inside] @ cost[inside]), everything)
+            scale = np.divide(float(np.sum(weight[inside])), everything)
+        residual, there = np.zeros(total), np.zeros(total, dtype=np.bool_)
+        residual[index[inside]] = scale * (weight * (cost - mean * span))[inside]
+        there[index[inside]] = True
+        total_weight = float(np.sum(weight[inside]))
+        return cls(total_weight * float(mean), residual, there, total_weight)
+
+    @classmethod
+    def mean(cls, found: Sequence[Measurement]) -> Measurement:
+        """Return the mean over windows."""
+        return cls(
+            float(np.mean([one.value for one in found])),
+            np.mean([one.residual for one in found], axis=0),
+            np.any([one.there for one in found], axis=0),
+            float(np.mean([one.everything for one in found])),
+        )
+
+    def saved_by(self, other: Measurement) -> Measurement:
+        """Return the share of this cost that another policy saves.
+
+        The error is that of the paired difference; this cost counts as known. A ratio's own error would be 0
+        where a single source has all the cost.
+        """
+        with np.errstate(all="ignore"):
+            ratio = np.divide(other.value, self.value)
+            residual = np.divide(self.residual - other.residual, self.value)
+        return Measurement(float(1.0 - ratio), residual, self.there | other.there)
+
+    @property
+    def sources(self) -> int:
+        """The number of sources that were replayed."""
+        return int(np.count_nonzero(self.there))
+
+    @property
+    def effective(self) -> float:
+        """The number of sources that decide the error.
+
+        It is (Σr²)²/Σr⁴ of their residuals r.
+        """
+        squares = self.residual**2
+        fourth = float(np.sum(squares**2))
+        return float(np.sum(squares)) ** 2 / fourth if fourth > 0.0 else 0.0
+
+    @property
+    def error(self) -> float:
+        """The standard error; NaN for a single source."""
+        n = self.sources
+        if n < 2:
+            return float("nan")
+        return float(np.sqrt(n / (n - 1) * np.sum(self.residual**2)))
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCost:
+    """What a policy cost in a window, or on average over several.
+
+    Attributes
+    ----------
+    policy : str
+    begin, end : float
+        On the log's clock.
+    bandwidth : float
+        Per time unit, as it was asked for; of the log's own crawls what they used.
+    predicted : float or None
+        The objective's value under the change rates that were learnt; None where nothing predicts it.
+    realised, error : float
+        Its value in the changes that came, with its standard error.
+    refreshes : float
+        Per time unit, in the window.
+    fresh : float
+        Share of the time that copies were fresh, weighted by importance.
+    saving, saving_error : float or None
+        Share of the cost of the plan at this bandwidth that the policy saves, with its paired standard error.
+    """
+
+    policy: str
+    begin: float
+    end: float
+    bandwidth: float
+    predicted: float | None
+    realised: float
+    error: float
+    refreshes: float
+    fresh: float
+    saving: float | None
+    saving_error: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """Return it in numbers, as `summary.json` has them."""
+        told = {key: getattr(self, key) for key in PolicyCost.__slots__}
+        return {
+            key: None if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in told.items()
+        }

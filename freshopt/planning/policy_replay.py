@@ -1,0 +1,248 @@
+"""Costs of policies in one held-out window.
+
+Static rates are replayed exactly (`freshopt.simulation.static_costs`): no phase is drawn, and copies have the
+ages that the rates give them. Of costs that are no function of missed changes schedules are replayed over
+several beginnings instead, each after a run-in as long as the window, or as the record reaches back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.hindsight import best_rates
+from freshopt.planning.plan import method_of
+from freshopt.planning.policy_cost import Measurement, PolicyCost
+from freshopt.planning.request import PlanRequest
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.scheduling.schedule import Schedule
+from freshopt.simulation.replay_result import NAMED
+from freshopt.simulation.replay_window import Refreshes, Window, integrals
+from freshopt.simulation.replaying import replay
+from freshopt.simulation.static_costs import has_static_cost, static_costs
+
+# Beginnings of a replayed schedule; with more refreshes its gaps are short, and one is enough.
+BEGINNINGS, MOST_REFRESHES = 9, 2_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyReplay:
+    """A policy's measured cost in one window.
+
+    Attributes
+    ----------
+    policy : str
+    window : HeldOutWindow
+    bandwidth, refreshes : float
+    predicted : float or None
+        Cost, also of a maximised objective.
+    cost : Measurement
+    stale : float
+        Share of the time that copies were stale, weighted by importance.
+    """
+
+    policy: str
+    window: HeldOutWindow
+    bandwidth: float
+    refreshes: float
+    predicted: float | None
+    cost: Measurement
+    stale: float
+
+
+def replay_rates(
+    policy: str,
+    window: HeldOutWindow,
+    request: PlanRequest,
+    problem: Problem,
+    rates: Array,
+    bandwidth: float,
+    *,
+    predicted: bool = True,
+) -> PolicyReplay:
+    """Return the cost of static rates in a window."""
+    objective = request.objective
+    if has_static_cost(objective):
+        cost = static_costs(window.changes, rates, objective)
+        stale = static_costs(window.changes, rates, BinaryFreshness(objective.refresh))
+        refreshes = float(np.sum(rates))
+    else:
+        cost, stale, refreshes = _scheduled(window, request, problem, rates)
+    expected = None
+    if predicted and problem.numerics is not None:
+        with np.errstate(all="ignore"):
+            total = float(np.sum(problem.numerics.cost(rates)))
+        expected = total if np.isfinite(total) else None
+    weight = problem.sources.importance
+    return _measured(policy, window, weight, bandwidth, refreshes, expected, cost, stale)
+
+
+def replay_crawls(
+    policy: str,
+    window: HeldOutWindow,
+    objective: Objective,
+    weight: Array,
+    crawls: Refreshes,
+    bandwidth: float | None,
+) -> PolicyReplay:
+    """Return the cost of crawls at given times.
+
+    They are given source by source; without a bandwidth they are it.
+    """
+    changes = window.changes
+    # All copies are fresh when their records begin, and crawls before the window are there.
+    within = Window(float(np.min(window.world.start)), changes.first, changes.until)
+    found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+    name = NAMED.get(type(objective), repr(objective))
+    refreshes = within.count(crawls) / (window.end - window.begin)
+    used = refreshes if bandwidth is None else bandwidth
+    return _measured(policy, window, weight, used, refreshes, None, found[name], found["binary"])
+
+
+def replay_partly(
+    policy: str,
+    window: HeldOutWindow,
+    problem: Problem,
+    rates: Array,
+    placed: BoolArray,
+    crawls: Refreshes,
+    bandwidth: float,
+    predicted: float | None,
+) -> PolicyReplay:
+    """Return the cost of rates of which some have given times.
+
+    The crawls are of the sources that are `placed`, source by source; the others have a random phase.
+    """
+    objective, changes = problem.objective, window.changes
+    within = Window(float(np.min(window.world.start)), changes.first, changes.until)
+    found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+    fresh = BinaryFreshness(objective.refresh)
+    cost, stale = (
+        np.where(placed, found[name], static_costs(changes, rates, measured))
+        for name, measured in ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
+    )
+    used = float(np.sum(rates))
+    weight = problem.sources.importance
+    return _measured(policy, window, weight, bandwidth, used, predicted, cost, stale)
+
+
+def hindsight_rates(window: HeldOutWindow, objective: Objective, problem: Problem) -> Array:
+    """Return the best static rates for the changes of the window itself."""
+    weight = problem.sources.importance
+    bandwidth = float(problem.bandwidth)
+    return best_rates(
+        lambda rates: weight * static_costs(window.changes, rates, objective),
+        bandwidth,
+        problem.lower,
+        problem.upper,
+    )
+
+
+def own_crawls(log: CrawlLog, window: HeldOutWindow) -> Refreshes:
+    """Return the log's own crawls of a window's sources, source by source."""
+    place = np.full(len(log.sources_), -1)
+    place[window.index] = np.arange(len(window.index))
+    source = place[log.source_index]
+    return source[source >= 0], log.time[source >= 0]
+
+
+def saving(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay]) -> Measurement:
+    """Return the share of the plan's cost that a policy saves."""
+    mean = Measurement.mean([one.cost for one in plan])
+    return mean.saved_by(Measurement.mean([one.cost for one in found]))
+
+
+def mean_row(
+    found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay] | None, *, maximised: bool
+) -> PolicyCost:
+    """Return the mean of a policy over windows, in the objective's sense."""
+    cost = Measurement.mean([one.cost for one in found])
+    saved = None if plan is None else saving(found, plan)
+    known = [one.predicted for one in found if one.predicted is not None]
+    predicted = float(np.mean(known)) if len(known) == len(found) else None
+    realised = cost.value
+    if maximised:
+        whole = float(np.mean([one.cost.everything for one in found]))
+        predicted, realised = None if predicted is None else whole - predicted, whole - realised
+    return PolicyCost(
+        found[0].policy,
+        found[0].window.begin,
+        found[-1].window.end,
+        float(np.mean([one.bandwidth for one in found])),
+        predicted,
+        realised,
+        cost.error,
+        float(np.mean([one.refreshes for one in found])),
+        float(1.0 - np.mean([one.stale for one in found])),
+        None if saved is None or not np.isfinite(saved.value) else saved.value,
+        None if saved is None or not np.isfinite(saved.error) else saved.error,
+    )
+
+
+def _measured(
+    policy: str,
+    window: HeldOutWindow,
+    weight: Array,
+    bandwidth: float,
+    refreshes: float,
+    predicted: float | None,
+    cost: Array,
+    stale: Array,
+) -> PolicyReplay:
+    where = (window.span, window.index, window.total)
+    found = Measurement.of(weight, cost, *where)
+    late = Measurement.of(weight, stale, *where)
+    share = float(np.divide(late.value, late.everything)) if late.everything else float("nan")
+    return PolicyReplay(policy, window, bandwidth, refreshes, predicted, found, share)
+
+
+def _scheduled(
+    window: HeldOutWindow, request: PlanRequest, problem: Problem, rates: Array
+) -> tuple[Array, Array, float]:
+    """Return costs, stale times and refresh rate of replayed schedules."""
+    length = window.end - window.begin
+    origin = max(window.begin - length, float(np.min(window.world.start)))
+    horizon = window.end - origin
+    method = method_of(request)
+    plan = Schedule(
+        *method.times(rates, 2.0 * horizon),
+        2.0 * horizon,
+        rates,
+        window.past.sources_,
+        window.past.time_unit,
+        repr(method),
+    )
+    many = BEGINNINGS if len(plan) * BEGINNINGS <= MOST_REFRESHES else 1
+    found = [
+        replay(
+            _part(plan, k / many * horizon, horizon),
+            window.world,
+            origin=origin,
+            skip=window.begin - origin,
+            end=window.changes.until,
+            importance=problem.sources.importance,
+            objective=request.objective,
+        )
+        for k in range(many)
+    ]
+    name, span = repr(request.objective), window.span
+    cost, stale = (
+        np.nan_to_num(np.mean([run.per_source[key] for run in found], axis=0)) * span
+        for key in (name, "binary")
+    )
+    refreshes = float(np.mean([run.refreshes / (run.end - run.begin) for run in found]))
+    return cost, stale, refreshes
+
+
+def _part(plan: Schedule, begin: float, length: float) -> Schedule:
+    """Return a part of a schedule as one of its own."""
+    kept = (plan.time >= begin) & (plan.time < begin + length)
+    time = np.minimum(plan.time[kept] - begin, np.nextafter(length, 0.0))
+    return Schedule(plan.source[kept], time, length, plan.rates, plan.names, plan.time_unit, plan.method)

@@ -1,0 +1,173 @@
+"""Re-planning in a closed loop, from the policy's own crawls.
+
+It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
+crawls, changed or not and nothing else, are appended to the log, change rates are learnt again, and the
+problem is solved again from the last price. The prior of the change rates is learnt again whenever the log
+has grown by half: in between it would hardly move, and learning it takes most of the time. A source is
+crawled whenever the integral of its rate passes a whole number: the copies keep their ages when rates change,
+and the bandwidth is used exactly. Under Poisson refreshes crawls are those of a Poisson process of the rate.
+
+As of the static policies that it is compared with, the copies' first ages are those that the plan itself
+gives them: the phase of each source is random, and its last crawl before the window a gap earlier.
+Cost: an estimate and a solve a period.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.modelling.objective import Refresh
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.plan import TOLERANCE, sources_of
+from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.static_policies import problem_of
+from freshopt.simulation.replay_window import Refreshes
+from freshopt.solving import solve
+
+# Growth of the log after which its prior is learnt again.
+GROWTH = 1.5
+
+
+def replanned_crawls(
+    window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
+) -> Refreshes:
+    """Return the crawls of a policy planned again each period.
+
+    Parameters
+    ----------
+    window : HeldOutWindow
+    request : PlanRequest
+        Its estimator is fitted to the growing log; its seed draws the phases.
+    solution : Solution
+        The plan at the beginning of the window.
+    estimate : Estimator
+        The one that it was made with.
+    every : float
+        Length of a period.
+
+    Returns
+    -------
+    tuple of ndarray
+        Sources and times, source by source; with each source's last crawl before the window.
+    """
+    bandwidth = float(solution.problem.bandwidth)
+    rng = np.random.default_rng([request.seed, 19])
+    random = request.objective.refresh is not Refresh.PERIODIC
+    log, now, n = window.past, window.begin, len(window.past.sources_)
+    learner = _Learner(request, estimate, len(log))
+    phase = rng.random(n)
+    passed = -np.log1p(-phase) if random else phase
+    with np.errstate(divide="ignore"):
+        ages = np.where(solution.rates > 0.0, passed / solution.rates, np.inf)
+    # A copy older than the record was made when the record began.
+    earlier = np.maximum(window.begin - ages, window.world.start)
+    source, time = [np.arange(n)], [earlier]
+    latest = log.last_crawl
+    period = 0
+    while now < window.end:
+        period += 1
+        later = min(window.begin + period * every, window.end)
+        if random:
+            own, moment = _poisson(solution.rates, now, later, rng)
+        else:
+            own, moment, phase = _equal_gaps(solution.rates, phase, now, later)
+        seen = (moment <= window.changes.until[own]) & (moment > latest[own])
+        own, moment = own[seen], moment[seen]
+        source.append(own)
+        time.append(moment)
+        if later < window.end and len(own):
+            log, latest = _observed(log, window, own, moment)
+            sources = sources_of(learner.fitted(log), log, request)
+            problem = problem_of(request, sources, bandwidth)
+            solution = solve(problem, tolerance=TOLERANCE, certify=False, warm_start=solution)
+        now = later
+    crawled, moments = np.concatenate(source), np.concatenate(time)
+    order = np.lexsort((moments, crawled))
+    return crawled[order], moments[order]
+
+
+class _Learner:
+    """Estimator that is fitted again to a growing log."""
+
+    def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
+        self._fit = request.estimate or default_estimate
+        self._estimate, self._size = estimate, size
+
+    def fitted(self, log: CrawlLog) -> Estimator:
+        """Return the estimator of a log.
+
+        Its prior may be of when the log was shorter, by a third at most.
+        """
+        latest, grown = self._estimate, len(log) >= GROWTH * self._size
+        if isinstance(latest, MaximumLikelihood) and latest.prior is not None and not grown:
+            self._estimate = copy.copy(latest).fit(log)
+        else:
+            self._estimate, self._size = self._fit(log), len(log)
+        return self._estimate
+
+
+def _equal_gaps(rates: Array, phase: Array, begin: float, end: float) -> tuple[IntArray, Array, Array]:
+    """Return the crawls in (begin, end] and the phases at the end.
+
+    A phase is the share of a gap that has passed.
+    """
+    whole = phase + rates * (end - begin)
+    many = np.floor(whole).astype(np.int64)
+    own = np.repeat(np.arange(len(rates)), many)
+    turn = np.arange(len(own)) - np.repeat(np.cumsum(many) - many, many) + 1
+    return own, np.minimum(begin + (turn - phase[own]) / rates[own], end), whole - many
+
+
+def _poisson(rates: Array, begin: float, end: float, rng: np.random.Generator) -> tuple[IntArray, Array]:
+    """Return Poisson crawls in a period, source by source."""
+    many = rng.poisson(rates * (end - begin))
+    own = np.repeat(np.arange(len(rates)), many)
+    moment = begin + (end - begin) * rng.random(len(own))
+    order = np.lexsort((moment, own))
+    return own, moment[order]
+
+
+def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array) -> tuple[CrawlLog, Array]:
+    """Return the log with the outcomes of more crawls.
+
+    With it comes each source's latest crawl.
+
+    The crawls are given source by source, in the order of their times.
+    """
+    latest = np.array(log.last_crawl)
+    before = latest[own]
+    same = np.flatnonzero(own[1:] == own[:-1])
+    before[same + 1] = moment[same]
+    found = _passed(window, own, moment) > _passed(window, own, before)
+    columns = {
+        "source": np.concatenate([log.source_index, own]),
+        "time": np.concatenate([log.time, moment]),
+        "elapsed": np.concatenate([log.interval, moment - before]),
+        "changed": np.concatenate([log.changed, found]),
+    }
+    for key in OPTIONAL:
+        if getattr(log, key) is not None:
+            columns[key] = np.concatenate([getattr(log, key), np.full(len(own), np.nan)])
+    latest[own] = moment
+    return derived_log(columns, log.sources_, log.time_unit, log.origin), latest
+
+
+def _passed(window: HeldOutWindow, own: IntArray, moment: Array) -> IntArray:
+    """Return how many changes of a source precede each moment."""
+    changes = window.changes
+    many = np.bincount(changes.source, minlength=len(window.past.sources_))
+    low = (np.cumsum(many) - many)[own]
+    first, high = low, low + many[own]
+    times = np.append(changes.time, np.inf)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        before = (low < high) & (times[middle] <= moment)
+        low, high = np.where(before, middle + 1, low), np.where((low < high) & ~before, middle, high)
+    return low - first

@@ -1,0 +1,115 @@
+"""Verdict of a back-test: which policies a log supports, in one sentence.
+
+A policy is said to save something only where its paired difference to the plan exceeds two standard errors,
+or what Student's distribution asks for in their place where few sources decide; where the best of several
+rules is judged, the level is divided by their number (Bonferroni), as the best of many is better by chance
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from freshopt.planning.policy_cost import Measurement
+from freshopt.planning.static_policies import CURRENT, IN_FORCE, PROPORTIONAL, SQUARE_ROOT, UNIFORM
+
+# Two-sided probability of a normal variable beyond two standard deviations.
+LEVEL = 0.0455
+# Savings below this would not show in the table, and some are rounding.
+SAME = 5e-4
+RULES = {
+    IN_FORCE: "the rates in force",
+    UNIFORM: "equal rates",
+    PROPORTIONAL: "rates ∝ change rates",
+}
+OTHERS = {
+    SQUARE_ROOT: "rates ∝ √(importance × change rate)",
+    CURRENT: "the log's own crawls at as many crawls",
+}
+
+
+def verdict(savings: Mapping[str, Measurement]) -> str:
+    """Return which policies a log supports.
+
+    Parameters
+    ----------
+    savings : mapping of str to Measurement
+        Share of the plan's cost that each policy saves at the same bandwidth: policies that need no plan, and
+        those that refine it, under the words for them, such as "re-planning every 7 days".
+
+    Examples
+    --------
+    >>> many = np.ones(100, dtype=bool)
+    >>> some = np.where(np.arange(100) < 50, -1.0, 1.0)
+    >>> saved = {"uniform": -0.5, "phases": 0.01}
+    >>> verdict({name: Measurement(value, 0.01 * some, many) for name, value in saved.items()})
+    'The plan saves 33 ± 7 % of the cost of equal rates; phases: not supported (saves 1 ± 10 %).'
+    """
+    simple = {name: saved for name, saved in savings.items() if name in RULES}
+    parts = []
+    if simple:
+        best = max(simple, key=lambda key: simple[key].value)
+        parts.append(_against(RULES[best], simple[best], len(simple)))
+    for name, saved in savings.items():
+        if name in OTHERS:
+            parts.append(_against(OTHERS[name], saved, 1))
+        elif name not in RULES:
+            parts.append(_refinement(name, saved))
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def supported(saved: Measurement, of: int = 1) -> bool:
+    """Return whether a saving, the best of so many, is beyond chance."""
+    from scipy.special import stdtrit
+
+    if saved.sources < 2 or not np.isfinite(saved.error):
+        return False
+    if saved.value <= SAME:
+        return False
+    freedom = max(min(saved.effective, saved.sources) - 1.0, 1.0)
+    beyond = max(2.0, float(stdtrit(freedom, 1.0 - 0.5 * LEVEL / of)))
+    return saved.value > beyond * saved.error
+
+
+def _against(name: str, saved: Measurement, of: int) -> str:
+    """Return how the plan compares with the best of some policies."""
+    if abs(saved.value) <= SAME:
+        return f"{name} cost as much as the plan"
+    if supported(saved, of):
+        return f"{name} save {_share(saved)} of the plan's cost"
+    # The same difference as a share of that policy's own cost: 1 − 1/(1 − s).
+    ratio = 1.0 - saved.value
+    if not ratio > 0.0:
+        return f"between the plan and {name} this log does not decide"
+    plan = Measurement(1.0 - 1.0 / ratio, -saved.residual / ratio, saved.there)
+    if supported(plan):
+        return f"the plan saves {_share(plan)} of the cost of {name}"
+    return f"between the plan and {name} this log does not decide (the plan saves {_share(plan)})"
+
+
+def _refinement(name: str, saved: Measurement) -> str:
+    """Return whether a refinement of the plan pays."""
+    loss = Measurement(-saved.value, -saved.residual, saved.there)
+    if supported(saved):
+        return f"{name} saves {_share(saved)}"
+    if supported(loss):
+        return f"{name} costs {_share(loss)} more"
+    return f"{name}: not supported (saves {_share(saved)})"
+
+
+def _share(saved: Measurement) -> str:
+    """Return a share with its error, in percent."""
+    digits = 1 if abs(100.0 * saved.error) < 0.95 else 0
+    value, error = (f"{100.0 * each:.{digits}f}" for each in (saved.value, saved.error))
+    if not np.isfinite(saved.error):
+        return f"{value} % on a single source"
+    return f"{'0' if value in ('-0', '-0.0') else value} ± {error} %"
+
+
+def mean_savings(savings: Sequence[Mapping[str, Measurement]]) -> dict[str, Measurement]:
+    """Return the mean saving of each policy over bandwidths."""
+    names = [name for name in savings[0] if all(name in each for each in savings)]
+    return {name: Measurement.mean([each[name] for each in savings]) for name in names}

@@ -1,0 +1,191 @@
+"""Costs of static rates in known changes, exactly, without drawing a refresh.
+
+At time x a copy has missed k changes or more where its age exceeds x − x_k, x_k being the k-th last change
+before x. Its expected penalty is Σ_k (C(k) − C(k−1))·P(age > x − x_k), and change i is the k-th last from
+change i+k−1 to change i+k: the cost of a window is a sum over changes of integrals of the survival function
+of the age (`freshopt.simulation.age_laws`), which are closed. That is the mean of a replay over all phases of
+equal gaps, or over all Poisson refresh times, without their noise.
+
+Binary freshness has one term a change (k = 1), and so has accumulated delay, Σ_i P(age > x − t_i) over all
+later times. Age is Σ_i P(age > x − t_i)·(min(t_{i+1}, x) − t_i): what change i adds once it is missed. Other
+penalties take a term for each pair of changes that a copy can miss together. A copy older than the record is
+taken to have been made when the record of its source begins.
+
+Cost: O(changes) a policy, for other penalties times the number of changes that are missed at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import ObjectiveError
+from freshopt.modelling.objective import Objective
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.problems.accumulated_delay import AccumulatedDelay
+from freshopt.problems.age import Age
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.expected_penalty import ExpectedPenalty
+from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.simulation.age_laws import AgeLaw, age_law
+from freshopt.simulation.world import World
+
+MEASURED = (BinaryFreshness, HarmonicStaleness, AccumulatedDelay, Age, ExpectedPenalty)
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ChangeWindow:
+    """Changes of some sources around the time in which costs count.
+
+    Attributes
+    ----------
+    source : ndarray of int, shape (m,)
+        Which source changed, non-decreasing.
+    time, following : ndarray, shape (m,)
+        Each change and the next of its source; the end of its window after the last.
+    position : ndarray of int, shape (m,)
+        How many changes of its source come before.
+    first, until : ndarray, shape (n,)
+        The window of each source.
+    """
+
+    source: IntArray
+    time: Array
+    following: Array
+    position: IntArray
+    first: Array
+    until: Array
+
+    @classmethod
+    def of(cls, world: World, first: npt.ArrayLike, until: npt.ArrayLike) -> ChangeWindow:
+        """Return a world's changes up to the end of each source's window.
+
+        Parameters
+        ----------
+        world : World
+        first, until : scalar or array_like of shape (n,)
+            Costs count from `first`, or the source's start if that is later, to `until`.
+
+        Examples
+        --------
+        >>> world = World.from_events({"source": [0, 0, 1], "time": [1.0, 3.0, 2.0]}, horizon=4.0)
+        >>> ChangeWindow.of(world, 2.0, 4.0).following.tolist()
+        [3.0, 4.0, 4.0]
+        """
+        n = len(world)
+        begin = np.maximum(np.broadcast_to(np.asarray(first, dtype=np.float64), (n,)), world.start)
+        end = np.maximum(np.broadcast_to(np.asarray(until, dtype=np.float64), (n,)), begin)
+        offsets, time = world.events(-np.inf, float(np.max(end)))
+        source = np.repeat(np.arange(n), np.diff(offsets))
+        known = time < end[source]
+        source, time = source[known], time[known]
+        counts = np.bincount(source, minlength=n)
+        place = np.arange(len(time)) - np.repeat(np.cumsum(counts) - counts, counts)
+        following = end[source]
+        same = np.flatnonzero(source[1:] == source[:-1])
+        following[same] = time[same + 1]
+        return cls(source, time, following, place, begin, end)
+
+    @property
+    def span(self) -> Array:
+        """Length of each source's window, shape (n,)."""
+        return self.until - self.first
+
+
+def has_static_cost(objective: Objective) -> bool:
+    """Return whether `static_costs` knows an objective's cost."""
+    return type(objective) in MEASURED
+
+
+def static_costs(window: ChangeWindow, rates: Array, objective: Objective) -> Array:
+    """Return each source's cost integrated over its window, in expectation.
+
+    Parameters
+    ----------
+    window : ChangeWindow
+    rates : ndarray, shape (n,)
+        Refreshes per time unit, ≥ 0.
+    objective : Objective
+        Binary (of being stale), harmonic, delay, age or an expected penalty. Under its discipline, refreshes
+        are equal gaps at a random phase, or a Poisson process.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        For unit importance.
+
+    Raises
+    ------
+    ObjectiveError
+        If the cost is no function of missed changes or of their age.
+
+    Examples
+    --------
+    One change in the middle of a window of 2 days, daily refreshes: it is stale for half a day on average.
+
+    >>> from freshopt.modelling.objective import Refresh
+    >>> world = World.from_events({"source": [0], "time": [1.0]}, horizon=2.0)
+    >>> static_costs(ChangeWindow.of(world, 0.0, 2.0), np.ones(1), BinaryFreshness(Refresh.PERIODIC))
+    array([0.5])
+    """
+    if not has_static_cost(objective):
+        raise ObjectiveError(
+            f"{objective!r} has no exact cost of static rates in known changes. Replay a schedule instead."
+        )
+    law, own = age_law(objective.refresh), rates[window.source]
+    begin = np.maximum(window.time, window.first[window.source])
+    shown = np.flatnonzero(window.until[window.source] > begin)
+    if isinstance(objective, Age):
+        each = _of_age(window, law, own, begin)
+    elif isinstance(objective, AccumulatedDelay):
+        age = window.until[window.source] - window.time
+        each = law.survival(begin - window.time, age, own)
+    else:
+        return _of_number(
+            window, law, own, begin, _increments(objective, int(window.position.max(initial=0)))
+        )
+    return np.bincount(window.source[shown], each[shown], len(window.first)).astype(np.float64)
+
+
+def _of_age(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array) -> Array:
+    """Return what each change adds to the age.
+
+    It is ∫ P(age > x − t_i)·(min(t_{i+1}, x) − t_i) dx.
+    """
+    time, after, until = window.time, window.following, window.until[window.source]
+    later = np.maximum(after, begin)
+    own = law.moment(begin - time, later - time, rate)
+    return own + (after - time) * law.survival(later - time, np.maximum(until, later) - time, rate)
+
+
+def _increments(objective: Objective, most: int) -> Array:
+    """Return the penalty's increments C(k) − C(k−1), k = 1..most + 1."""
+    if isinstance(objective, ExpectedPenalty):
+        return np.diff(np.asarray(objective.penalty(np.arange(most + 2.0)), dtype=np.float64))
+    if isinstance(objective, HarmonicStaleness):
+        return 1.0 / np.arange(1.0, most + 2.0)
+    return np.ones(1)
+
+
+def _of_number(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array, increments: Array) -> Array:
+    """Return the cost of a penalty on the number of missed changes.
+
+    The k-th pass takes each change as the latest and that k−1 before it as the one that was missed.
+    """
+    total = np.zeros(len(window.first))
+    latest = np.flatnonzero(window.following > begin)
+    reach = law.reach(rate)
+    for k, increment in enumerate(increments.tolist()):
+        missed = window.time[latest - k]
+        own = rate[latest]
+        if increment:
+            each = law.survival(begin[latest] - missed, window.following[latest] - missed, own)
+            total += np.bincount(window.source[latest], increment * each, len(total))
+        latest = latest[(begin[latest] - missed < reach[latest]) & (window.position[latest] > k)]
+        if not len(latest):
+            break
+    return total

@@ -1,0 +1,123 @@
+"""Crawls of the plan itself, which continue its log.
+
+A file has the columns of a log (source, time, changed). In a log of its own a source's first row would be a
+baseline, of which nothing is learnt; here it follows the source's last crawl in the log, and tells whether
+the source changed since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.read_log import read_columns
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.timestamps import time_since
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.terminal.inputs import moments
+
+
+def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
+    """Return a log continued by the crawls in files.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    paths : sequence of Path
+        Tables with the columns source, time and changed, and perhaps changes and last_modified; times are
+        written as those of the log are.
+
+    Raises
+    ------
+    SourceDataError
+        If a file cannot be read, has no times, or has a crawl that is not later than the log's last crawl of
+        its source.
+    """
+    if not paths:
+        return log
+    if not log.timed:
+        raise SourceDataError(
+            "the log has no times, so that nothing can continue it. Give it a column 'time'."
+        )
+    names, source = [log.sources_], [log.source_index]
+    told: dict[str, list[Array]] = {"time": [log.time], "changed": [log.changed.astype(np.float64)]}
+    for key in OPTIONAL:
+        own = getattr(log, key)
+        told[key] = [np.full(len(log), np.nan) if own is None else own]
+    zero = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "us")
+    for path in paths:
+        columns, labels, _ = read_columns(path)
+        if "time" not in columns:
+            raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
+        names.append(labels)
+        source.append(np.asarray(columns["source"], dtype=np.int64))
+        count = len(source[-1])
+        told["time"].append(_clocked(columns["time"], zero, log.time_unit, path))
+        told["changed"].append(np.asarray(columns["changed"], dtype=np.float64))
+        told["changes"].append(np.asarray(columns.get("changes", np.full(count, np.nan)), dtype=np.float64))
+        dates = columns.get("last_modified")
+        blank = dates is None or (np.asarray(dates).dtype.kind == "f" and bool(np.isnan(dates).all()))
+        known = np.full(count, np.nan) if blank else _clocked(dates, zero, log.time_unit, path)
+        told["last_modified"].append(known)
+    every, code = _joined(names, source)
+    at = {key: np.concatenate(parts) for key, parts in told.items()}
+    order = np.lexsort((at["time"], code))
+    elapsed = _elapsed(log, every, code, at["time"], order)
+    result: dict[str, Any] = {
+        "source": code,
+        "time": moments(log, at["time"]),
+        "changed": at["changed"],
+        "elapsed": elapsed,
+    }
+    if not np.isnan(at["changes"]).all():
+        result["changes"] = at["changes"]
+    if not np.isnan(at["last_modified"]).all():
+        result["last_modified"] = moments(log, at["last_modified"])
+    return derived_log(result, every, log.time_unit)
+
+
+def _clocked(times: Any, zero: np.datetime64 | None, unit: str, path: Path) -> Array:  # noqa: ANN401 - numbers or dates
+    """Return the times of a file on the clock of the log."""
+    try:
+        return time_since(zero, np.asarray(times), unit, "time")
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
+
+
+def _joined(
+    names: Sequence[npt.NDArray[Any]], source: Sequence[IntArray]
+) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return all names, sorted, and each row's position among them.
+
+    Integers are names as they print where others are text.
+    """
+    if any(each.dtype.kind not in "iu" for each in names):
+        names = [each.astype(np.str_) for each in names]
+    every = np.unique(np.concatenate(names))
+    codes = [np.searchsorted(every, own)[row] for own, row in zip(names, source, strict=True)]
+    return every, np.concatenate(codes).astype(np.int64)
+
+
+def _elapsed(log: CrawlLog, names: npt.NDArray[Any], code: IntArray, time: Array, order: IntArray) -> Array:
+    """Return the crawl interval of each row; NaN of a baseline."""
+    new = order >= len(log)
+    same = code[order][1:] == code[order][:-1]
+    early = np.flatnonzero(same & new[:-1] & ~new[1:])
+    repeated = np.flatnonzero(same & new[1:] & ~(np.diff(time[order]) > 0.0))
+    for wrong, words in ((early, "before the log's last crawl of"), (repeated, "twice at one time of")):
+        if len(wrong):
+            some = dict.fromkeys(repr(names[code[order[k]]].item()) for k in wrong.tolist())
+            raise SourceDataError(
+                f"the own crawls have rows {words} {list_offenders(some)}. Keep the log as it was, and only "
+                "crawls after it, each once."
+            )
+    elapsed = np.full(len(code), np.nan)
+    elapsed[: len(log)] = log.interval
+    since = np.full(len(code), np.nan)
+    since[order[1:][same]] = np.diff(time[order])[same]
+    return np.where(np.arange(len(code)) < len(log), elapsed, since)
