@@ -100,7 +100,7 @@ def harmonic_poisson(rate: float, w: float, d: float) -> Values:
 
     Examples
     --------
-    >>> [round(x, 6) for x in harmonic_poisson(1.0, 3.0, 1.0)[:3]]
+    >>> [round(float(x), 6) for x in harmonic_poisson(1.0, 3.0, 1.0)[:3]]
     [0.693147, 0.0, 1.5]
     """
     cost = log_one_plus(d / rate)
@@ -194,7 +194,7 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
 
     Examples
     --------
-    >>> [round(x, 6) for x in power_law(2.0, 1.0, 0.0, 1.0)[:3]]
+    >>> [round(float(x), 6) for x in power_law(2.0, 1.0, 0.0, 1.0)[:3]]
     [0.5, 0.0, 0.25]
     """
     log_rate = fast_log(rate if rate > TINY else TINY)
