@@ -17,8 +17,10 @@ from freshopt.dual_search.segment_ends import hull_of
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import percent
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.phased_objective import PhasedObjective, why_no_phases
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, total
 from freshopt.scheduling.periodic import Periodic
 from freshopt.weekly.peak_hours import peak_hours
@@ -136,14 +138,38 @@ def at_good_phases(problem: Problem, rates: Array) -> BoolArray:
     return np.asarray(hull.corner(rates) & ~problem.sources.signalled, dtype=np.bool_)
 
 
-def phase_saving(problem: Problem, rates: Array) -> float:
-    """Return by how much the rates cost less than at random phases."""
-    hull = hull_of(problem.numerics)
+def phase_savings(
+    problem: Problem,
+    rates: Array,
+    sources: Sources | None = None,
+    objective: CurveObjective | None = None,
+) -> Array:
+    """Return by how much each source costs less than at random phases.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its hull decides which sources are at good phases.
+    rates : ndarray, shape (n,)
+    sources : Sources, optional
+        With other change rates than the problem's.
+    objective : CurveObjective, optional
+        Whose cost is meant, such as freshness; by default the problem's.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Weighted; 0 away from good phases.
+    """
+    found, phased = np.zeros(len(rates)), problem.objective
     chosen = np.flatnonzero(at_good_phases(problem, rates))
-    if hull is None or not len(chosen):
-        return 0.0
-    some = hull.take(chosen)
-    return total(some.curve.cost(rates[chosen]) - some.cost(rates[chosen]))
+    if not isinstance(phased, PhasedObjective) or not len(chosen):
+        return found
+    if objective is not None:
+        phased = PhasedObjective(objective, phased.profile, phased.load_limit)
+    gaps, savings = phased.points((problem.sources if sources is None else sources).take(chosen))
+    found[chosen] = np.sum(np.where(rates[chosen] == gaps[:, None], savings, 0.0), axis=0)
+    return found
 
 
 def phased_method(phases: GoodPhases) -> Periodic:

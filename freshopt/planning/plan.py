@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.expected import Expected
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -43,7 +45,7 @@ from freshopt.planning.findings import findings
 from freshopt.planning.good_phases import (
     GoodPhases,
     good_phases,
-    phase_saving,
+    phase_savings,
     phased_method,
     phased_problem,
 )
@@ -333,7 +335,8 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         step("back-tests")
         if problem.numerics is not None:
             ratios = ratios_or_none(log, request)
-            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios)
+            savings = partial(phase_savings, problem, solution.rates)
+            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios, savings)
     step("findings")
     found = findings(solution, simple)
     step("done")
@@ -397,15 +400,16 @@ def _schedule_value(times: Schedule, solution: Solution, log: CrawlLog) -> float
     if isinstance(problem.objective, Spend):
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
     value = expected_value(times, problem.objective, problem.sources, log.age)
-    saved = phase_saving(problem, solution.rates)
+    saved = total(phase_savings(problem, solution.rates))
     return value - saved if problem.objective.sense == "minimise" else value + saved
 
 
 def _uncertain(problem: Problem) -> bool:
     """Return whether estimation's cost can be estimated in a few seconds.
 
-    Under other change rates than estimated targets may be missed, and a value does not tell what that costs.
+    Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
+    `Expected` has change rates of its own, whatever was estimated.
     """
-    if isinstance(problem.objective, Spend) or depends_on_change_rates(problem):
+    if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
         return False
     return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)

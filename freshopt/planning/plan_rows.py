@@ -51,7 +51,10 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
-        ("certificate", f"{proved_words(facts['status'])}: {_gap(proof)}" if proof else "none"),
+        (
+            "certificate",
+            f"{proved_words(facts['status'], facts['objective'])}: {_gap(proof)}" if proof else "none",
+        ),
     ]
 
 
@@ -72,12 +75,12 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "change rates": f"total {number(learnt['sum'])} per {unit}{median}{flags}",
         "objective": f"{goal}, {facts['discipline']} refreshes",
         "bandwidth": f"{used}{_shadow_price(facts)}",
-        "value": f"{number(facts['value'])} in the long run if the estimates are right{others}",
+        "value": f"{number(facts['value'])} in the long run {_given(kind)}{others}",
         "schedule": f"{planned}, value over that time {number(facts['schedule_value'])}",
     }
 
 
-def proved_words(status: str) -> str:
+def proved_words(status: str, objective: str = "") -> str:
     """Return what a certificate of that status proves.
 
     Examples
@@ -85,7 +88,15 @@ def proved_words(status: str) -> str:
     >>> proved_words("optimal"), proved_words("inaccurate")
     ('optimal for the estimated change rates', 'inaccurate')
     """
-    return "optimal for the estimated change rates" if status == "optimal" else status
+    which = "change rates of the objective" if objective == "Expected" else "estimated change rates"
+    return f"optimal for the {which}" if status == "optimal" else status
+
+
+def _given(objective: str) -> str:
+    """Return what the value supposes."""
+    return (
+        "for the change rates of the objective" if objective == "Expected" else "if the estimates are right"
+    )
 
 
 def _shadow_price(facts: dict[str, Any]) -> str:
