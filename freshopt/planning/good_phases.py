@@ -57,15 +57,18 @@ class GoodPhases:
     saved: float
     sources: int
 
-    def words(self, flat: str = "load_limit=1") -> str:
-        """Return the saving in a sentence."""
+    @property
+    def sentence(self) -> str:
+        """When changes peak, and the saving.
+
+        Where the log has plain numbers for times, with what they are taken for.
+        """
         limit = self.load_limit
         load = "twice the mean load" if limit == 2.0 else f"{limit:g} times the mean load"
         saved = percent(self.saved, space=" ")
-        return (
-            f"{peak_hours(self.profile)}: crawling after the peaks saves {saved} of the cost at {load}; "
-            f"{flat} keeps the load flat"
-        )
+        monday = "" if self.profile.origin is not None else ", taking day 0 for a Monday"
+        peak = f"{peak_hours(self.profile)}{monday}"
+        return f"{peak}: crawling after the peaks saves {saved} of the cost at {load}"
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""
@@ -77,6 +80,7 @@ class GoodPhases:
             "value_without": self.value_without,
             "saved": self.saved,
             "sources": self.sources,
+            "sentence": self.sentence,
         }
 
 

@@ -149,7 +149,8 @@ def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
     """Return the row of the weekly cycle, if there is any."""
     if made.phases is None:
         return []
-    return [("weekly cycle", made.phases.words("load_limit=1" if read is None else "--load-limit 1"))]
+    flat = "load_limit=1" if read is None else "--load-limit 1"
+    return [("weekly cycle", f"{made.phases.sentence}; {flat} keeps the load flat")]
 
 
 def _spread(rates: Array, unit: str) -> str:
@@ -172,8 +173,11 @@ def _ages(made: Plan) -> str:
     old = int(np.count_nonzero(ages > made.schedule.horizon))
     if old == 0:
         return ""
-    oldest = count(float(np.max(ages)), made.log.time_unit)
-    return f" ({count(old, 'source')} last crawled longer than that before it, at most {oldest})"
+    horizon, unit, oldest = made.schedule.horizon, made.log.time_unit, float(np.max(ages))
+    if old == 1:
+        return f" (1 source was last crawled {count(oldest, unit)} before it begins)"
+    over = f"{old:,} sources were last crawled over {count(horizon, unit)} before it begins"
+    return f" ({over}, the oldest {number(oldest)})"
 
 
 def _gap(proof: Certificate) -> str:

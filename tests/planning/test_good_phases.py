@@ -75,6 +75,7 @@ def test_plans_crawl_after_the_peaks(dates: bool) -> None:
     stale = len(RATES) - np.array([flat.solution.value, phased.solution.value])
     assert phased.phases.saved == pytest.approx(1.0 - stale[1] / stale[0], rel=1e-9)
     assert phased.phases.sources > len(RATES) / 3
+    assert ("taking day 0 for a Monday" in repr(phased)) is not dates
     assert phased.solution.certificate is not None
     assert phased.solution.certificate.relative_gap < 1e-12
     # On the true cycle at least nine tenths of what was promised is saved.
@@ -94,6 +95,10 @@ def test_what_is_told_is_computed() -> None:
     assert "Changes peak " in repr(plan)
     assert facts["schedule_value"] == pytest.approx(plan.solution.value, rel=0.15)
     assert facts["findings"]["interior"]["deviation"] < 1e-9
+    page = str(plan.report())
+    assert f"{plan.phases.sentence}. {plan.phases.sources} sources of 120 refreshed at good phases" in page
+    inside = facts["findings"]["interior"]["sources"]
+    assert f"each of the {inside} sources between their bounds that are not at good phases" in page
     assert plan.uncertainty is not None
     assert np.all(plan.uncertainty.regret > -1e-9)
 
