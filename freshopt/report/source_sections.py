@@ -58,7 +58,7 @@ def _equal_marginals(told: Context) -> str:
 
 
 def _elsewhere(told: Context) -> str:
-    """Return that sources at good phases are not meant, if there are any."""
+    """Return that sources at good phases are not meant."""
     return " that are not at good phases of the week" if told.facts.within("phases") else ""
 
 
