@@ -287,6 +287,7 @@ def summary(
         "method": repr(method_of(request)),
         "uncertainty": None,
         "forecast": None,
+        "phases": None,
         "constraints": None if declared is None else constraint_facts(declared),
         "findings": None,
         "settings": settings(request),

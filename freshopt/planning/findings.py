@@ -23,7 +23,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
-from freshopt.planning.good_phases import at_good_phases
+from freshopt.planning.good_phases import at_good_phases, phase_savings
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.separable.kernel import Numerics
 from freshopt.solving import solve
@@ -105,7 +105,13 @@ def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, flo
     if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
     stale = BinaryFreshness(refresh).kernel(sources)
-    return {key: 1.0 - total(stale.cost(each.rates)) / weight for key, each in solutions.items()}
+    return {key: 1.0 - _stale(stale.cost(each.rates), each) / weight for key, each in solutions.items()}
+
+
+def _stale(cost: Array, solution: Solution) -> float:
+    """Return the stale part of a solution, given that at random phases."""
+    freshness = BinaryFreshness(Refresh.PERIODIC)
+    return total(cost - phase_savings(solution.problem, solution.rates, objective=freshness))
 
 
 def _frontier(solution: Solution) -> list[dict[str, Any]]:

@@ -17,8 +17,10 @@ from freshopt.dual_search.segment_ends import hull_of
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import percent
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.phased_objective import PhasedObjective, why_no_phases
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, total
 from freshopt.scheduling.periodic import Periodic
 from freshopt.weekly.peak_hours import peak_hours
@@ -55,15 +57,18 @@ class GoodPhases:
     saved: float
     sources: int
 
-    def words(self, flat: str = "load_limit=1") -> str:
-        """Return the saving in a sentence."""
+    @property
+    def sentence(self) -> str:
+        """When changes peak, and the saving.
+
+        Where the log has plain numbers for times, with what they are taken for.
+        """
         limit = self.load_limit
         load = "twice the mean load" if limit == 2.0 else f"{limit:g} times the mean load"
         saved = percent(self.saved, space=" ")
-        return (
-            f"{peak_hours(self.profile)}: crawling after the peaks saves {saved} of the cost at {load}; "
-            f"{flat} keeps the load flat"
-        )
+        monday = "" if self.profile.origin is not None else ", taking day 0 for a Monday"
+        peak = f"{peak_hours(self.profile)}{monday}"
+        return f"{peak}: crawling after the peaks saves {saved} of the cost at {load}"
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""
@@ -75,6 +80,7 @@ class GoodPhases:
             "value_without": self.value_without,
             "saved": self.saved,
             "sources": self.sources,
+            "sentence": self.sentence,
         }
 
 
@@ -136,14 +142,38 @@ def at_good_phases(problem: Problem, rates: Array) -> BoolArray:
     return np.asarray(hull.corner(rates) & ~problem.sources.signalled, dtype=np.bool_)
 
 
-def phase_saving(problem: Problem, rates: Array) -> float:
-    """Return by how much the rates cost less than at random phases."""
-    hull = hull_of(problem.numerics)
+def phase_savings(
+    problem: Problem,
+    rates: Array,
+    sources: Sources | None = None,
+    objective: CurveObjective | None = None,
+) -> Array:
+    """Return by how much each source costs less than at random phases.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its hull decides which sources are at good phases.
+    rates : ndarray, shape (n,)
+    sources : Sources, optional
+        With other change rates than the problem's.
+    objective : CurveObjective, optional
+        Whose cost is meant, such as freshness; by default the problem's.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Weighted; 0 away from good phases.
+    """
+    found, phased = np.zeros(len(rates)), problem.objective
     chosen = np.flatnonzero(at_good_phases(problem, rates))
-    if hull is None or not len(chosen):
-        return 0.0
-    some = hull.take(chosen)
-    return total(some.curve.cost(rates[chosen]) - some.cost(rates[chosen]))
+    if not isinstance(phased, PhasedObjective) or not len(chosen):
+        return found
+    if objective is not None:
+        phased = PhasedObjective(objective, phased.profile, phased.load_limit)
+    gaps, savings = phased.points((problem.sources if sources is None else sources).take(chosen))
+    found[chosen] = np.sum(np.where(rates[chosen] == gaps[:, None], savings, 0.0), axis=0)
+    return found
 
 
 def phased_method(phases: GoodPhases) -> Periodic:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,14 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.spend import Spend
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.declared import (
     Constraints,
     constraints_for,
-    depends_on_change_rates,
-    discipline_of,
-    discipline_under,
     solve_declared,
 )
 from freshopt.planning.estimated_sources import TOLERANCE as TOLERANCE
@@ -42,13 +39,14 @@ from freshopt.planning.estimated_sources import sources_of as sources_of
 from freshopt.planning.findings import findings
 from freshopt.planning.good_phases import (
     GoodPhases,
-    good_phases,
-    phase_saving,
+    phase_savings,
     phased_method,
-    phased_problem,
 )
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
+from freshopt.planning.plan_steps import at_phases_that_pay, has_uncertainty, schedule_value_of
+from freshopt.planning.plan_steps import learn as learn
+from freshopt.planning.plan_steps import method_of as method_of
 from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
 from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
@@ -56,17 +54,10 @@ from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
-from freshopt.scheduling.expected_cost import expected_value
-from freshopt.scheduling.periodic import Periodic
-from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.uniform import Uniform
 
-# Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
-MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
-# The same under declared constraints, whose solves take some ten times as long.
-MOST_DECLARED = 3_000
 Progress = Callable[[str], None]
 
 
@@ -311,7 +302,7 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     )
     solution = solve_declared(problem, TOLERANCE, PROVED)
     step("weekly cycle")
-    solution, phases = _at_good_phases(log, estimate, solution, request.load_limit)
+    solution, phases = at_phases_that_pay(log, estimate, solution, request.load_limit)
     step("baselines")
     # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
     simple = {
@@ -325,15 +316,16 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
     times = schedule(solution, request.horizon, method, start=begin)
     problem = solution.problem
-    value = _schedule_value(times, solution, log)
+    value = schedule_value_of(times, solution, log)
     uncertainty, forecast = None, None
-    if request.draws and len(log) <= MOST_CRAWLS and _uncertain(problem):
+    if request.draws and has_uncertainty(problem, len(log)):
         step("uncertainty")
         uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
         step("back-tests")
         if problem.numerics is not None:
             ratios = ratios_or_none(log, request)
-            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios)
+            savings = partial(phase_savings, problem, solution.rates)
+            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios, savings)
     step("findings")
     found = findings(solution, simple)
     step("done")
@@ -354,58 +346,3 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         phases,
         seconds,
     )
-
-
-def _at_good_phases(
-    log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
-) -> tuple[Solution, GoodPhases | None]:
-    """Return the solution at good phases, where these pay."""
-    phased = phased_problem(log, estimate, without.problem, load_limit)
-    if phased is None:
-        return without, None
-    solution = solve_declared(phased, TOLERANCE, PROVED)
-    phases = good_phases(solution, without)
-    return (without, None) if phases is None else (solution, phases)
-
-
-def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
-    """Estimate change rates; return estimator, intervals and sources to plan for."""
-    estimate, sources = estimated_sources(log, request)
-    lower, upper = estimate.interval(request.confidence)
-    return estimate, lower, upper, sources
-
-
-def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:
-    """Return the method of schedules that realises the objective's discipline.
-
-    Bandwidth itself has none: that of the problem's targets is meant.
-    """
-    if problem is not None:
-        refresh = discipline_of(problem)
-    else:
-        listed = () if callable(request.constraints) else request.constraints or ()
-        refresh = discipline_under(request.objective, listed)
-    return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
-
-
-def _schedule_value(times: Schedule, solution: Solution, log: CrawlLog) -> float:
-    """Return the objective's expected value over the schedule's horizon.
-
-    What good phases save is that of the long run.
-    """
-    problem = solution.problem
-    if isinstance(problem.objective, Spend):
-        return total(problem.sources.refresh_cost[times.source]) / times.horizon
-    value = expected_value(times, problem.objective, problem.sources, log.age)
-    saved = phase_saving(problem, solution.rates)
-    return value - saved if problem.objective.sense == "minimise" else value + saved
-
-
-def _uncertain(problem: Problem) -> bool:
-    """Return whether estimation's cost can be estimated in a few seconds.
-
-    Under other change rates than estimated targets may be missed, and a value does not tell what that costs.
-    """
-    if isinstance(problem.objective, Spend) or depends_on_change_rates(problem):
-        return False
-    return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)

@@ -18,6 +18,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import with_unit, write_table
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.expected import Expected
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
@@ -147,8 +148,9 @@ def settings(request: PlanRequest) -> dict[str, Any]:
 
 
 def _no_draws(plan: Plan) -> dict[str, int]:
-    """Return that nothing was drawn, where declared constraints are why."""
-    return {"draws": 0} if plan.uncertainty is None and plan.problem.program is not None else {}
+    """Return that nothing was drawn, where constraints or objective are why."""
+    declared = plan.problem.program is not None or isinstance(plan.request.objective, Expected)
+    return {"draws": 0} if plan.uncertainty is None and declared else {}
 
 
 def _when(log: CrawlLog, time: float) -> str | float:

@@ -51,7 +51,10 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         *_constraints(made),
         ("schedule", rows["schedule"] + _ages(made)),
         *_uncertainty(facts),
-        ("certificate", f"{proved_words(facts['status'])}: {_gap(proof)}" if proof else "none"),
+        (
+            "certificate",
+            f"{proved_words(facts['status'], facts['objective'])}: {_gap(proof)}" if proof else "none",
+        ),
     ]
 
 
@@ -72,12 +75,12 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "change rates": f"total {number(learnt['sum'])} per {unit}{median}{flags}",
         "objective": f"{goal}, {facts['discipline']} refreshes",
         "bandwidth": f"{used}{_shadow_price(facts)}",
-        "value": f"{number(facts['value'])} in the long run if the estimates are right{others}",
+        "value": f"{number(facts['value'])} in the long run {_given(kind)}{others}",
         "schedule": f"{planned}, value over that time {number(facts['schedule_value'])}",
     }
 
 
-def proved_words(status: str) -> str:
+def proved_words(status: str, objective: str = "") -> str:
     """Return what a certificate of that status proves.
 
     Examples
@@ -85,7 +88,15 @@ def proved_words(status: str) -> str:
     >>> proved_words("optimal"), proved_words("inaccurate")
     ('optimal for the estimated change rates', 'inaccurate')
     """
-    return "optimal for the estimated change rates" if status == "optimal" else status
+    which = "change rates of the objective" if objective == "Expected" else "estimated change rates"
+    return f"optimal for the {which}" if status == "optimal" else status
+
+
+def _given(objective: str) -> str:
+    """Return what the value supposes."""
+    return (
+        "for the change rates of the objective" if objective == "Expected" else "if the estimates are right"
+    )
 
 
 def _shadow_price(facts: dict[str, Any]) -> str:
@@ -138,7 +149,8 @@ def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
     """Return the row of the weekly cycle, if there is any."""
     if made.phases is None:
         return []
-    return [("weekly cycle", made.phases.words("load_limit=1" if read is None else "--load-limit 1"))]
+    flat = "load_limit=1" if read is None else "--load-limit 1"
+    return [("weekly cycle", f"{made.phases.sentence}; {flat} keeps the load flat")]
 
 
 def _spread(rates: Array, unit: str) -> str:
@@ -161,8 +173,11 @@ def _ages(made: Plan) -> str:
     old = int(np.count_nonzero(ages > made.schedule.horizon))
     if old == 0:
         return ""
-    oldest = count(float(np.max(ages)), made.log.time_unit)
-    return f" ({count(old, 'source')} last crawled longer than that before it, at most {oldest})"
+    horizon, unit, oldest = made.schedule.horizon, made.log.time_unit, float(np.max(ages))
+    if old == 1:
+        return f" (1 source was last crawled {count(oldest, unit)} before it begins)"
+    over = f"{old:,} sources were last crawled over {count(horizon, unit)} before it begins"
+    return f" ({over}, the oldest {number(oldest)})"
 
 
 def _gap(proof: Certificate) -> str:

@@ -83,6 +83,12 @@ class Context:
         cost = weight - self.value if self.maximised else self.value
         return max(abs(cost), gap) <= ZERO * weight
 
+    @property
+    def supposed(self) -> str:
+        """The change rates for which value and proof hold."""
+        own = self.facts.text("objective") == "Expected"
+        return "change rates of the objective" if own else "estimated change rates"
+
     def baseline(self, rule: str) -> float | None:
         """Return a baseline's value, or None."""
         known = self.facts.within("baselines")

@@ -66,7 +66,7 @@ def _certified(told: Context) -> str:
     relative = told.facts.maybe("relative_gap")
     gap = f" (relative duality gap {gap_text(relative)})" if relative is not None else ""
     if told.proved:
-        return f"It is optimal for the estimated change rates{gap}."
+        return f"It is optimal for the {told.supposed}{gap}."
     return f"It is not proved optimal{gap}."
 
 
@@ -128,7 +128,7 @@ def comparison(told: Context) -> Section | None:
             columns.append(Column("share of time up to date", "number"))
             for row, share in zip(cells, fresh, strict=True):
                 row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
-        caption = "In the long run and within the same bandwidth, if change rates are as estimated"
+        caption = f"In the long run and within the same bandwidth, for the {told.supposed}"
         body.append(table(caption, columns, cells, own=0))
     if held is not None:
         body.append(_held_out(told, held))

@@ -28,7 +28,7 @@ def proof(told: Context) -> Section:
     side = "above" if told.maximised else "below"
     near = f" (relative: {gap_text(relative)})" if relative is not None else ""
     outcome: list[Child] = [
-        element("b", "Proved optimal for the estimated change rates." if optimal else "Not proved optimal."),
+        element("b", f"Proved optimal for the {told.supposed}." if optimal else "Not proved optimal."),
         f" At these change rates, no refresh rates within {_limits(told)} have a {noun} {side} ",
         amount(bound),
         "; this plan's is ",

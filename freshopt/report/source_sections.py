@@ -37,7 +37,7 @@ def rates(told: Context, seen: Survey) -> Section:
     refreshed = told.sources - told.counts.whole("never_refreshed")
     words = f"{count(refreshed, 'source')} of {told.sources:,} refreshed"
     text = f"{', '.join([words, *bounds])}.{_equal_marginals(told)}"
-    body: list[Child] = [paragraph(text), element("div", pictures, class_="figures")]
+    body: list[Child] = [paragraph(text), _good_phases(told), element("div", pictures, class_="figures")]
     held = told.findings.rows("held_back")
     if held:
         body.append(_held_back(told, held))
@@ -53,7 +53,25 @@ def _equal_marginals(told: Context) -> str:
     host = " plus that of its host's limit" if told.findings.within("hosts") else ""
     return (
         f" The marginal value per unit of bandwidth of each of the {inside.whole('sources'):,} sources "
-        f"between their bounds is the shadow price{host}."
+        f"between their bounds{_elsewhere(told)} is the shadow price{host}."
+    )
+
+
+def _elsewhere(told: Context) -> str:
+    """Return that sources at good phases are not meant."""
+    return " that are not at good phases of the week" if told.facts.within("phases") else ""
+
+
+def _good_phases(told: Context) -> Child:
+    """Return what the weekly cycle saves, and at how many sources."""
+    phases = told.facts.within("phases")
+    if phases is None or "sentence" not in phases.values:
+        return None
+    many = phases.whole("sources")
+    jumps = "its marginal value jumps" if many == 1 else "their marginal values jump"
+    return paragraph(
+        f"{phases.text('sentence')}. {count(many, 'source')} of {told.sources:,} refreshed at good phases, "
+        f"at gaps of whole weeks or whole parts of one; {jumps} there, from above the price to below."
     )
 
 

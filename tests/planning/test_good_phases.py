@@ -75,6 +75,7 @@ def test_plans_crawl_after_the_peaks(dates: bool) -> None:
     stale = len(RATES) - np.array([flat.solution.value, phased.solution.value])
     assert phased.phases.saved == pytest.approx(1.0 - stale[1] / stale[0], rel=1e-9)
     assert phased.phases.sources > len(RATES) / 3
+    assert ("taking day 0 for a Monday" in repr(phased)) is not dates
     assert phased.solution.certificate is not None
     assert phased.solution.certificate.relative_gap < 1e-12
     # On the true cycle at least nine tenths of what was promised is saved.
@@ -94,6 +95,10 @@ def test_what_is_told_is_computed() -> None:
     assert "Changes peak " in repr(plan)
     assert facts["schedule_value"] == pytest.approx(plan.solution.value, rel=0.15)
     assert facts["findings"]["interior"]["deviation"] < 1e-9
+    page = str(plan.report())
+    assert f"{plan.phases.sentence}. {plan.phases.sources} sources of 120 refreshed at good phases" in page
+    inside = facts["findings"]["interior"]["sources"]
+    assert f"each of the {inside} sources between their bounds that are not at good phases" in page
     assert plan.uncertainty is not None
     assert np.all(plan.uncertainty.regret > -1e-9)
 
@@ -130,3 +135,31 @@ def test_what_has_no_phases_is_planned_as_ever(settings: dict[str, object]) -> N
 def test_a_load_limit_below_one_is_refused() -> None:
     with pytest.raises(SourceDataError, match="load_limit is"):
         fo.plan(Cycle(OFFICE).log(RATES, 3, 1), 12.0, "28d", load_limit=0.5)
+
+
+def test_expected_is_the_value_where_rates_are_known_well() -> None:
+    log = Cycle(OFFICE).log(RATES, 600, 3)
+    plan = fo.plan(log, len(RATES) / 7.0, "28d", objective=HarmonicStaleness(fo.Refresh.PERIODIC), draws=2)
+    assert plan.phases is not None
+    assert plan.forecast is not None
+    saved = plan.phases.value_without - plan.solution.value
+    assert abs(plan.forecast.expected - plan.solution.value) < 0.05 * saved
+    assert plan.forecast.cost == pytest.approx(plan.forecast.expected, rel=1e-12)
+    assert plan.forecast.facts()["expected"] == plan.forecast.expected
+
+
+@pytest.mark.parametrize("kind", [BinaryFreshness, HarmonicStaleness])
+def test_freshness_counts_what_good_phases_save(kind: type[BinaryFreshness | HarmonicStaleness]) -> None:
+    log, bandwidth = Cycle(OFFICE).log(RATES, 80, 1), len(RATES) / 7.0
+    plan = fo.plan(log, bandwidth, "28d", objective=kind(fo.Refresh.PERIODIC), draws=0)
+    assert plan.phases is not None
+    gap = 1.0 / plan.solution.rates
+    x = plan.sources.change_rate * gap
+    fresh = -np.expm1(-x) / x
+    for length in 7.0 * np.array([8.0, 6.0, 4.0, 3.0, 2.0, 1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 5, 1 / 7, 1 / 14]):
+        shorter = float(plan.phases.profile.saving([length], 2.0)[0])
+        at = np.abs(gap / length - 1.0) < 1e-12
+        fresh += np.where(at, plan.sources.change_rate * shorter * np.exp(-0.5 * x), 0.0)
+    assert plan.findings["fresh"]["plan"] == pytest.approx(float(np.mean(fresh)), rel=1e-9)
+    if kind is BinaryFreshness:  # but for the one source inside a segment
+        assert plan.findings["fresh"]["plan"] == pytest.approx(plan.solution.value / len(RATES), rel=1e-3)

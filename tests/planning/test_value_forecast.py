@@ -15,6 +15,7 @@ from scipy.stats import norm, t
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.modelling.objective import Objective
+from freshopt.planning.plan_files import summary
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.shown_changes import shown_changes
@@ -230,3 +231,34 @@ def test_ratios_are_frozen() -> None:
     found = RealisedRatios(np.ones(2), 0.1)
     with pytest.raises(ValueError, match="read-only"):
         found.ratios[0] = 2.0
+
+
+def test_savings_lessen_mean_and_spread() -> None:
+    rng = np.random.default_rng(8)
+    log = log_of(rng.gamma(0.6, 0.2, 20), 9, seed=2)
+    model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
+    weight, rates = 1e6 * rng.uniform(0.5, 2.0, 20), rng.uniform(0.1, 1.0, 20)
+    sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
+    less = rng.uniform(0.0, 0.5, 20) / rates
+
+    def savings(own: fo.Sources) -> Floats:
+        return weight * np.asarray(own.change_rate) * less
+
+    told = value_forecast(AccumulatedDelay(PERIODIC), sources, rates, model, savings=savings)
+    nodes, chance = posterior_nodes(sources, model)
+    mean = np.sum(chance * nodes, axis=1)
+    variance = np.sum(chance * (nodes - mean[:, None]) ** 2, axis=1)
+    unit = weight * (0.5 / rates - less)
+    assert told.expected == told.cost == pytest.approx(float(unit @ mean), rel=SCALAR)
+    assert told.spread == pytest.approx(math.sqrt(float(unit**2 @ variance)), rel=SCALAR)
+
+
+def test_an_expected_objective_has_rates_of_its_own() -> None:
+    log = log_of(np.random.default_rng(8).gamma(0.6, 0.2, 20), 9, seed=2)
+    nodes, weights = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).nodes()
+    plan = fo.plan(log, 5.0, 7.0, objective=fo.Expected(HarmonicStaleness(PERIODIC), nodes, weights))
+    assert plan.forecast is None
+    assert plan.uncertainty is None
+    assert "in the long run for the change rates of the objective" in repr(plan)
+    assert "estimate" not in repr(plan)
+    assert json.loads(json.dumps(summary(plan)))["settings"]["draws"] == 0

@@ -114,8 +114,17 @@ def more(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], 100.0 * (raised / facts["bandwidth"] - 1.0)), (found[2], raised)]
 
 
+def forecast(facts: Facts, found: re.Match[str]) -> Pairs:
+    told = facts["forecast"]
+    exact = [told["expected"], 90.0, *told["value_90_percent"]]
+    return list(zip(found.groups(), exact, strict=True))
+
+
 # Phrases that hold percentages, with what the numbers in them must be.
 GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
+    (rf"{NUMBER} under the posterior; {PERCENT} interval {NUMBER}–{NUMBER}", forecast),
+    (rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is from {NUMBER} to {NUMBER}", forecast),
+    (rf"saves {PERCENT} of the cost at", lambda facts, found: [(found[1], 100.0 * facts["phases"]["saved"])]),
     (rf"{PERCENT} posterior interval", lambda _, found: [(found[1], 90.0)]),
     (rf"(?:error: |is ){NUMBER}, {PERCENT} of the mean optimal value {NUMBER}", regret),
     (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),

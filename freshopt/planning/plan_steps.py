@@ -1,0 +1,93 @@
+"""Steps of a plan: change rates, good phases, method, value, uncertainty.
+
+What `freshopt.planning.plan` puts together, and partitions of a log use one by one.
+"""
+
+from __future__ import annotations
+
+from freshopt.certificates.solution import Solution
+from freshopt.estimators.estimator import Estimator
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.expected import Expected
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
+from freshopt.numerics.arrays import Array, total
+from freshopt.planning.declared import (
+    depends_on_change_rates,
+    discipline_of,
+    discipline_under,
+    solve_declared,
+)
+from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
+from freshopt.planning.good_phases import GoodPhases, good_phases, phase_savings, phased_problem
+from freshopt.planning.request import PlanRequest
+from freshopt.report.context import PROVED
+from freshopt.scheduling.expected_cost import expected_value
+from freshopt.scheduling.periodic import Periodic
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.schedule import Schedule
+
+# Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
+MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
+# The same under declared constraints, whose solves take some ten times as long.
+MOST_DECLARED = 3_000
+
+
+def at_phases_that_pay(
+    log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
+) -> tuple[Solution, GoodPhases | None]:
+    """Return the solution at good phases, where these pay."""
+    phased = phased_problem(log, estimate, without.problem, load_limit)
+    if phased is None:
+        return without, None
+    solution = solve_declared(phased, TOLERANCE, PROVED)
+    phases = good_phases(solution, without)
+    return (without, None) if phases is None else (solution, phases)
+
+
+def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
+    """Estimate change rates; return estimator, intervals and sources to plan for."""
+    estimate, sources = estimated_sources(log, request)
+    lower, upper = estimate.interval(request.confidence)
+    return estimate, lower, upper, sources
+
+
+def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:
+    """Return the method of schedules that realises the objective's discipline.
+
+    Bandwidth itself has none: that of the problem's targets is meant.
+    """
+    if problem is not None:
+        refresh = discipline_of(problem)
+    else:
+        listed = () if callable(request.constraints) else request.constraints or ()
+        refresh = discipline_under(request.objective, listed)
+    return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+
+
+def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:
+    """Return the objective's expected value over the schedule's horizon.
+
+    What good phases save is that of the long run.
+    """
+    problem = solution.problem
+    if isinstance(problem.objective, Spend):
+        return total(problem.sources.refresh_cost[times.source]) / times.horizon
+    value = expected_value(times, problem.objective, problem.sources, log.age)
+    saved = total(phase_savings(problem, solution.rates))
+    return value - saved if problem.objective.sense == "minimise" else value + saved
+
+
+def has_uncertainty(problem: Problem, crawls: int) -> bool:
+    """Return whether estimation's cost can be estimated in a few seconds.
+
+    Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
+    `Expected` has change rates of its own, whatever was estimated.
+    """
+    if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
+        return False
+    if crawls > MOST_CRAWLS:
+        return False
+    return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
