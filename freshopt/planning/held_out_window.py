@@ -66,6 +66,23 @@ class HeldOutWindow:
         """Length of each source's window, shape (n,)."""
         return self.changes.span
 
+    @property
+    def there(self) -> BoolArray:
+        """Which sources have a time in the window, shape (n,)."""
+        return self.span > 0.0
+
+    def per_time(self, amount: Array, weight: Array | float = 1.0) -> float:
+        """Return what the sources that are there have per time unit.
+
+        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum of
+        the weights: sources that are there in part are as many as those that stay.
+        """
+        there = self.there
+        share = np.broadcast_to(np.asarray(weight, dtype=np.float64), there.shape)[there]
+        with np.errstate(all="ignore"):
+            mean = np.divide(np.sum(amount[there]), share @ self.span[there])
+        return float(np.sum(share) * mean)
+
 
 def held_out_windows(
     log: CrawlLog, history: ChangeHistory | None, share: float = SHARE, splits: int = SPLITS
