@@ -74,8 +74,8 @@ class HeldOutWindow:
     def per_time(self, amount: Array, weight: Array | float = 1.0) -> float:
         """Return what the sources that are there have per time unit.
 
-        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum of
-        the weights: sources that are there in part are as many as those that stay.
+        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum
+        of the weights: sources that are there in part count as those that stay.
         """
         there = self.there
         share = np.broadcast_to(np.asarray(weight, dtype=np.float64), there.shape)[there]

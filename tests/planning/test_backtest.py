@@ -329,3 +329,5 @@ def test_dated_changes_are_replayed_when_they_were_and_teach_the_plan() -> None:
     past = dated.time <= 17.25
     np.testing.assert_array_equal(seen[0].last_modified, dated.last_modified[past])
     np.testing.assert_array_equal(seen[0].interval, dated.interval[past])
+    assert backtest(dated, "2/day").facts()["held_out"]["dated"] is True
+    assert backtest(CrawlLog(source, day.astype(float), found), "2/day").facts()["held_out"]["dated"] is False
