@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -110,16 +109,12 @@ def _at_own_bandwidth(
 def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, refreshes: float) -> Array:
     """Return planned rates that refresh as often as a log was crawled.
 
-    Sources that were crawled no more get none, as the log's crawls have it; where some leave early, the
-    bandwidth is chosen so that the refreshes while they are there are as many.
+    Where some sources leave early, the bandwidth is chosen so that the refreshes while they are there are as
+    many.
     """
-    there = np.flatnonzero(window.there)
-    if len(there) < len(sources):
-        sources = sources.take(there)
-        request = replace(request, objective=request.objective.take(there))
-    rates, bandwidth = np.zeros(len(window.span)), refreshes
+    bandwidth = refreshes
     for _ in range(PASSES):
-        rates[there] = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE).rates
+        rates = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE).rates
         used = used_rate(window, rates)
         if not used > 0.0 or abs(used / refreshes - 1.0) <= MATCHED:
             break
