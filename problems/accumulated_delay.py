@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled import cost_functions, demand_functions
+from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
 from freshopt.modelling.objective import Command, ConeForm, Refresh
@@ -89,6 +89,7 @@ class AccumulatedDelay(CurveObjective):
             ON_SIGNAL,
             demand_functions.delay_periodic,
             periodic_value=cost_functions.delay_periodic_cost,
+            periodic_proof=proof_functions.DELAY_PERIODIC,
         )
 
     def change_slope(self, changes: Array) -> Array:
@@ -131,7 +132,19 @@ def _inverse(price: Array, d: Array) -> Array:
     return np.sqrt(d / price)
 
 
-POISSON = Cell(_poisson_cost, _marginal, _inverse, demand_functions.delay, value=cost_functions.delay_cost)
+POISSON = Cell(
+    _poisson_cost,
+    _marginal,
+    _inverse,
+    demand_functions.delay,
+    value=cost_functions.delay_cost,
+    proof=proof_functions.DELAY,
+)
 ON_SIGNAL = Cell(
-    _signal_cost, _marginal, _inverse, demand_functions.delay, value=cost_functions.delay_signal_cost
+    _signal_cost,
+    _marginal,
+    _inverse,
+    demand_functions.delay,
+    value=cost_functions.delay_signal_cost,
+    proof=proof_functions.DELAY_SIGNAL,
 )

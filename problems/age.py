@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from freshopt.compiled import cost_functions, demand_functions
+from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, falling_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -126,6 +126,7 @@ class Age(CurveObjective):
             POISSON,
             ON_SIGNAL,
             demand_functions.age_periodic,
+            periodic_proof=proof_functions.AGE_PERIODIC,
         )
 
 
@@ -272,5 +273,12 @@ POISSON = Cell(
     _poisson_inverse,
     demand_functions.age_poisson,
     value=cost_functions.age_poisson_cost,
+    proof=proof_functions.AGE,
 )
-ON_SIGNAL = Cell(_signal_cost, _signal_marginal, _signal_inverse, demand_functions.reciprocal_root_below)
+ON_SIGNAL = Cell(
+    _signal_cost,
+    _signal_marginal,
+    _signal_inverse,
+    demand_functions.reciprocal_root_below,
+    proof=proof_functions.AGE_SIGNAL,
+)

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from freshopt.compiled import cost_functions, demand_functions
+from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, decayed_time, squared_over, stale_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -125,6 +125,7 @@ def binary_curve(change_rate: Array) -> Curve:
         ON_SIGNAL,
         demand_functions.binary_periodic,
         _mean_gain,
+        periodic_proof=proof_functions.BINARY_PERIODIC,
     )
 
 
@@ -190,7 +191,13 @@ POISSON = Cell(
     demand_functions.binary_poisson,
     _poisson_gain,
     value=cost_functions.binary_poisson_cost,
+    proof=proof_functions.BINARY,
 )
 ON_SIGNAL = Cell(
-    _signal_cost, _signal_marginal, _signal_inverse, demand_functions.all_or_nothing, _signal_gain
+    _signal_cost,
+    _signal_marginal,
+    _signal_inverse,
+    demand_functions.all_or_nothing,
+    _signal_gain,
+    proof=proof_functions.BINARY_SIGNAL,
 )

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled import cost_functions, demand_functions
+from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -131,6 +131,7 @@ class HarmonicStaleness(CurveObjective):
             POISSON,
             ON_SIGNAL,
             demand_functions.harmonic_periodic,
+            periodic_proof=proof_functions.HARMONIC_PERIODIC,
         )
 
     def change_slope(self, changes: Array) -> Array:
@@ -228,6 +229,7 @@ POISSON = Cell(
     _poisson_inverse,
     demand_functions.harmonic_poisson,
     value=cost_functions.harmonic_poisson_cost,
+    proof=proof_functions.HARMONIC,
 )
 ON_SIGNAL = Cell(
     _signal_cost,
@@ -235,4 +237,5 @@ ON_SIGNAL = Cell(
     _signal_inverse,
     demand_functions.reciprocal_below,
     value=cost_functions.harmonic_signal_cost,
+    proof=proof_functions.HARMONIC_SIGNAL,
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from freshopt.compiled.demand_functions import power_law
+from freshopt.compiled.proof_functions import POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cone_forms import decayed_time
@@ -141,10 +142,14 @@ class SynchronizationCost(CurveObjective):
         if not isinstance(self.cost, PowerCost):
             return kernel
         parameters = self.cost.power_law(sources, self.refresh)
-        return (
-            kernel
-            if parameters is None
-            else replace(kernel, unit_demand=power_law, demand_parameters=parameters)
+        if parameters is None:
+            return kernel
+        return replace(
+            kernel,
+            unit_demand=power_law,
+            demand_parameters=parameters,
+            unit_proof=POWER,
+            proof_parameters=(parameters[0], kernel.parameters[1]),
         )
 
     def take(self, index: Index) -> SynchronizationCost:

@@ -51,6 +51,7 @@ TESTS = {
     "freshopt/certificates/certificate.py": PROOF,
     "freshopt/certificates/duality_gap.py": PROOF,
     "freshopt/certificates/dual_prices.py": PROOF,
+    "freshopt/certificates/price_search.py": PROOF,
     "freshopt/certificates/zero_optimum.py": PROOF,
     "solvers/water_filling.py": FILLING,
     "freshopt/dual_search/price_bracketing.py": FILLING,

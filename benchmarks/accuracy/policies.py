@@ -15,9 +15,7 @@ over splits and seeds, each a paired difference. "Smoothing 0.5" is the plan of 
 papers' pseudo-observation in place of the learnt prior. "Reachable" is how far knowing every rate would go,
 as hindsight also knows the draws: rates are drawn from the posterior, changes of the window from the rates,
 and the plan and that of the drawn rates are held against these. "Phased" is the plan at good hours of the
-week where the log shows a cycle, and the plan itself elsewhere: its gain is 0 there. "Resets" is what weekly
-re-planning gains on top of itself at the middle gap when rates may be drawn anew, at a rate chosen on the log
-(`MaximumLikelihood(reset="auto")`), measured for logs of 100 crawls.
+week where the log shows a cycle, and the plan itself elsewhere: its gain is 0 there.
 
 Bands stated before the run: weekly re-planning from logs of 5 crawls gains 20 or more on scoop and on eol;
 smoothing 0.5 on eol at 2 crawls, binary, gains -200 or less. The run prints which of them hold.
@@ -32,7 +30,6 @@ import argparse
 import json
 import platform
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +38,10 @@ import numpy as np
 import freshopt as fo
 from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
-from freshopt.estimators.default_prior import default_prior
 from freshopt.planning import static_policies as policies
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan import estimated_sources
-from freshopt.planning.policy_replay import hindsight_rates, replay_crawls, replay_rates
-from freshopt.planning.replanning import replanned_crawls
+from freshopt.planning.policy_replay import hindsight_rates, replay_rates
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of
 from freshopt.planning.window_policies import replay_policies
@@ -63,7 +58,7 @@ SPLITS = (0.6, 0.8)  # of the record
 PERIODIC = fo.Refresh.PERIODIC
 OBJECTIVES = {"binary": BinaryFreshness(PERIODIC), "harmonic": HarmonicStaleness(PERIODIC)}
 SMOOTHED = "smoothing 0.5"
-PHASED, RESETS = policies.PHASED, "resets"
+PHASED = policies.PHASED
 SHOWN = (policies.REPLANNED, PHASED, policies.SQUARE_ROOT, policies.UNIFORM, policies.PROPORTIONAL, SMOOTHED)
 # Stated before the run: history, crawls, objective or both, policy, at least or at most, percent of the gap.
 BANDS = (
@@ -173,26 +168,7 @@ def smoothed(log: fo.CrawlLog) -> MaximumLikelihood:
     return MaximumLikelihood(smoothing=0.5).fit(log)
 
 
-def resetting(log: fo.CrawlLog) -> MaximumLikelihood:
-    """Return the estimator of rates that may be drawn anew, fitted."""
-    prior = default_prior(log, "auto")
-    if prior is None:
-        return MaximumLikelihood().fit(log)
-    chosen = MaximumLikelihood(prior=prior, reset="auto").fit(log).reset_
-    return MaximumLikelihood(prior=prior, reset=chosen).fit(log)
-
-
-def with_resets(window: HeldOutWindow, request: PlanRequest, bandwidth: float) -> float:
-    """Return the cost of weekly re-planning under beliefs that reset."""
-    told = replace(request, estimate=resetting)
-    estimate, sources = estimated_sources(window.past, told)
-    solution = fo.solve(problem_of(told, sources, bandwidth))
-    crawls = replanned_crawls(window, told, solution, estimate, GAP)
-    objective, weight = told.objective, sources.importance
-    return replay_crawls("", window, objective, weight, crawls, bandwidth).cost.value
-
-
-def run(window: HeldOutWindow, weight: Floats, seed: int, crawls: int) -> dict[str, dict[str, list[float]]]:
+def run(window: HeldOutWindow, weight: Floats, seed: int) -> dict[str, dict[str, list[float]]]:
     """Gains of the policies in one window: objective → policy → at each mean refresh gap."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, objective in OBJECTIVES.items():
@@ -213,9 +189,6 @@ def run(window: HeldOutWindow, weight: Floats, seed: int, crawls: int) -> dict[s
             gap_to_best = plan.cost.value - best
             rows.setdefault(PHASED, plan)
             cells.setdefault("cycle", []).append(100.0 * (rows[PHASED] is not plan))
-            if crawls == CRAWLS[-1] and bandwidth == bandwidths[1]:
-                gained = rows[policies.REPLANNED].cost.value - with_resets(window, request, bandwidth)
-                cells[RESETS] = [100.0 * gained / gap_to_best]
             for policy in SHOWN:
                 saved = plan.cost.value - rows[policy].cost.value
                 cells.setdefault(policy, []).append(100.0 * saved / gap_to_best)
@@ -239,7 +212,7 @@ def measure(history: History, crawls: int, seeds: int) -> dict[str, Any] | None:
             rng = np.random.default_rng([number, crawls, seed])
             made = window_of(history, split, crawls, rng)
             if made is not None:
-                runs.append(run(*made, seed, crawls))
+                runs.append(run(*made, seed))
     if not runs:
         return None
     row: dict[str, Any] = {"history": history.name, "crawls": crawls, "runs": len(runs)}
@@ -283,22 +256,13 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
         error = "" if told["error"] is None else f" ± {told['error']:.0f}"
         return f"{round(told['mean'])}{error}".replace("-", "−")
 
-    head = [
-        "history",
-        "crawls",
-        "re-planned weekly",
-        "phased",
-        "∝ √(w·Δ)",
-        "uniform",
-        "proportional",
-        SMOOTHED,
-    ]
-    head += [SMOOTHED, "reachable", "gap", RESETS]
+    head = ["history", "crawls", "re-planned weekly", "phased", "∝ √(w·Δ)", "uniform", "proportional"]
+    head += [SMOOTHED, "reachable", "gap"]
     gains = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     told = ["| history | crawls | plan | smoothing 0.5 |", "| --- " * 4 + "|"]
     for row in found["rows"]:
         cells = [row["history"], str(row["crawls"]), *(cell(row[name]) for name in SHOWN)]
-        cells += [cell(row["reachable"]), cell(row["gap"]), cell(row[RESETS]) if RESETS in row else ""]
+        cells += [cell(row["reachable"]), cell(row["gap"])]
         gains.append(f"| {' | '.join(cells)} |")
         ratios = (f"{row[key]['mean']:.2f}" for key in ("ratio", "ratio, smoothed"))
         told.append(f"| {row['history']} | {row['crawls']} | {' | '.join(ratios)} |")

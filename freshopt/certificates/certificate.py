@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.relative_gap import NOTHING, relative_gap
+from freshopt.certificates.proof_pass import proved_gap
+from freshopt.certificates.relative_gap import NOTHING, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.zero_optimum import has_zero_optimum
@@ -49,6 +50,9 @@ from freshopt.numerics.arrays import (
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.program import Program
+
+# Relative gaps above this are bounded once more, from inverse marginals, which is tighter.
+TIGHT = 1e-9
 
 
 @frozen_arrays
@@ -169,6 +173,10 @@ def certify(
         expect(host_prices, Mapping, "host_prices", "Pass a mapping of hosts to numbers")
     if prices is not None and (price is not None or host_prices is not None):
         raise SourceDataError("prices are given twice. Pass prices=, or price= and host_prices=.")
+    if problem.program is None and price is not None:
+        proved = certify_in_one_pass(problem, given, price, host_prices)
+        if proved is not None:
+            return proved
     if not all_finite(given):
         bad = np.flatnonzero(~np.isfinite(given))
         raise SourceDataError(
@@ -183,6 +191,39 @@ def certify(
             prices = _labelled_prices(problem, price, host_prices)
         multipliers = None if prices is None else multipliers_by_label(problem.program, prices)
         return certify_rows(problem, problem.program, given, multipliers)
+
+
+def certify_in_one_pass(
+    problem: Problem, rates: Array, price: float, host_prices: Mapping[Any, float] | None = None
+) -> Certificate | None:
+    """Return a certificate by one compiled pass, or None.
+
+    None means that such a pass proves too little, or nothing: rates that are not feasible, sources too few,
+    an objective without a cell for it, prices that are to be derived.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without declared constraints.
+    rates : ndarray, shape (n,)
+        Numbers, or NaN.
+    price : float
+    host_prices : mapping, optional
+        On top of `price`.
+    """
+    known = host_prices is not None or not len(problem.hosts)
+    if not (known and 0.0 <= price < math.inf):
+        return None
+    with np.errstate(all="ignore"):
+        given = np.zeros(len(problem.hosts)) if host_prices is None else _host_vector(problem, host_prices)
+        proved = proved_gap(problem, rates, price, given)
+        if proved is None:
+            return None
+        gap, short = proved.gap, proved.short
+        if not short <= TIGHT * (abs(gap.cost) + priced_limits(gap, price, given).at_stake):
+            return None
+        certificate = _summarise(gap, price, given, 0.0, short)
+    return certificate if certificate.relative_gap <= TIGHT else None
 
 
 def certify_rows(
@@ -350,8 +391,15 @@ def _checked(prices: Array) -> Array:
     return prices
 
 
-def _summarise(gap: Gap, price: float, host_prices: Array, infeasibility: float) -> Certificate:
-    problem, cost, short = gap.problem, gap.cost, gap.at(price, host_prices)
+def _summarise(
+    gap: Gap, price: float, host_prices: Array, infeasibility: float, known: float | None = None
+) -> Certificate:
+    """Return the certificate of a gap at its prices.
+
+    `known` is the gap there, if it has been computed.
+    """
+    problem, cost = gap.problem, gap.cost
+    short = gap.at(price, host_prices) if known is None else known
     proved = math.isfinite(short) and math.isfinite(cost)
     relative = relative_gap(gap, price, host_prices, short) if proved else NOTHING
     better = -1.0 if problem.objective.sense == "minimise" else 1.0

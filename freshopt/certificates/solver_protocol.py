@@ -15,7 +15,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.certificates.certificate import Certificate, certify, certify_rows, repair
+from freshopt.certificates.certificate import (
+    Certificate,
+    certify,
+    certify_in_one_pass,
+    certify_rows,
+    repair,
+)
+from freshopt.certificates.proof_pass import ProvedGap, proved_gap
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
 from freshopt.modelling.objective import value_at
@@ -148,14 +155,24 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
         except InfeasibleProblemError as error:
             answer = Answer(None, status=Status.INFEASIBLE, note=str(error), conflict=error.conflict)
     seconds = time.perf_counter() - begun
-    if answer.rates is not None and not all_finite(answer.rates):
+    # One compiled pass needs no check of the rates before.
+    proof, evaluated = None, None
+    if problem.program is None and answer.rates is not None and not options.certify:
+        with np.errstate(all="ignore"):
+            evaluated = proved_gap(problem, answer.rates, 0.0, np.zeros(len(problem.hosts)))
+    elif problem.program is None and answer.rates is not None and answer.price is not None:
+        proof = certify_in_one_pass(problem, answer.rates, answer.price, answer.host_prices)
+    checked = proof is not None or evaluated is not None
+    if not checked and answer.rates is not None and not all_finite(answer.rates):
         note = f"{type(solver).__name__} returned rates that are not finite."
         answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
     if answer.rates is None:
         return _empty(solver, problem, answer, seconds)
     if not options.certify:
-        return _uncertified(solver, problem, answer, seconds)
-    if problem.program is not None:
+        return _uncertified(solver, problem, answer, seconds, evaluated)
+    if proof is not None:
+        pass
+    elif problem.program is not None:
         with np.errstate(all="ignore"):
             multipliers, path = answer.multipliers, answer.path
             proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
@@ -231,15 +248,21 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
     )
 
 
-def _uncertified(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
-    """Return the answer without a certificate; the value costs one pass."""
+def _uncertified(
+    solver: Solver, problem: Problem, answer: Answer, seconds: float, evaluated: ProvedGap | None
+) -> Solution:
+    """Return the answer without a certificate.
+
+    Unless it has been evaluated, the value costs one pass.
+    """
     given, numerics = answer.rates, problem.numerics
     if problem.program is not None and given is not None:
         return _uncertified_rows(solver, problem, answer, given, seconds)
-    with np.errstate(over="ignore"):
-        rates = None if given is None else repair(problem, given)[0]
-    value = math.nan
-    if numerics is not None and rates is not None:
+    value, rates = math.nan if evaluated is None else evaluated.gap.value, given
+    if evaluated is None and given is not None:
+        with np.errstate(over="ignore"):
+            rates = repair(problem, given)[0]
+    if evaluated is None and numerics is not None and rates is not None:
         parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
         value = value_at(problem.objective, numerics, problem.sources, rates, exact_sum(parts))
     return Solution(

@@ -182,8 +182,10 @@ class GammaPrior:
         observed = _sampled(log)
         changes = float(np.sum(observed.found) + np.sum(observed.counted)) + 0.5
         time = float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
-        if observed.age is not None and not time > 0.0:
+        if observed.age is not None and observed.possible is not None and not time > 0.0:
+            # First dates alone do not tell changes from births: half of them count as changes.
             time = float(np.sum(observed.age))
+            changes += 0.5 * float(np.sum(observed.possible))
         if not time > 0.0:
             raise SourceDataError(
                 "no source of this log was crawled twice. It does not tell how fast any changes."

@@ -82,6 +82,11 @@ def filter_crawls(
                         own[j] = value
                         total += value
                     evidence[k, source] -= 700.0
+                    if not total > 0.0:
+                        # And so does what rates are drawn from, to rounding: it stays.
+                        total = 1.0
+                        for j in range(m):
+                            own[j] = drawn[j]
                 scale = 1.0 / total
                 for j in range(m):
                     own[j] *= scale
@@ -104,8 +109,8 @@ def likelihood_of(number: float, time: float, nodes: Array, told: Array) -> floa
         return 0.0
     if number == 0.0:
         for j in range(m):
-            told[j] = math.exp(-nodes[j] * time)
-        return 0.0
+            told[j] = math.exp(-(nodes[j] - nodes[0]) * time)
+        return float(-nodes[0] * time)
     best = -math.inf
     for j in range(m):
         told[j] = number * math.log(nodes[j]) - nodes[j] * time

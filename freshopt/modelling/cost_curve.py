@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.proof_functions import ProofCell
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
@@ -34,7 +35,8 @@ class Cell:
     For unit importance. Each takes ``(rate, *parameters)``, the inverse ``(price, *parameters)`` with 0 <
     price < inf. The gain is 1 − cost, of a cost that is a share. The demand is the inverse for one source,
     ``(1/price, *parameters)``, if `freshopt.compiled.demand_functions` has it, and the value is the cost of
-    one source, if `freshopt.compiled.cost_functions` has it.
+    one source, if `freshopt.compiled.cost_functions` has it. The proof is that of
+    `freshopt.compiled.proof_functions`, if there is one.
     """
 
     cost: Formula
@@ -43,6 +45,7 @@ class Cell:
     demand: Demand | None = None
     gain: Formula | None = None
     value: Value | None = None
+    proof: ProofCell | None = None
 
     def expected(self) -> Cell:
         """Return the cell of a mixture over K nodes.
@@ -94,6 +97,8 @@ class Curve:
         1 − C(s)/s, where c is a share and an objective maximises what is left of it.
     periodic_value : callable or None
         C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
+    periodic_proof : ProofCell or None
+        Of `freshopt.compiled.proof_functions`, if there is one.
     rate_at : int or None
         Position of the change rate among the parameters; None if the cost of age does not depend on it.
     """
@@ -108,6 +113,7 @@ class Curve:
     periodic_demand: Demand | None = None
     mean_gain: Formula | None = None
     periodic_value: Value | None = None
+    periodic_proof: ProofCell | None = None
     rate_at: int | None = 0
 
     def cell(self, refresh: Refresh) -> Cell:
@@ -126,6 +132,7 @@ class Curve:
                 self.periodic_demand,
                 None if self.mean_gain is None else self._periodic_gain,
                 self.periodic_value,
+                self.periodic_proof,
             )
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
@@ -147,6 +154,7 @@ class Curve:
             cell.demand,
             unit_gain=cell.gain,
             unit_value=cell.value,
+            unit_proof=cell.proof,
         )
 
     def gap_cost(self, gap: Array) -> Array:

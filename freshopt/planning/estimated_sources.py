@@ -40,7 +40,8 @@ def _require_known(estimate: Estimator) -> None:
     unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
     if unknown:
         where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
+        smoothed = getattr(estimate, "smoothing", None) is not None
+        remedy = "Leave smoothing out, or give" if smoothed else "Give"
         raise SourceDataError(
-            f"the log alone does not tell the change rate of {where}. Leave smoothing out, or give more "
-            "crawls of them."
+            f"the log alone does not tell the change rate of {where}. {remedy} more crawls of them."
         )

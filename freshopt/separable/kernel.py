@@ -18,6 +18,7 @@ import numpy as np
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
@@ -87,6 +88,11 @@ class Kernel:
         form that does not cancel.
     unit_value : callable, optional
         ``f(rate, *parameters)`` of `freshopt.compiled.cost_functions`: `unit_cost` of one source.
+    unit_proof : ProofCell, optional
+        Of `freshopt.compiled.proof_functions`: cost, marginal and reach of one source, from which compiled
+        proofs of many sources are made.
+    proof_parameters : tuple of ndarray, optional
+        What the proof takes besides rate and importance; `parameters` if None.
     """
 
     importance: Array
@@ -98,6 +104,8 @@ class Kernel:
     demand_parameters: tuple[Array, ...] | None = None
     unit_gain: Formula | None = None
     unit_value: Value | None = None
+    unit_proof: ProofCell | None = None
+    proof_parameters: tuple[Array, ...] | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0.
@@ -147,12 +155,16 @@ class Kernel:
 
     def take(self, index: Index) -> Kernel:
         """Return the kernel of some of the sources."""
-        own = self.demand_parameters
+
+        def taken(own: tuple[Array, ...] | None) -> tuple[Array, ...] | None:
+            return None if own is None else tuple(parameter[index] for parameter in own)
+
         return replace(
             self,
             importance=self.importance[index],
             parameters=tuple(parameter[index] for parameter in self.parameters),
-            demand_parameters=None if own is None else tuple(parameter[index] for parameter in own),
+            demand_parameters=taken(self.demand_parameters),
+            proof_parameters=taken(self.proof_parameters),
         )
 
 

@@ -184,5 +184,6 @@ def _family(parts: list[tuple[Array | None, Numerics]], n: int) -> Numerics | No
         importance = importance + (own if weights is None else weights * own)
     if first.demand_parameters is None:
         return replace(first, importance=importance)
-    # A demand with parameters of its own holds the importance in them.
-    return replace(first, importance=importance, unit_demand=None, demand_parameters=None)
+    # A demand with parameters of its own holds the importance in them, and so does its proof.
+    bare = replace(first, unit_demand=None, demand_parameters=None, unit_proof=None, proof_parameters=None)
+    return replace(bare, importance=importance)

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 import freshopt as fo
 from freshopt.certificates.best_response import crossing_steps
 from freshopt.certificates.certificate import repair
-from freshopt.certificates.dual_prices import _minimise
+from freshopt.certificates.price_search import minimise
 from freshopt.cvx import cp
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.errors import SourceDataError
@@ -310,7 +310,7 @@ def test_both_valleys_of_one_group_are_searched_though_the_other_has_one() -> No
         wide, narrow = 1.0 + 0.05 * (x[0] - 2.0) ** 2, 0.2 + 3.6 * (x[0] - 7.5) ** 2
         return np.array([min(wide, narrow), 1.0 + (x[1] - 5.5) ** 2])
 
-    best, smallest = _minimise(bound, np.tile(np.linspace(0.0, 10.0, 11), (2, 1)))
+    best, smallest = minimise(bound, np.tile(np.linspace(0.0, 10.0, 11), (2, 1)))
     np.testing.assert_allclose(best, [7.5, 5.5], rtol=1e-6)
     np.testing.assert_allclose(smallest, [0.2, 1.0], rtol=EXACT)
 

@@ -183,3 +183,11 @@ def test_intervals_of_few_sources_alike_cover_them() -> None:
         low, high = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).interval(0.95)
         covered.append(np.mean((low <= 0.3) & (high >= 0.3)))
     assert np.mean(covered) > 0.9  # the most likely prior: 0.2
+
+
+def test_dates_of_first_crawls_alone_are_half_changes_half_births() -> None:
+    rng = np.random.default_rng(0)
+    age = rng.exponential(20.0, 400)
+    log = CrawlLog(np.arange(400), np.full(400, 500.0), np.zeros(400), last_modified=500.0 - age)
+    prior = GammaPrior.weak(log)
+    assert prior.shape / prior.exposure == pytest.approx(0.5 * 401.0 / age.sum(), rel=1e-9)

@@ -216,6 +216,14 @@ def test_outcomes_held_for_impossible_begin_anew() -> None:
     assert 0.0 < model.change_rate_[0] < 1.0
 
 
+@pytest.mark.parametrize("shape", [3e3, 1e6])
+def test_priors_that_hold_an_outcome_for_impossible_have_a_posterior(shape: float) -> None:
+    """A rate near 1 a day, and a thousand days without a change."""
+    prior, log = GammaPrior(shape, shape), CrawlLog(["a", "a"], [0.0, 1000.0], [0, 0])
+    model = MaximumLikelihood(prior=prior, reset=0.0).fit(log)
+    assert model.change_rate_[0] == pytest.approx(shape / (shape + 1000.0), rel=1e-4)
+
+
 @pytest.mark.parametrize("changes", [1e4, 1e5, 1e7])
 def test_a_source_may_be_ever_so_far_from_its_prior(changes: float) -> None:
     columns = {"source": [0], "elapsed": [1000.0], "changed": [1], "changes": [changes]}

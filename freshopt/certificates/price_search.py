@@ -1,0 +1,148 @@
+"""Prices with a small duality-gap bound: minimisers on a logarithmic scale.
+
+The bound has several valleys where rates are far from optimal. A grid finds them, golden section searches the
+deepest. Of many sources a sample tells where they are, and a few dozen compiled proofs of all the price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from freshopt.certificates.duality_gap import Gap
+from freshopt.compiled.proof_columns import ProofColumns
+from freshopt.numerics.arrays import Array, read_only
+
+# At most so many valleys of the bound are searched.
+_VALLEYS = 2
+# A valley whose bound on the grid exceeds the deepest one's by this factor is not searched.
+_SHALLOW = 1.25
+# So many steps of golden section narrow a bracket by 0.618^90, which is 1e-19.
+_GOLDEN = 90
+# No other price improves on a bound below this share of the cost, or what is at stake, by more than rounding.
+NEGLIGIBLE = 1e-15
+_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
+# Sources of the sample, and prices of its grid that are tried on all.
+SAMPLE, TRIED = 20_000, 12
+# Nats between the first prices tried around the sample's, and how often the distance may double.
+_NEAR, _DOUBLINGS = 0.02, 24
+# A bracket whose ends are no more than this above the middle holds no price that is much better.
+_FLAT = 1.5
+
+
+def stride_of(columns: ProofColumns) -> int:
+    """Return the distance between sources of the sample."""
+    return max(1, columns.n // SAMPLE)
+
+
+def sampled_price(gap: Gap, columns: ProofColumns, grid: Array) -> float:
+    """Return a price with a small bound, by few passes.
+
+    Parameters
+    ----------
+    gap : Gap
+        Without host limits.
+    columns : ProofColumns
+        Its sources.
+    grid : ndarray
+        Logarithms of likely prices, ascending.
+    """
+    rates = read_only(np.ascontiguousarray(gap.rates))
+    stride = stride_of(columns)
+    whole = _bound(columns, rates, gap.slack)
+    few = _bound(columns.sample(stride), read_only(np.ascontiguousarray(rates[::stride])), gap.slack / stride)
+    found, _ = minimise(lambda x: np.array([few(float(x[0]))]), grid[None])
+    tried = grid[np.unique(np.linspace(0, len(grid) - 1, TRIED).astype(np.int64))]
+    first = min([float(found[0]), *map(float, tried)], key=whole)
+    best, smallest = _settle(whole, first, NEGLIGIBLE * abs(gap.cost))
+    idle = columns.prove(rates, 0.0).gap
+    return 0.0 if idle <= smallest else math.exp(best)
+
+
+def _bound(columns: ProofColumns, rates: Array, slack: float) -> Callable[[float], float]:
+    """Return the bound as a function of the price's logarithm."""
+    known: dict[float, float] = {}
+
+    def bound(log_price: float) -> float:
+        if log_price not in known:
+            price = math.exp(log_price)
+            short = columns.prove(rates, price).gap + price * slack
+            known[log_price] = math.inf if math.isnan(short) else short
+        return known[log_price]
+
+    return bound
+
+
+def _settle(bound: Callable[[float], float], x: float, enough: float) -> tuple[float, float]:
+    """Return a minimiser near x, and its bound.
+
+    It is the least to a factor of `_FLAT` or so; a bound of `enough` will do.
+    """
+    low, high = x - _NEAR, x + _NEAR
+    for _ in range(_DOUBLINGS):
+        if bound(x) <= enough or bound(x) <= min(bound(low), bound(high)):
+            break
+        low, x, high = (
+            (x - 3.0 * (x - low), low, x) if bound(low) < bound(high) else (x, high, x + 3.0 * (high - x))
+        )
+    for _ in range(_GOLDEN):
+        narrow = high - low <= 1e-15 * max(1.0, abs(x))
+        if bound(x) <= enough or narrow or max(bound(low), bound(high)) <= _FLAT * bound(x):
+            break
+        # The longer side is cut; with the smaller of the two inner points the bracket goes on.
+        left = x - low > high - x
+        y = x - (1.0 - _RATIO) * (x - low) if left else x + (1.0 - _RATIO) * (high - x)
+        if bound(y) < bound(x):
+            low, x, high = (low, y, x) if left else (x, y, high)
+        else:
+            low, high = (y, high) if left else (low, y)
+    return x, bound(x)
+
+
+def minimise(bound: Callable[[Array], Array], grid: Array) -> tuple[Array, Array]:
+    """Return each group's minimiser and minimum of the bound.
+
+    The grid is evaluated first, then golden section searches its deepest valleys.
+    """
+    groups = np.arange(len(grid))
+    values = np.stack([bound(grid[:, k]) for k in range(grid.shape[1])], axis=1)
+    values = np.where(np.isnan(values), np.inf, values)
+    around = np.pad(values, ((0, 0), (1, 1)), constant_values=np.inf)
+    deep = values <= _SHALLOW * np.min(values, axis=1, keepdims=True)
+    valley = deep & (values < around[:, :-2]) & (values <= around[:, 2:])
+    depth = np.where(valley, values, np.inf)
+    places = np.argsort(depth, axis=1, kind="stable")[:, :_VALLEYS]
+    best, smallest = grid[groups, places[:, 0]], np.min(values, axis=1)
+    for k in range(places.shape[1]):
+        if k and not bool(np.any(np.isfinite(depth[groups, places[:, k]]))):
+            break
+        middle = grid[groups, places[:, k]][:, None]  # of points that are equal there may be several
+        low = np.max(np.where(grid < middle, grid, grid[:, :1]), axis=1)
+        high = np.min(np.where(grid > middle, grid, grid[:, -1:]), axis=1)
+        found, value = _golden(bound, low, high)
+        best, smallest = np.where(value < smallest, found, best), np.minimum(value, smallest)
+    return best, smallest
+
+
+def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Return each group's minimiser by golden section, and its minimum.
+
+    It stops when the brackets are as narrow as floats allow.
+    """
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    at_a, at_b = bound(a), bound(b)
+    best, smallest = a, at_a
+    for _ in range(_GOLDEN):
+        for x, value in ((a, at_a), (b, at_b)):
+            best, smallest = np.where(value < smallest, x, best), np.minimum(value, smallest)
+        if bool(np.all(high - low <= 1e-15 * np.maximum(1.0, np.abs(high)))):
+            break
+        left = at_a < at_b
+        low, high = np.where(left, low, a), np.where(left, b, high)
+        a, b = np.where(left, high - ratio * (high - low), b), np.where(left, a, low + ratio * (high - low))
+        at_new = bound(np.where(left, a, b))
+        at_a, at_b = np.where(left, at_new, at_b), np.where(left, at_a, at_new)
+    return best, smallest

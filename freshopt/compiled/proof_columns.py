@@ -1,0 +1,168 @@
+"""Compiled proofs: cost, bandwidth used and duality gap of given rates.
+
+As in `freshopt.compiled.columns`, chunks' sums are kept and added exactly rounded, so that a proof has the
+same bits on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from freshopt.compiled import backend
+from freshopt.compiled.columns import AT_HAND, BLOCKS, WORTHWHILE, Column, run_chunks_in_threads
+from freshopt.compiled.proof_functions import ProofCell
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum, read_only
+
+# Relative error of the terms of a gap and of their sum, which are all positive; 1e-13 where u is large.
+INFLATION = 1.0 + 2.0**-30
+
+
+class Proof(NamedTuple):
+    """Sums over all sources at given rates and prices.
+
+    Attributes
+    ----------
+    cost, gain : float
+        Weighted; the gain is 0 where there is none.
+    used : float
+        Σ refresh cost·ρ.
+    gap : float
+        Upper bound on what the sources add to the duality gap.
+    outside : float
+        How many rates are not within their bounds, or no numbers.
+    by_host : ndarray, shape (H,)
+        What limited hosts use.
+    """
+
+    cost: float
+    gain: float
+    used: float
+    gap: float
+    outside: float
+    by_host: Array
+
+
+def enabled(n: int, silent: ProofCell, announced: ProofCell | None = None) -> bool:
+    """Return whether proofs of n sources are to be compiled.
+
+    They are for many sources, or once the loops are at hand.
+    """
+    least = AT_HAND if (silent, announced) in _BUILT else WORTHWHILE
+    return n >= least and backend.compiled()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProofColumns:
+    """Columns of a proof: n entries each, or single numbers.
+
+    Attributes
+    ----------
+    n : int
+    silent : ProofCell
+    announced : ProofCell or None
+        Of the signalled sources, if there are any.
+    signalled : ndarray of bool or False
+    importance, cost, lower, upper : ndarray or float
+    parameters : tuple of ndarray or float
+        Of both cells.
+    """
+
+    n: int
+    silent: ProofCell
+    announced: ProofCell | None
+    signalled: BoolArray | bool
+    importance: Column
+    parameters: tuple[Column, ...]
+    cost: Column
+    lower: Column
+    upper: Column
+
+    def prove(self, rates: Array, price: float) -> Proof:
+        """Return the sums at rates, shape (n,), and one price ≥ 0."""
+        sums = np.empty((-(-self.n // CACHED), 5))
+        loop, _ = _loops(self.silent, self.announced)
+
+        def part(begin: int, end: int) -> None:
+            loop(begin, end, self.n, price, self._record(), rates, sums)
+
+        run_chunks_in_threads(part, len(sums), 16)
+        return _added(sums, np.zeros(0))
+
+    def prove_hosts(self, rates: Array, price: float, host_prices: Array, codes: IntArray) -> Proof:
+        """Return the sums at rates and the prices of bandwidth and hosts.
+
+        Parameters
+        ----------
+        rates : ndarray, shape (n,)
+        price : float
+        host_prices : ndarray, shape (H,)
+            On top of `price`.
+        codes : ndarray of int, shape (n,)
+            The host of each source, H for none.
+        """
+        sums, by_host = np.empty((-(-self.n // CACHED), 5)), np.zeros((BLOCKS, 2, len(host_prices) + 1))
+        prices = np.append(price + host_prices, price)
+        _, loop = _loops(self.silent, self.announced)
+        edges = [len(sums) * block // BLOCKS for block in range(BLOCKS + 1)]
+
+        def part(begin: int, end: int) -> None:
+            # A block's sources add to a row of their own: same bits always.
+            for block in range(begin, end):
+                own = edges[block], edges[block + 1], self.n
+                loop(*own, prices, codes, self._record(), rates, sums, *by_host[block])
+
+        run_chunks_in_threads(part, BLOCKS, 1)
+        return _added(sums, np.sum(np.sum(by_host, axis=1), axis=0)[:-1])
+
+    def sample(self, stride: int) -> ProofColumns:
+        """Return every so manieth source."""
+
+        def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
+            return (
+                read_only(np.ascontiguousarray(column[::stride]))
+                if isinstance(column, np.ndarray)
+                else column
+            )
+
+        return ProofColumns(
+            len(range(0, self.n, stride)),
+            self.silent,
+            self.announced,
+            taken(self.signalled),
+            taken(self.importance),
+            tuple(taken(parameter) for parameter in self.parameters),
+            taken(self.cost),
+            taken(self.lower),
+            taken(self.upper),
+        )
+
+    def _record(self) -> SourceColumns:
+        return SourceColumns(
+            self.signalled, self.importance, self.parameters, self.cost, self.lower, self.upper
+        )
+
+
+def _added(sums: Array, by_host: Array) -> Proof:
+    cost, gain, used, gap, outside = (exact_sum(column) for column in sums.T.tolist())
+    return Proof(cost, gain, used, INFLATION * gap, outside, by_host)
+
+
+_BUILT: dict[tuple[ProofCell, ProofCell | None], tuple[Callable[..., None], ...]] = {}
+
+
+def _loops(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[..., None], ...]:
+    """Return the compiled loops of a cell.
+
+    They are compiled for the columns' kinds when these first occur.
+    """
+    key = (silent, announced)
+    if key not in _BUILT:
+        from freshopt.compiled.proof_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        _BUILT[key] = backend.built(lambda cache: build(silent, announced, cache=cache))
+    return _BUILT[key]

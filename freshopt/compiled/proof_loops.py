@@ -1,0 +1,161 @@
+"""Compiled proof of rates: cost, bandwidth and gap in one read.
+
+This module imports numba and is imported when first needed. Machine code is cached as in
+`freshopt.compiled.loops`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.compiled import cost_functions, loops, proof_functions, proof_tables
+from freshopt.compiled.column_access import at, entries
+from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.loops import FAITHFUL, FAST
+from freshopt.compiled.proof_functions import ProofCell, proved
+from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN
+from freshopt.compiled.source_columns import Data, SourceColumns
+from freshopt.numerics.arrays import CACHED, Array, IntArray
+
+# Limits are met to 8 ulp: so many terms of Σ refresh cost·ρ are added in lanes, the pieces with their errors.
+PIECE = 256
+
+INLINED = (cost_functions, proof_tables, proof_functions)
+
+for _module in INLINED:
+    for _, _function in inspect.getmembers(_module, inspect.isfunction):
+        if _function.__module__ == _module.__name__ and not _function.__name__.startswith("_"):
+            register_jitable(forceinline=True, fastmath=FAITHFUL)(_function)
+
+EDITION = hashlib.sha256(
+    "".join([loops.EDITION, *map(inspect.getsource, INLINED)]).encode()
+    + np.concatenate([GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN]).tobytes()
+).hexdigest()
+
+
+def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tuple[Callable[..., None], ...]:
+    """Return the loops (prove, prove_hosts) of a cell.
+
+    With `announced` they are loops of two cells: the second is that of signalled sources. `prove` writes the
+    sums of chunks at one price; `prove_hosts` also adds up what hosts use, at prices of their own, and what
+    rounding lost of it.
+    """
+    source = _source(silent, announced)
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def prove(
+        begin: int, end: int, n: int, price: float, columns: SourceColumns, rates: Array, sums: Array
+    ) -> None:
+        _ = edition
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            own, given = sources_of(columns, a, b), rates[a:b]
+            cost = gain = gap = outside = 0.0
+            for k in range(b - a):
+                each = source(own, k, given[k], at(own.cost, k) * price)
+                cost += each[0]
+                gain += each[1]
+                gap += each[2]
+                outside += each[3]
+            used = spent(own, given)
+            row = sums[chunk]
+            row[0], row[1], row[2], row[3], row[4] = cost, gain, used, gap, outside
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def prove_hosts(
+        begin: int,
+        end: int,
+        n: int,
+        prices: Array,
+        codes: IntArray,
+        columns: SourceColumns,
+        rates: Array,
+        sums: Array,
+        total: Array,
+        off: Array,
+    ) -> None:
+        _ = edition
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            own, given, host = sources_of(columns, a, b), rates[a:b], codes[a:b]
+            cost = gain = gap = outside = 0.0
+            for k in range(b - a):
+                h = host[k]
+                total[h], off[h] = added(total[h], off[h], at(own.cost, k) * given[k])
+            for k in range(b - a):
+                each = source(own, k, given[k], at(own.cost, k) * prices[host[k]])
+                cost += each[0]
+                gain += each[1]
+                gap += each[2]
+                outside += each[3]
+            used = spent(own, given)
+            row = sums[chunk]
+            row[0], row[1], row[2], row[3], row[4] = cost, gain, used, gap, outside
+
+    return prove, prove_hosts
+
+
+@register_jitable(fastmath=FAST)
+def spent(columns: SourceColumns, rates: Array) -> float:
+    """Return Σ refresh cost·ρ of a chunk.
+
+    It is read a second time, from the cache.
+    """
+    total = lost = 0.0
+    for begin in range(0, len(rates), PIECE):
+        size, some = min(len(rates) - begin, PIECE), 0.0
+        for k in range(size):
+            some += at(columns.cost, begin + k) * rates[begin + k]
+        total, lost = added(total, lost, some)
+    return total + lost
+
+
+def _source(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tuple[float, ...]]:
+    """Return the function of one source.
+
+    It returns cost, gain, gap term, and 1 unless the rate is within its bounds.
+    """
+    values, reach = silent.values, silent.reach
+    if announced is None:
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def values_of(signalled: Data, rate: float, w: float, p: Data) -> Any:  # noqa: ANN401
+            return values(rate, w, *p)
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def reach_of(
+            signalled: Data, rate: float, w: float, off: float, paid: float, up: bool, down: bool, p: Data
+        ) -> float:
+            return reach(rate, w, off, paid, up, down, *p)
+    else:
+        other_values, other_reach = announced.values, announced.reach
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def values_of(signalled: Data, rate: float, w: float, p: Data) -> Any:  # noqa: ANN401
+            return other_values(rate, w, *p) if signalled else values(rate, w, *p)
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def reach_of(
+            signalled: Data, rate: float, w: float, off: float, paid: float, up: bool, down: bool, p: Data
+        ) -> float:
+            return (
+                other_reach(rate, w, off, paid, up, down, *p)
+                if signalled
+                else reach(rate, w, off, paid, up, down, *p)
+            )
+
+    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    def of_source(own: SourceColumns, k: int, rate: float, paid: float) -> tuple[float, float, float, float]:
+        w, p, signalled = at(own.importance, k), entries(own.parameters, k), at(own.signalled, k)
+        return proved(values_of, reach_of, signalled, rate, w, paid, at(own.lower, k), at(own.upper, k), p)
+
+    return of_source

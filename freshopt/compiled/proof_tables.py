@@ -1,0 +1,85 @@
+"""Octave tables of periodic costs and marginal values, for compiled proofs.
+
+Printed formulas of periodic cells subtract nearly equal numbers where u = Δ/ρ is small. A rational function
+of u with the same limits leaves a ratio between 1/3 and 2 that is smooth on logarithms: one row and one
+polynomial give it to 1e-15 from u = 2⁻⁵³ to 2⁵⁴, and beyond it is its limit to half an ulp.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array
+from freshopt.numerics.inverse_tables import octave_place, octave_table, polynomial
+from freshopt.numerics.special_functions import EULER_GAMMA, age_index, gamma2, harmonic_index
+
+# Octaves of u that the tables cover.
+LOW, HIGH = -53, 54
+SMALLEST_GAP, LARGEST_GAP = 2.0**LOW, 2.0**HIGH * (1.0 - 2.0**-53)
+# Terms of the series below `_FEW`, of which 2^30/30!² is 1e-23, and of the continued fraction above.
+_FEW, _SERIES, _FRACTION = 2.0, 30, 60
+
+
+def gap_of(rate: float, d: float) -> float:
+    """Return u = Δ/ρ within the tables; NaN counts as the smallest.
+
+    Examples
+    --------
+    >>> gap_of(2.0, 3.0), gap_of(1e300, 1.0) == 2.0**-53
+    (1.5, True)
+    """
+    u = d / rate
+    above = u if u > SMALLEST_GAP else SMALLEST_GAP
+    return above if above < LARGEST_GAP else LARGEST_GAP
+
+
+def ratio_at(table: Array, u: float) -> float:
+    """Evaluate a table at a u within it."""
+    row, z = octave_place(u, LOW)
+    return polynomial(table, row, z)
+
+
+def mean_harmonic_loss(u: Array) -> Array:
+    """Return ∫₀¹ Ein(ut) dt for u > 0.
+
+    SciPy, which takes long to load, is not needed.
+
+    Examples
+    --------
+    >>> round(float(mean_harmonic_loss(np.float64(1.0))), 9)
+    0.428720158
+    """
+    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
+    series, fraction = np.zeros_like(low), high + (2.0 * _FRACTION + 1.0)
+    for k in range(_SERIES, 0, -1):
+        series = low * ((-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) + series)
+    for k in range(_FRACTION, 0, -1):
+        fraction = high + (2.0 * k - 1.0) - k * k / fraction
+    tail = np.exp(-high) / fraction  # E₁(u)
+    closed = tail + np.log(high) + (EULER_GAMMA - 1.0) - np.expm1(-high) / high
+    return np.where(u < _FEW, series, closed)
+
+
+def _gamma_ratio(u: Array) -> Array:
+    return gamma2(u) * ((1.0 + u) / u) ** 2
+
+
+def _harmonic_ratio(u: Array) -> Array:
+    return harmonic_index(u) / u * ((2.0 + u) / u)
+
+
+def _age_ratio(u: Array) -> Array:
+    return age_index(u) / u / u * ((3.0 + 2.0 * u) / u)
+
+
+def _mean_ratio(u: Array) -> Array:
+    return (np.log1p(u) - mean_harmonic_loss(u)) * ((1.0 + u) / u)
+
+
+# P(2, u)·((1 + u)/u)², (u − 1 + e^{−u})(2 + u)/u², (u²/2 − P(2, u))(3 + 2u)/u³, and what the mean harmonic
+# cost is below log(1 + u), times (1 + u)/u.
+GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN = (
+    octave_table(ratio, LOW, HIGH) for ratio in (_gamma_ratio, _harmonic_ratio, _age_ratio, _mean_ratio)
+)
