@@ -89,7 +89,7 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False
 
 
 def _without_rows(path: Path) -> bool:
-    """Return whether a table has the columns of a log and no rows."""
+    """Return whether a table is a log without rows."""
     if not {"source", "time", "changed"} <= set(column_names(path)):
         return False
     is_text = table_ending(path) != ".parquet"

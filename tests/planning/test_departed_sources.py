@@ -7,6 +7,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.planning.held_out_window import held_out_windows
+from freshopt.planning.policy_cost import PolicyCost
 from freshopt.planning.policy_replay import replay_rates
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of
@@ -29,7 +30,7 @@ def ending_log(*, regular: bool = True, sources: int = 60, seed: int = 3) -> fo.
     return fo.CrawlLog(source, moment, found)
 
 
-def rows_of(held: fo.BackTest) -> dict[str, fo.PolicyCost]:
+def rows_of(held: fo.BackTest) -> dict[str, PolicyCost]:
     return {row.policy: row for row in held.means}
 
 
