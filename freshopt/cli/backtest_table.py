@@ -10,6 +10,8 @@ import numpy as np
 from freshopt.formatting import percent
 from freshopt.planning.backtest import BackTest
 from freshopt.planning.plan import Plan
+from freshopt.planning.static_policies import PHASED
+from freshopt.planning.verdict import phases_supported
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.objective_names import goal_of
 from freshopt.terminal.console import count, number
@@ -54,4 +56,20 @@ def replay_table(held: BackTest, plan: Plan) -> str:
     for first, *rest in table:
         right = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first.ljust(widths[0]), *right]))
-    return "\n".join([*lines, "", *([held.verdict] if held.verdict else []), *notes(rows)])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            *([held.verdict] if held.verdict else []),
+            *_unsupported(held, plan),
+            *notes(rows, dated=held.dated),
+        ]
+    )
+
+
+def _unsupported(held: BackTest, plan: Plan) -> list[str]:
+    """Return what to do about phases that the log does not support."""
+    judged = any(row.policy == PHASED and row.saving is not None for row in held.means)
+    if plan.phases is None or not judged or phases_supported(held.verdict):
+        return []
+    return ["The plan crawls at good phases of the week all the same; --load-limit 1 plans without them."]

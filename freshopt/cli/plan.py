@@ -167,6 +167,12 @@ def plan(
         "seed": seed,
     }
     length = inputs.duration_of("--horizon", horizon, time_unit)
+    period = None if every is None else inputs.duration_of("--every", every, time_unit)
+    if period is not None and length < period and in_memory:
+        raise click.UsageError(
+            f"--horizon {horizon} is shorter than --every {every}. The schedule would end before the "
+            "next plan. Give a horizon of at least that."
+        )
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
@@ -202,10 +208,9 @@ def plan(
     loop = None if every is None else _loop(context, every, own_crawls, out)
     if every is not None:
         own_crawls = own_crawls or (_crawls_of(out),)
-        period = inputs.duration_of("--every", every, time_unit)
     known = [path for path in own_crawls if every is None or path.exists()]
     with complete_folder(out, overwrite, files=FILES) as staging, progress(11) as on_progress:
-        found = _continued(origin.read(time_unit), known)
+        found = _continued(origin.read(time_unit), known, empty=every is not None)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
@@ -222,7 +227,7 @@ def plan(
         held = None
         if replay:
             on_progress("back-test")
-            held = backtest(found.data, every=None if every is None else period, **asked)
+            held = backtest(found.data, every=period, load_limit=load_limit, **asked)
         on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
         if loop is not None:
@@ -243,7 +248,7 @@ def plan(
 def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
     """Return the crontab line that runs this command again."""
     more = () if own_crawls else ("--crawls", str(_crawls_of(out)))
-    return crontab_line(every, command_line(context, out, more))
+    return crontab_line(every, command_line(context, out, more, without=("replay",)))
 
 
 def _crawls_of(out: Path) -> Path:
@@ -251,13 +256,13 @@ def _crawls_of(out: Path) -> Path:
     return out.with_name(f"{out.name}-crawls.csv")
 
 
-def _continued(found: Found, own_crawls: Sequence[Path]) -> Found:
+def _continued(found: Found, own_crawls: Sequence[Path], *, empty: bool) -> Found:
     """Return a log with the crawls of earlier plans."""
     if not own_crawls:
         return found
     if not isinstance(found.data, CrawlLog):
         raise click.UsageError("--crawls continues a log, and here all changes are known. Leave it out.")
-    log = with_own_crawls(found.data, own_crawls)
+    log = with_own_crawls(found.data, own_crawls, empty=empty)
     added = count(len(log) - len(found.data), "own crawl")
     return Found(log, f"{found.name} and {added}", found.importance)
 

@@ -32,7 +32,9 @@ def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")
 
 
-def command_line(context: click.Context, out: Path | None = None, more: Sequence[str] = ()) -> str:
+def command_line(
+    context: click.Context, out: Path | None = None, more: Sequence[str] = (), without: Sequence[str] = ()
+) -> str:
     """Return the command line that reproduces the result.
 
     Parameters
@@ -42,11 +44,16 @@ def command_line(context: click.Context, out: Path | None = None, more: Sequence
         Where the result goes, in place of an earlier one. By default a word stands for it.
     more : sequence of str
         Words to add.
+    without : sequence of str
+        Names of parameters to leave out.
     """
     words: list[str] = []
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
-        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in _APART:
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in (
+            *_APART,
+            *without,
+        ):
             continue
         if isinstance(parameter, click.Argument):
             words.insert(0, str(value))

@@ -41,7 +41,7 @@ from freshopt.planning.policy_cost import Measurement, PolicyCost
 from freshopt.planning.policy_replay import PolicyReplay, mean_row, saving
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, rate_of, request_of
 from freshopt.planning.static_policies import require_static
-from freshopt.planning.verdict import mean_savings, verdict
+from freshopt.planning.verdict import PHASES, mean_savings, verdict
 from freshopt.planning.window_policies import replay_policies
 from freshopt.units import parse_duration
 
@@ -68,6 +68,8 @@ class BackTest:
     sources, left_out : int
         Those that were replayed, and those that were not crawled both before and in a window.
     time_unit : str
+    dated : bool
+        Whether the log dates changes, and what is replayed counts them from there.
     """
 
     rows: tuple[PolicyCost, ...]
@@ -79,6 +81,7 @@ class BackTest:
     sources: int
     left_out: int
     time_unit: str
+    dated: bool = False
 
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table, a row for each policy, window and bandwidth.
@@ -92,7 +95,7 @@ class BackTest:
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
-        keys = ("begin", "end", "splits", "sources", "left_out", "verdict")
+        keys = ("begin", "end", "splits", "sources", "left_out", "dated", "verdict")
         told: dict[str, Any] = {key: getattr(self, key) for key in keys}
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
@@ -115,6 +118,7 @@ def backtest(
     splits: int = SPLITS,
     share: float = SHARE,
     seed: int = 0,
+    load_limit: float = 2.0,
     time_unit: str | None = None,
 ) -> BackTest:
     """Evaluate policies on the held-out last part of their log.
@@ -122,8 +126,8 @@ def backtest(
     Parameters
     ----------
     log : CrawlLog, ChangeHistory, path or dataframe
-        As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise a change counts from the
-        middle of the crawl interval in which it was found.
+        As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise a change counts from its
+        date (`last_modified`), or from the middle of its crawl interval where it has none.
     bandwidth : float, str or sequence of them
         Refreshes per time unit, or with its unit; of several each has its rows.
     objective, importance, hosts, host_limits, min_rate, max_rate, estimator, time_unit
@@ -138,6 +142,8 @@ def backtest(
         Of the log's time that is held out, in (0, 1).
     seed : int
         Of the phases of the re-planned policy.
+    load_limit : float
+        As in `plan`; 1 leaves out the plan at good phases of the week.
 
     Returns
     -------
@@ -182,6 +188,7 @@ def backtest(
         confidence=0.95,
         seed=check_seed(seed),
         draws=0,
+        load_limit=load_limit,
     )
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
     return hold_out(
@@ -226,7 +233,8 @@ def hold_out(
         replay_policies(window, request, bandwidths or [request.bandwidth], every, log if mine else None)
         for window in windows
     ]
-    return back_test_of(measured, request, log.time_unit, every)
+    dated = history is None and log.last_modified is not None
+    return back_test_of(measured, request, log.time_unit, every, dated=dated)
 
 
 def back_test_of(
@@ -234,6 +242,8 @@ def back_test_of(
     request: PlanRequest,
     time_unit: str,
     every: float | None,
+    *,
+    dated: bool = False,
 ) -> BackTest:
     """Return the table and the verdict of policies measured in several windows.
 
@@ -275,6 +285,7 @@ def back_test_of(
         there,
         first.total - there,
         time_unit,
+        dated,
     )
 
 
@@ -296,7 +307,7 @@ def _words(policy: str, every: float | None, time_unit: str) -> str:
     if policy == policies.REPLANNED and every is not None:
         return f"re-planning every {count(every, time_unit)}"
     if policy == policies.PHASED:
-        return "crawling at good phases of the week"
+        return PHASES
     return policy
 
 

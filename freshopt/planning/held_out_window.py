@@ -27,7 +27,7 @@ class HeldOutWindow:
     Attributes
     ----------
     past : CrawlLog
-        Of the n sources that were crawled before the window and whose changes are known in it.
+        Of the n sources that were crawled before the window and are there in it: their changes are known.
     world : World
         Their changes, on the log's clock.
     changes : ChangeWindow
@@ -65,6 +65,23 @@ class HeldOutWindow:
     def span(self) -> Array:
         """Length of each source's window, shape (n,)."""
         return self.changes.span
+
+    @property
+    def there(self) -> BoolArray:
+        """Which sources have a time in the window, shape (n,)."""
+        return self.span > 0.0
+
+    def per_time(self, amount: Array, weight: Array | float = 1.0) -> float:
+        """Return what the sources that are there have per time unit.
+
+        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum
+        of the weights: sources that are there in part count as those that stay.
+        """
+        there = self.there
+        share = np.broadcast_to(np.asarray(weight, dtype=np.float64), there.shape)[there]
+        with np.errstate(all="ignore"):
+            mean = np.divide(np.sum(amount[there]), share @ self.span[there])
+        return float(np.sum(share) * mean)
 
 
 def held_out_windows(
@@ -106,20 +123,21 @@ def held_out_windows(
             f"the history knows none of the log's sources, such as {log.sources_[0]!r}. Pass the history of "
             "the same sources, with the same names."
         )
-    until = log.last_crawl if history is None else _until(log, history, shift)
+    until = log.last_crawl if history is None else _known(log, history, history.end) + shift
+    begun = np.full(len(until), -np.inf) if history is None else _known(log, history, history.start) + shift
     found = []
     for number in range(splits, 0, -1):
         split = end - number * length
-        past = (log.time <= split) & known[log.source_index]
+        # Sources that are not there would take bandwidth, of one policy more than of another.
+        there = known & (until > split) & (begun < np.minimum(until, split + length))
+        past = (log.time <= split) & there[log.source_index]
         if not np.any(past & ~np.isnan(log.interval)):
             continue
         kept = np.unique(log.source_index[past])
         world = world_among(told, shift, log.sources_[kept])
-        own = np.minimum(until[kept], split + length)
-        changes = ChangeWindow.of(world, split, own)
-        if np.any(changes.span > 0.0):
-            first = _first_part(log, past, kept)
-            found.append(HeldOutWindow(first, world, changes, split, split + length, kept, len(log.sources_)))
+        changes = ChangeWindow.of(world, split, np.minimum(until[kept], split + length))
+        first = _first_part(log, past, kept)
+        found.append(HeldOutWindow(first, world, changes, split, split + length, kept, len(log.sources_)))
     if not found:
         raise SourceDataError(
             f"no source has a second crawl before {end - length:g} {log.time_unit}s, where the part held out "
@@ -128,10 +146,10 @@ def held_out_windows(
     return tuple(found)
 
 
-def _until(log: CrawlLog, history: ChangeHistory, shift: float) -> Array:
-    """Return how far each source's changes are known."""
+def _known(log: CrawlLog, history: ChangeHistory, column: Array) -> Array:
+    """Return a column of a history for the sources of a log."""
     place = np.searchsorted(history.sources_, log.sources_)
-    return history.end[np.minimum(place, len(history.end) - 1)] + shift
+    return column[np.minimum(place, len(column) - 1)]
 
 
 def _first_part(log: CrawlLog, past: BoolArray, kept: IntArray) -> CrawlLog:

@@ -11,11 +11,11 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
+from freshopt.planning.estimated_sources import TOLERANCE
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan import TOLERANCE
 from freshopt.planning.plan_files import moment
-from freshopt.planning.policy_replay import PolicyReplay, replay_partly
+from freshopt.planning.policy_replay import PolicyReplay, predicted_cost, replay_partly
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import PHASED
 from freshopt.scheduling.schedule import schedule
@@ -55,8 +55,7 @@ def phased_plan(
     own = np.flatnonzero(placed[times.source])
     order = own[np.lexsort((times.time[own], times.source[own]))]
     crawls = (times.source[order], origin + times.time[order])
-    numerics = phased.numerics
-    predicted = None if numerics is None else float(np.sum(numerics.cost(solution.rates)))
+    predicted = predicted_cost(window, phased, solution.rates)
     return replay_partly(
         PHASED, window, without.problem, solution.rates, placed, crawls, bandwidth, predicted
     )

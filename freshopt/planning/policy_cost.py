@@ -130,7 +130,7 @@ class PolicyCost:
     realised, error : float
         Its value in the changes that came, with its standard error.
     refreshes : float
-        Per time unit, in the window.
+        Per time unit, of the sources that are there: the mean rate while a source is, times their number.
     fresh : float
         Share of the time that copies were fresh, weighted by importance.
     saving, saving_error : float or None

@@ -40,9 +40,11 @@ class PolicyReplay:
     ----------
     policy : str
     window : HeldOutWindow
-    bandwidth, refreshes : float
+    bandwidth : float
+    refreshes : float
+        Per time unit, of the sources that are there (`HeldOutWindow.per_time`).
     predicted : float or None
-        Cost, also of a maximised objective.
+        Cost of these sources, also of a maximised objective.
     cost : Measurement
     stale : float
         Share of the time that copies were stale, weighted by importance.
@@ -72,16 +74,29 @@ def replay_rates(
     if has_static_cost(objective):
         cost = static_costs(window.changes, rates, objective)
         stale = static_costs(window.changes, rates, BinaryFreshness(objective.refresh))
-        refreshes = float(np.sum(rates))
     else:
-        cost, stale, refreshes = _scheduled(window, request, problem, rates)
-    expected = None
-    if predicted and problem.numerics is not None:
-        with np.errstate(all="ignore"):
-            total = float(np.sum(problem.numerics.cost(rates)))
-        expected = total if np.isfinite(total) else None
-    weight = problem.sources.importance
+        cost, stale = _scheduled(window, request, problem, rates)
+    expected = predicted_cost(window, problem, rates) if predicted else None
+    weight, refreshes = problem.sources.importance, used_rate(window, rates)
     return _measured(policy, window, weight, bandwidth, refreshes, expected, cost, stale)
+
+
+def used_rate(window: HeldOutWindow, rates: Array) -> float:
+    """Return the refreshes per time unit of the sources that are there."""
+    return window.per_time(rates * window.span)
+
+
+def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array) -> float | None:
+    """Return the cost that rates promise of the sources that are there.
+
+    None where the problem has no formula for it, or it is infinite.
+    """
+    if problem.numerics is None:
+        return None
+    with np.errstate(all="ignore"):
+        amount = problem.numerics.cost(rates) * window.span
+    total = window.per_time(amount, problem.sources.importance)
+    return total if np.isfinite(total) else None
 
 
 def replay_crawls(
@@ -96,12 +111,36 @@ def replay_crawls(
 
     They are given source by source; without a bandwidth they are it.
     """
+    return _replayed(policy, window, objective, weight, crawls, bandwidth, window.span)
+
+
+def replay_own_crawls(
+    policy: str, window: HeldOutWindow, objective: Objective, weight: Array, log: CrawlLog
+) -> PolicyReplay:
+    """Return the cost of a log's own crawls; they are the bandwidth."""
+    crawls, time = own_crawls(log, window), window.span + _unseen(log, window)
+    return _replayed(policy, window, objective, weight, crawls, None, time)
+
+
+def _replayed(
+    policy: str,
+    window: HeldOutWindow,
+    objective: Objective,
+    weight: Array,
+    crawls: Refreshes,
+    bandwidth: float | None,
+    time: Array,
+) -> PolicyReplay:
+    """Return the cost of crawls that were made in so much time."""
     changes = window.changes
     # All copies are fresh when their records begin, and crawls before the window are there.
     within = Window(float(np.min(window.world.start)), changes.first, changes.until)
     found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
     name = NAMED.get(type(objective), repr(objective))
-    refreshes = within.count(crawls) / (window.end - window.begin)
+    source, moment = crawls
+    inside = (moment >= within.first[source]) & (moment <= within.until[source])
+    count, there = np.bincount(source[inside], minlength=len(time)), window.there
+    refreshes = float(np.count_nonzero(there) * np.sum(count[there]) / np.sum(time[there]))
     used = refreshes if bandwidth is None else bandwidth
     return _measured(policy, window, weight, used, refreshes, None, found[name], found["binary"])
 
@@ -128,21 +167,34 @@ def replay_partly(
         np.where(placed, found[name], static_costs(changes, rates, measured))
         for name, measured in ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
     )
-    used = float(np.sum(rates))
-    weight = problem.sources.importance
+    weight, used = problem.sources.importance, used_rate(window, rates)
     return _measured(policy, window, weight, bandwidth, used, predicted, cost, stale)
 
 
-def hindsight_rates(window: HeldOutWindow, objective: Objective, problem: Problem) -> Array:
-    """Return the best static rates for the changes of the window itself."""
-    weight = problem.sources.importance
-    bandwidth = float(problem.bandwidth)
-    return best_rates(
-        lambda rates: weight * static_costs(window.changes, rates, objective),
+def hindsight_rates(
+    window: HeldOutWindow, objective: Objective, problem: Problem, refreshes: float | None = None
+) -> Array:
+    """Return the best static rates for the changes of the window itself.
+
+    Parameters
+    ----------
+    window : HeldOutWindow
+    objective : Objective
+    problem : Problem
+    refreshes : float, optional
+        Per time unit, of the sources that are there; by default the problem's bandwidth.
+    """
+    weight, there, span = problem.sources.importance, window.there, window.span
+    bandwidth = float(problem.bandwidth) if refreshes is None else refreshes
+    # Refreshes of a source that leaves early take a smaller part of the bandwidth, those of one gone none.
+    part = np.where(there, span / np.mean(span[there]), 1.0)
+    taken = best_rates(
+        lambda used: weight * static_costs(window.changes, used / part, objective),
         bandwidth,
-        problem.lower,
-        problem.upper,
+        np.where(there, problem.lower * part, 0.0),
+        np.where(there, problem.upper * part, 0.0),
     )
+    return taken / part
 
 
 def own_crawls(log: CrawlLog, window: HeldOutWindow) -> Refreshes:
@@ -151,6 +203,18 @@ def own_crawls(log: CrawlLog, window: HeldOutWindow) -> Refreshes:
     place[window.index] = np.arange(len(window.index))
     source = place[log.source_index]
     return source[source >= 0], log.time[source >= 0]
+
+
+def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
+    """Return the time that a source was there after its last crawl.
+
+    Where its window ends with its last crawl, crawls over its length are too many: a record that is cut at
+    random ends Σ gap²/2Σ gap after a crawl on average.
+    """
+    gap = np.nan_to_num(log.interval)
+    whole, squares = (np.bincount(log.source_index, each, len(log.sources_)) for each in (gap, gap**2))
+    rest = np.divide(squares, 2.0 * whole, out=np.zeros(len(whole)), where=whole > 0.0)
+    return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 
 
 def saving(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay]) -> Measurement:
@@ -205,8 +269,8 @@ def _measured(
 
 def _scheduled(
     window: HeldOutWindow, request: PlanRequest, problem: Problem, rates: Array
-) -> tuple[Array, Array, float]:
-    """Return costs, stale times and refresh rate of replayed schedules."""
+) -> tuple[Array, Array]:
+    """Return costs and stale times of replayed schedules."""
     length = window.end - window.begin
     origin = max(window.begin - length, float(np.min(window.world.start)))
     horizon = window.end - origin
@@ -237,8 +301,7 @@ def _scheduled(
         np.nan_to_num(np.mean([run.per_source[key] for run in found], axis=0)) * span
         for key in (name, "binary")
     )
-    refreshes = float(np.mean([run.refreshes / (run.end - run.begin) for run in found]))
-    return cost, stale, refreshes
+    return cost, stale
 
 
 def _part(plan: Schedule, begin: float, length: float) -> Schedule:

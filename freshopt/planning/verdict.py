@@ -17,6 +17,8 @@ from freshopt.planning.static_policies import CURRENT, IN_FORCE, PROPORTIONAL, S
 
 # Two-sided probability of a normal variable beyond two standard deviations.
 LEVEL = 0.0455
+# Words for the plan at good phases.
+PHASES = "crawling at good phases of the week"
 # Savings below this would not show in the table, and some are rounding.
 SAME = 5e-4
 RULES = {
@@ -87,7 +89,7 @@ def _against(name: str, saved: Measurement, of: int) -> str:
     plan = Measurement(1.0 - 1.0 / ratio, -saved.residual / ratio, saved.there)
     if supported(plan):
         return f"the plan saves {_share(plan)} of the cost of {name}"
-    return f"between the plan and {name} this log does not decide (the plan saves {_share(plan)})"
+    return f"between the plan and {name} this log does not decide (the plan {_effect(plan)})"
 
 
 def _refinement(name: str, saved: Measurement) -> str:
@@ -97,7 +99,19 @@ def _refinement(name: str, saved: Measurement) -> str:
         return f"{name} saves {_share(saved)}"
     if supported(loss):
         return f"{name} costs {_share(loss)} more"
-    return f"{name}: not supported (saves {_share(saved)})"
+    return f"{name}: not supported ({_effect(saved)})"
+
+
+def phases_supported(text: str) -> bool:
+    """Return whether a verdict's text claims that good phases save."""
+    return f"{PHASES} saves " in f"{text[:1].lower()}{text[1:]}"
+
+
+def _effect(saved: Measurement) -> str:
+    """Return what is saved, or costs more, where neither is beyond chance."""
+    if saved.value < 0.0 and not _share(saved).startswith("0 "):
+        return f"costs {_share(Measurement(-saved.value, saved.residual, saved.there))} more"
+    return f"saves {_share(saved)}"
 
 
 def _share(saved: Measurement) -> str:

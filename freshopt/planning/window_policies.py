@@ -11,21 +11,25 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.planning import static_policies as policies
+from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.phased_policy import phased_plan
-from freshopt.planning.plan import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
     PolicyReplay,
     hindsight_rates,
-    own_crawls,
     replay_crawls,
+    replay_own_crawls,
     replay_rates,
+    used_rate,
 )
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of, simple_rates
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solving import solve
+
+# Passes that match a plan's refreshes to those of the log's crawls, and how closely.
+PASSES, MATCHED = 5, 1e-6
 
 
 def replay_policies(
@@ -82,8 +86,10 @@ def _at_bandwidth(
     found = [measure(policies.PLAN, solution.rates), *refined]
     found += [measure(name, rates) for name, rates in simple_rates(problem, in_force).items()]
     if has_static_cost(request.objective):
-        best = hindsight_rates(window, request.objective, problem)
-        found.append(measure(policies.HINDSIGHT, best, predicted=False))
+        spent = used_rate(window, solution.rates)
+        if spent > 0.0:
+            best = hindsight_rates(window, request.objective, problem, spent)
+            found.append(measure(policies.HINDSIGHT, best, predicted=False))
     return found
 
 
@@ -91,11 +97,26 @@ def _at_own_bandwidth(
     window: HeldOutWindow, request: PlanRequest, sources: Sources, log: CrawlLog
 ) -> list[PolicyReplay]:
     """Measure the log's own crawls, and a plan of as many."""
-    crawls = own_crawls(log, window)
-    current = replay_crawls(policies.CURRENT, window, request.objective, sources.importance, crawls, None)
+    current = replay_own_crawls(policies.CURRENT, window, request.objective, sources.importance, log)
     if not current.refreshes > 0.0 or np.any(sources.min_rate > 0.0):
         return [current]
+    rates = _of_as_many(window, request, sources, current.refreshes)
     problem = problem_of(request, sources, current.refreshes)
-    rates = solve(problem, tolerance=TOLERANCE).rates
     name, used = policies.PLAN_AT_CURRENT, current.refreshes
     return [current, replay_rates(name, window, request, problem, rates, used)]
+
+
+def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, refreshes: float) -> Array:
+    """Return planned rates that refresh as often as a log was crawled.
+
+    Where some sources leave early, the bandwidth is chosen so that the refreshes while they are there are as
+    many.
+    """
+    bandwidth = refreshes
+    for _ in range(PASSES):
+        rates = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE).rates
+        used = used_rate(window, rates)
+        if not used > 0.0 or abs(used / refreshes - 1.0) <= MATCHED:
+            break
+        bandwidth *= refreshes / used
+    return rates

@@ -27,6 +27,7 @@ RIVALS = ("plan, phased", "re-planned", "rates in force", "uniform", "proportion
 SAME = 5e-4
 # What a crawl log does not tell, wherever its own crawls are among the policies.
 MIDDLE = "A change counts from the middle of the crawl interval in which the log's crawls found it."
+DATES = "A change counts from its date, or from the middle of its crawl interval where undated."
 SAVED = (
     "Saved: of the cost of the plan at as many refreshes, with the standard error of the paired difference."
 )
@@ -94,9 +95,16 @@ def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
     return max(better, key=lambda row: row.saving or 0.0) if better else None
 
 
-def notes(rows: Sequence[PolicyRow]) -> list[str]:
-    """Return what a reader should know of the rows."""
+def notes(rows: Sequence[PolicyRow], *, dated: bool = False) -> list[str]:
+    """Return what a reader should know of the rows.
+
+    Parameters
+    ----------
+    rows : sequence of PolicyRow
+    dated : bool
+        Whether the log dates changes.
+    """
     there = {row.policy for row in rows}
-    known = (("best static in hindsight", HINDSIGHT), ("current", MIDDLE))
+    known = (("best static in hindsight", HINDSIGHT), ("current", DATES if dated else MIDDLE))
     head = [SAVED] if any(row.saving is not None for row in rows) else []
     return head + [text for policy, text in known if policy in there]

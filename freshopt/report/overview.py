@@ -175,7 +175,10 @@ def _held_out(told: Context, held: Facts) -> list[Child]:
         element("h3", "On held-out data"),
         table(words, columns, rows, own=0),
         paragraph(verdict) if verdict else None,
-        [paragraph(text, kind="small faint") for text in notes(known)],
+        [
+            paragraph(text, kind="small faint")
+            for text in notes(known, dated=held.values.get("dated") is True)
+        ],
     ]
 
 

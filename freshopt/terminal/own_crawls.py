@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.read_log import read_columns
+from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.timestamps import time_since
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.terminal.inputs import moments
 
 
-def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
+def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False) -> CrawlLog:
     """Return a log continued by the crawls in files.
 
     Parameters
@@ -31,6 +32,8 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
     paths : sequence of Path
         Tables with the columns source, time and changed, and perhaps changes and last_modified; times are
         written as those of the log are.
+    empty : bool
+        Whether a file may have column names alone: nothing was crawled yet.
 
     Raises
     ------
@@ -44,6 +47,10 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
         raise SourceDataError(
             "the log has no times, so that nothing can continue it. Give it a column 'time'."
         )
+    if empty:
+        paths = [path for path in paths if not _without_rows(path)]
+        if not paths:
+            return log
     names, source = [log.sources_], [log.source_index]
     told: dict[str, list[Array]] = {"time": [log.time], "changed": [log.changed.astype(np.float64)]}
     for key in OPTIONAL:
@@ -79,6 +86,15 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path]) -> CrawlLog:
     if not np.isnan(at["last_modified"]).all():
         result["last_modified"] = moments(log, at["last_modified"])
     return derived_log(result, every, log.time_unit)
+
+
+def _without_rows(path: Path) -> bool:
+    """Return whether a table is a log without rows."""
+    if not {"source", "time", "changed"} <= set(column_names(path)):
+        return False
+    is_text = table_ending(path) != ".parquet"
+    frame = read_table(path, columns=("source", "time", "changed"), as_text=is_text)
+    return (without_blank_end(frame) if is_text else frame).height == 0
 
 
 def _clocked(times: Any, zero: np.datetime64 | None, unit: str, path: Path) -> Array:  # noqa: ANN401 - numbers or dates

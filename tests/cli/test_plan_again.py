@@ -103,3 +103,29 @@ def test_own_crawls_continue_logs_only(run: Run, folder: Path) -> None:
     done = run("plan", "--history", "changes.csv", *MAIN_JOB, "--out", "out", "--crawls", "log.csv", code=2)
     assert "--crawls continues a log" in done.output
     assert folder.exists()
+
+
+def test_a_file_without_rows_yet(run: Run, log: Path) -> None:
+    """Of --every alone; a file that is given to be read has rows."""
+    Path("own.csv").write_text("source,time,changed\n")
+    how = ("plan", str(log), *MAIN_JOB, "--draws", "0", "--crawls", "own.csv")
+    run(*how, "--every", "7d", "--out", "plan")
+    run("plan", str(log), *MAIN_JOB, "--draws", "0", "--out", "alone")
+    one, other = (json.loads(Path(f"{name}/summary.json").read_text()) for name in ("plan", "alone"))
+    assert one["value"] == other["value"]
+    assert "no rows" in run(*how, "--out", "out", code=2).output
+    Path("own.csv").write_text("source,when,changed\n")
+    assert "time" in run(*how, "--every", "7d", "--out", "out", code=2).output
+
+
+def test_a_schedule_lasts_until_the_next_plan(run: Run, log: Path) -> None:
+    how = ("plan", str(log), "--bandwidth", "6/day", "--horizon", "2d", "--out", "out", "--every", "7d")
+    said = run(*how, code=2).output
+    assert "--horizon 2d is shorter than --every 7d" in " ".join(said.split())
+
+
+def test_the_line_plans_and_replays_nothing(run: Run, log: Path) -> None:
+    output = run("plan", str(log), *MAIN_JOB, *LOOP, "--replay", "--out", "plan").output
+    line = next(text for text in output.splitlines() if text.startswith("0 0 * * 1 "))
+    assert "--replay" not in line
+    assert "--replay" in json.loads(Path("plan/summary.json").read_text())["command"]

@@ -12,7 +12,7 @@ MONDAY = np.datetime64("2024-01-01")
 WEEKS, SOURCES = 60, 80
 
 
-def held(*, dated: bool, peaks: bool) -> fo.BackTest:
+def held(*, dated: bool, peaks: bool, load_limit: float = 2.0) -> fo.BackTest:
     """Sources that change on Tuesdays about ten, or at any hour; 130 crawls of each at random times."""
     rng = np.random.default_rng(4)
     share = rng.uniform(0.2, 0.9, SOURCES)
@@ -32,7 +32,9 @@ def held(*, dated: bool, peaks: bool) -> fo.BackTest:
     history = fo.ChangeHistory(source, clock(time), begin, end, sources=np.arange(SOURCES))
     log = fo.CrawlLog(np.repeat(np.arange(SOURCES), 130), clock(crawls.ravel()), found.ravel())
     objective = BinaryFreshness(fo.Refresh.PERIODIC)
-    return fo.backtest(log, SOURCES / 7.0, history=history, objective=objective, splits=2)
+    return fo.backtest(
+        log, SOURCES / 7.0, history=history, objective=objective, splits=2, load_limit=load_limit
+    )
 
 
 @pytest.mark.parametrize("dated", [True, False])
@@ -44,6 +46,11 @@ def test_peaks_are_used_and_the_gain_is_claimed(dated: bool) -> None:
     assert row.predicted == pytest.approx(row.realised, rel=0.1)
     assert row.refreshes == pytest.approx(SOURCES / 7.0, rel=0.02)
     assert "crawling at good phases of the week saves" in found.verdict
+
+
+def test_a_flat_load_has_no_such_row() -> None:
+    found = held(dated=True, peaks=True, load_limit=1.0)
+    assert "plan, phased" not in {row.policy for row in found.means}
 
 
 def test_a_placebo_has_no_such_row() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.planning.policy_cost import Measurement
-from freshopt.planning.verdict import supported, verdict
+from freshopt.planning.verdict import PHASES, phases_supported, supported, verdict
 from freshopt.problems import HarmonicStaleness
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 from tests.ground_truth.tolerances import EXACT
@@ -68,10 +68,11 @@ def test_a_source_is_one_observation_in_however_many_windows() -> None:
             {"uniform": (0.2, 0.04), "proportional": (0.1, 0.04)},
             "Equal rates save 20 ± 4 % of the plan's cost.",
         ),
-        ({"uniform": (0.07, 0.04)}, "equal rates this log does not decide (the plan saves -8 ± 4 %)"),
+        ({"uniform": (0.07, 0.04)}, "equal rates this log does not decide (the plan costs 8 ± 4 % more)"),
         ({"re-planning every 7 days": (0.12, 0.04)}, "Re-planning every 7 days saves 12 ± 4 %."),
         ({"re-planning every 7 days": (-0.15, 0.04)}, "days costs 15 ± 4 % more."),
         ({"phases": (0.003, 0.011)}, "Phases: not supported (saves 0 ± 1 %)."),
+        ({"phases": (-0.03, 0.02)}, "Phases: not supported (costs 3 ± 2 % more)."),
         ({"phases": (0.003, 0.005)}, "Phases: not supported (saves 0.3 ± 0.5 %)."),
         ({"∝ √(w·Δ)": (1e-6, 1e-9)}, "cost as much as the plan"),
         ({"uniform": (1.0, 0.9)}, "equal rates this log does not decide."),
@@ -128,3 +129,11 @@ def test_a_placebo_is_claimed_no_more_often_than_by_chance() -> None:
         claims += supported(saved)
     assert claims <= 0.06 * seeds
     assert abs(np.mean(ratios)) < 4.0 / np.sqrt(seeds)
+
+
+@pytest.mark.parametrize(("value", "yes"), [(0.2, True), (0.003, False), (-0.2, False)])
+def test_phases_are_supported_where_they_are_said_to_save(value: float, yes: bool) -> None:
+    saved = measured(value, 0.02)
+    assert phases_supported(verdict({PHASES: saved})) is yes
+    assert phases_supported(verdict({"uniform": measured(-0.5, 0.04), PHASES: saved})) is yes
+    assert not phases_supported(verdict({"uniform": measured(0.5, 0.04)}))

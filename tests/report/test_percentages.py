@@ -89,6 +89,11 @@ def replayed(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(percent, 100.0 * rows_of(facts)[policy]["fresh"])]
 
 
+def undecided_loss(facts: Facts, found: re.Match[str]) -> Pairs:
+    (value, share), *error = undecided(facts, found)
+    return [(value, -share), *error]
+
+
 def baseline(facts: Facts, found: re.Match[str]) -> Pairs:
     percent, word, words = found.groups()
     value, other = facts["value"], facts["baselines"][KEYS[words]]
@@ -130,6 +135,7 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),
     (rf"plan saves {SHARE} of the cost of {POLICY}", by_the_plan),
     (rf"the plan and {POLICY} this log does not decide \(the plan saves {SHARE}\)", undecided),
+    (rf"the plan and {POLICY} this log does not decide \(the plan costs {SHARE} more\)", undecided_loss),
     (rf"(?m)^(\S.*?)  +\d[^%]* {PERCENT}$", replayed),
     (rf"{PERCENT} (more|less)(?: {WORDS})? than (equal rates|rates in proportion to change rates)", baseline),
     (
