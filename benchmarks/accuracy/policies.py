@@ -297,7 +297,8 @@ def draw(found: dict[str, Any]) -> None:
 
     names = list(dict.fromkeys(row["history"] for row in found["rows"]))
     figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3.0), sharey=True, squeeze=False)
-    shown = {policies.REPLANNED: "re-planned weekly", policies.UNIFORM: "uniform", SMOOTHED: SMOOTHED}
+    shown = {policies.REPLANNED: "re-planned weekly", PHASED: "at good hours"}
+    shown |= {policies.UNIFORM: "uniform", SMOOTHED: SMOOTHED}
     for axis, name in zip(axes[0], names, strict=True):
         rows = [row for row in found["rows"] if row["history"] == name]
         crawls = [row["crawls"] for row in rows]
@@ -311,13 +312,13 @@ def draw(found: dict[str, Any]) -> None:
         axis.set_title(name, fontsize=9)
         axis.set_xlabel("crawls per source")
         axis.set_yscale("symlog", linthresh=50.0)
-        axis.set_ylim(-1000.0, 60.0)
-        ticks = (-1000, -300, -100, -50, -25, 0, 25, 50)
+        axis.set_ylim(-1000.0, 110.0)
+        ticks = (-1000, -300, -100, -50, -25, 0, 25, 50, 100)
         axis.set_yticks(ticks, [f"{each}".replace("-", "−") for each in ticks], fontsize=8)
         axis.minorticks_off()
     axes[0][0].set_ylabel("gain over the plan,\n% of the gap to hindsight")
-    axes[0][-1].legend(fontsize=7, loc="lower right")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0.0, 0.08, 1.0, 1.0))
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=len(shown), fontsize=8)
     figure.savefig(PICTURE, dpi=130)
 
 
