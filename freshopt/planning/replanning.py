@@ -19,6 +19,7 @@ import copy
 import numpy as np
 
 from freshopt.certificates.solution import Solution
+from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
@@ -33,6 +34,8 @@ from freshopt.solving import solve
 
 # Growth of the log after which its prior is learnt again.
 GROWTH = 1.5
+# Periods and crawls of a window, some minutes and some GiB.
+MOST_PERIODS, MOST_CRAWLS = 10_000, 30_000_000
 
 
 def replanned_crawls(
@@ -58,6 +61,7 @@ def replanned_crawls(
         Sources and times, source by source; with each source's last crawl before the window.
     """
     bandwidth = float(solution.problem.bandwidth)
+    _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
     rng = np.random.default_rng([request.seed, 19])
     random = request.objective.refresh is not Refresh.PERIODIC
     log, now, n = window.past, window.begin, len(window.past.sources_)
@@ -91,6 +95,20 @@ def replanned_crawls(
     crawled, moments = np.concatenate(source), np.concatenate(time)
     order = np.lexsort((moments, crawled))
     return crawled[order], moments[order]
+
+
+def _check_size(length: float, every: float, rate: float, time_unit: str) -> None:
+    """Raise SourceDataError if a window has too many periods or crawls to go through."""
+    if length > MOST_PERIODS * every:
+        raise SourceDataError(
+            f"every is {every:g} {time_unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "
+            f"{length / MOST_PERIODS:.2g} {time_unit}s or more."
+        )
+    if rate * length > MOST_CRAWLS:
+        raise SourceDataError(
+            f"{rate:.4g} refreshes per {time_unit} are {rate * length:.3g} in a window of {length:g} "
+            f"{time_unit}s, too many to replay one by one. Pass a smaller bandwidth, or leave every out."
+        )
 
 
 class _Learner:
