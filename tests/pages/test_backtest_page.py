@@ -55,7 +55,7 @@ def test_a_run_of_the_bundled_history(benchmark: ModuleType, monkeypatch: pytest
         own, crawls = time[offsets[k] : offsets[k + 1]], window.past.time[3 * k : 3 * k + 3]
         found = [bool(np.any((own > a) & (own <= b))) for a, b in pairwise(crawls)]
         assert window.past.changed[3 * k + 1 : 3 * k + 3].tolist() == found
-    cells = benchmark.run(window, weight, 0, 2)["binary"]
+    cells = benchmark.run(window, weight, 0)["binary"]
     assert set(benchmark.SHOWN) <= set(cells)
     assert all(gap > 0.0 for gap in cells["gap"])
     assert max(cells[policies.UNIFORM]) < 100.0
