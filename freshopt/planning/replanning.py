@@ -98,7 +98,7 @@ def replanned_crawls(
 
 
 def _check_size(length: float, every: float, rate: float, time_unit: str) -> None:
-    """Raise SourceDataError if a window has too many periods or crawls to go through."""
+    """Raise SourceDataError if a window has too many periods or crawls."""
     if length > MOST_PERIODS * every:
         raise SourceDataError(
             f"every is {every:g} {time_unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "

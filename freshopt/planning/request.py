@@ -8,13 +8,14 @@ a function of the names, or an array in the order of the log's sources.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -294,6 +295,13 @@ def _quantity(
     return number
 
 
+class _Fittable(Protocol):
+    """An estimator with `fit`."""
+
+    def fit(self, log: CrawlLog) -> Estimator:
+        """Fit to a log, and return itself."""
+
+
 def _fit_of(
     estimator: Estimator | Callable[[CrawlLog], Estimator] | None,
 ) -> Callable[[CrawlLog], Estimator] | None:
@@ -312,8 +320,7 @@ def _fit_of(
         )
     if isinstance(estimator, KnownCrawlRate):
         return partial(_fitted_to_known, estimator)
-    fit: Callable[[CrawlLog], Estimator] = estimator.fit
-    return fit
+    return partial(_copy_fitted, estimator)
 
 
 def _fitted_by(function: Callable[[CrawlLog], Estimator], log: CrawlLog) -> Estimator:
@@ -323,4 +330,12 @@ def _fitted_by(function: Callable[[CrawlLog], Estimator], log: CrawlLog) -> Esti
 
 
 def _fitted_to_known(estimator: KnownCrawlRate, log: CrawlLog) -> Estimator:
-    return estimator.fit(log, log.crawl_rate)
+    return copy.copy(estimator).fit(log, log.crawl_rate)
+
+
+def _copy_fitted(estimator: _Fittable, log: CrawlLog) -> Estimator:
+    """Return a copy of an estimator fitted to a log.
+
+    Back-tests fit it to parts of the log too: each result keeps its own.
+    """
+    return copy.copy(estimator).fit(log)
