@@ -67,8 +67,9 @@ def _uniform_moment(a: Array, b: Array, rate: Array) -> Array:
 
 
 def _uniform_reach(rate: Array) -> Array:
+    # Of a rate of -0.0 too the reach is infinite.
     with np.errstate(divide="ignore"):
-        return 1.0 / rate
+        return 1.0 / np.abs(rate)
 
 
 def _within(a: Array, b: Array, rate: Array) -> tuple[Array, Array]:
@@ -92,7 +93,7 @@ def _exponential_moment(a: Array, b: Array, rate: Array) -> Array:
 
 def _exponential_reach(rate: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return NEGLIGIBLE / rate
+        return NEGLIGIBLE / np.abs(rate)
 
 
 def _decayed(length: Array, rate: Array) -> Array:

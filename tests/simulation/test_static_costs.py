@@ -141,3 +141,11 @@ def test_a_cost_of_age_has_no_such_form() -> None:
     assert not has_static_cost(objective)
     with pytest.raises(fo.ObjectiveError, match="Replay a schedule instead"):
         static_costs(window(), RATES, objective)
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
+def test_a_rate_of_minus_zero_is_none(refresh: fo.Refresh) -> None:
+    law, ends, zero = age_law(refresh), (np.array([1.0]), np.array([3.0])), np.zeros(1)
+    for integral in (law.survival, law.moment):
+        np.testing.assert_array_equal(integral(*ends, -zero), integral(*ends, zero))
+    assert law.reach(-zero)[0] == np.inf
