@@ -27,10 +27,10 @@ import numpy.typing as npt
 
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.proof_pass import proved_gap
-from freshopt.certificates.relative_gap import NOTHING, priced_limits, relative_gap
+from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
+from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
-from freshopt.certificates.row_table import RowTable
+from freshopt.certificates.row_table import HostLabels, RowTable
 from freshopt.certificates.zero_optimum import has_zero_optimum
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened
@@ -194,7 +194,11 @@ def certify(
 
 
 def certify_in_one_pass(
-    problem: Problem, rates: Array, price: float, host_prices: Mapping[Any, float] | None = None
+    problem: Problem,
+    rates: Array,
+    price: float,
+    host_prices: Mapping[Any, float] | None = None,
+    prove: Prover | None = None,
 ) -> Certificate | None:
     """Return a certificate by one compiled pass, or None.
 
@@ -210,19 +214,27 @@ def certify_in_one_pass(
     price : float
     host_prices : mapping, optional
         On top of `price`.
+    prove : callable, optional
+        Makes the pass elsewhere.
     """
     known = host_prices is not None or not len(problem.hosts)
     if not (known and 0.0 <= price < math.inf):
         return None
     with np.errstate(all="ignore"):
         given = np.zeros(len(problem.hosts)) if host_prices is None else _host_vector(problem, host_prices)
-        proved = proved_gap(problem, rates, price, given)
+        proved = proved_gap(problem, rates, price, given, prove)
         if proved is None:
             return None
-        gap, short = proved.gap, proved.short
-        if not short <= TIGHT * (abs(gap.cost) + priced_limits(gap, price, given).at_stake):
-            return None
-        certificate = _summarise(gap, price, given, 0.0, short)
+        return certificate_of_gap(proved, price, given)
+
+
+def certificate_of_gap(proved: ProvedGap, price: float, host_prices: Array) -> Certificate | None:
+    """Return the certificate of a tight gap, or None."""
+    gap, short = proved.gap, proved.short
+    limits = priced_limits(gap, price, host_prices)
+    if not short <= TIGHT * (abs(gap.cost) + limits.at_stake):
+        return None
+    certificate = _summarise(gap, price, host_prices, 0.0, short, limits)
     return certificate if certificate.relative_gap <= TIGHT else None
 
 
@@ -392,16 +404,21 @@ def _checked(prices: Array) -> Array:
 
 
 def _summarise(
-    gap: Gap, price: float, host_prices: Array, infeasibility: float, known: float | None = None
+    gap: Gap,
+    price: float,
+    host_prices: Array,
+    infeasibility: float,
+    known: float | None = None,
+    limits: PricedLimits | None = None,
 ) -> Certificate:
     """Return the certificate of a gap at its prices.
 
-    `known` is the gap there, if it has been computed.
+    `known` is the gap there, `limits` are those at the prices, if they have been computed.
     """
     problem, cost = gap.problem, gap.cost
     short = gap.at(price, host_prices) if known is None else known
     proved = math.isfinite(short) and math.isfinite(cost)
-    relative = relative_gap(gap, price, host_prices, short) if proved else NOTHING
+    relative = relative_gap(gap, price, host_prices, short, limits) if proved else NOTHING
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=gap.value,
@@ -423,11 +440,10 @@ def _short_rows(gap: Gap, price: float, host_prices: Array, short: float) -> Row
     """Return the rows of bandwidth and host limits."""
     problem = gap.problem
     name, host = problem.labels
-    limit = np.append(problem.bandwidth, problem.hosts.limits)
-    slack, prices = np.append(gap.slack, gap.host_slack), np.append(price, host_prices)
+    limit = np.concatenate(((problem.bandwidth,), problem.hosts.limits))
+    slack, prices = np.concatenate(((gap.slack,), gap.host_slack)), np.concatenate(((price,), host_prices))
     share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
-    labels = (name, *(f"{host}[{key}]" for key in problem.hosts.names))
-    return RowTable(labels, limit - slack, limit, slack, prices, share)
+    return RowTable(HostLabels(name, host, problem.hosts.names), limit - slack, limit, slack, prices, share)
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

@@ -10,15 +10,23 @@ of the slopes, then golden section.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.price_search import NEGLIGIBLE, minimise, sampled_price, stride_of
+from freshopt.certificates.price_search import (
+    NEGLIGIBLE,
+    OnTop,
+    bound_of,
+    minimise,
+    sampled_price,
+    stride_of,
+)
 from freshopt.certificates.proof_pass import proof_columns
 from freshopt.certificates.relative_gap import scale_at
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.compiled.proof_columns import ProofColumns
+from freshopt.compiled.source_columns import HostGroups
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 
 # Golden section starts from the best of so many prices.
 _CANDIDATES = 33
@@ -40,16 +48,21 @@ def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tup
     price : float or None
     host_prices : ndarray, shape (H,), or None
     """
-    hosts = gap.problem.hosts
+    hosts, columns = gap.problem.hosts, proof_columns(gap.problem)
     if host_prices is not None or not len(hosts):
         fixed = np.zeros(len(hosts)) if host_prices is None else host_prices
-        return (_best_price(gap, lambda _: fixed) if price is None else price), fixed
-    effective = _effective_prices(gap)
+        return (_best_price(gap, columns, lambda _: fixed) if price is None else price), fixed
+    if columns is None:
+        effective = _effective_prices(gap)
+    else:
+        groups = HostGroups(hosts.limits, hosts.codes, hosts.order, hosts.first)
+        rates = read_only(np.ascontiguousarray(gap.rates))
+        effective = columns.host_prices(rates, groups, gap.host_slack)
 
     def on_top(price: float) -> Array:
         return np.maximum(0.0, effective - price)
 
-    best = _best_price(gap, on_top) if price is None else price
+    best = _best_price(gap, columns, on_top) if price is None else price
     return best, on_top(best)
 
 
@@ -76,41 +89,41 @@ def _effective_prices(gap: Gap) -> Array:
     return np.where(nothing <= smallest, 0.0, np.exp(found))
 
 
-def _best_price(gap: Gap, on_top: Callable[[float], Array]) -> float:
+def _best_price(gap: Gap, columns: ProofColumns | None, on_top: OnTop) -> float:
     """Return the bandwidth's dual variable λ ≥ 0 with the smallest bound.
 
-    The hosts' dual variables follow from it by `on_top`.
+    The hosts' dual variables follow from it by `on_top`. A sample's slopes do where there are no hosts; where
+    there are, few sources may decide.
     """
-    hosts = gap.problem.hosts
-    columns = None if len(hosts) else proof_columns(gap.problem)
-    if columns is not None:
-        some = slice(0, None, stride_of(columns))
-        slopes = (gap.slope / gap.problem.sources.refresh_cost)[some]
-        usable = _usable(gap, slopes, some)
+    hosts, cost = gap.problem.hosts, gap.problem.sources.refresh_cost
+    some = slice(0, None, 1 if columns is None else stride_of(columns))
+    if columns is not None and not len(hosts):
+        few = (gap.slope / cost)[some]
+        usable = _usable(gap, few, some)
         if bool(np.any(usable)):
-            return sampled_price(gap, columns, _grid(slopes, usable))
-    slopes = gap.slope / gap.problem.sources.refresh_cost
+            return sampled_price(gap, columns, _grid(few, usable), on_top)
+    slopes = gap.slope / cost
     usable = _usable(gap, slopes)
     if not bool(np.any(usable)):
         return 0.0
-    free = usable & (
-        hosts.broadcast_to_sources(np.asarray(gap.host_slack <= _FULL * hosts.limits, dtype=float)) == 0.0
-    )
-    one = np.zeros(len(slopes), dtype=np.int64)
-    grid = _grid(slopes, usable, free)[None]
+    full = np.asarray(gap.host_slack <= _FULL * hosts.limits)
+    free = usable & ~np.append(full, False)[hosts.codes] if len(hosts) else usable
+    compiled = None if columns is None else bound_of(gap, columns, on_top)
 
-    def bound(log_price: Array) -> Array:
-        price = math.exp(float(log_price[0]))
-        return np.array([gap.at(price, on_top(price))])
+    def bound(price: float) -> float:
+        return gap.at(price, on_top(price)) if compiled is None else compiled(price)
 
     # Of exact rates the typical slope is the dual variable: one evaluation in place of more than a hundred.
-    typical = _quantiles(slopes, free if bool(np.any(free)) else usable, one, 1)[:, _CANDIDATES // 2]
-    price = math.exp(float(typical[0]))
-    short = float(bound(typical)[0])
+    own = slopes[free if bool(np.any(free)) else usable]
+    price = float(np.partition(own, len(own) // 2)[len(own) // 2])
+    short = bound(price)
     if short <= NEGLIGIBLE * scale_at(gap, price, on_top(price), short):
         return price
-    found, smallest = minimise(bound, grid)
-    return 0.0 if gap.at(0.0, on_top(0.0)) <= smallest[0] else math.exp(float(found[0]))
+    grid = np.union1d(_grid(slopes[some], usable[some], free[some]), [math.log(price)])
+    if columns is not None:
+        return sampled_price(gap, columns, grid, on_top)
+    found, smallest = minimise(lambda x: np.array([bound(math.exp(float(x[0])))]), grid[None])
+    return 0.0 if bound(0.0) <= smallest[0] else math.exp(float(found[0]))
 
 
 def _grid(slopes: Array, *kinds: BoolArray) -> Array:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.numerics.arrays import Array, read_only
+
+OnTop: TypeAlias = Callable[[float], Array]
 
 # At most so many valleys of the bound are searched.
 _VALLEYS = 2
@@ -37,42 +40,61 @@ def stride_of(columns: ProofColumns) -> int:
     return max(1, columns.n // SAMPLE)
 
 
-def sampled_price(gap: Gap, columns: ProofColumns, grid: Array) -> float:
+def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -> float:
     """Return a price with a small bound, by few passes.
 
     Parameters
     ----------
     gap : Gap
-        Without host limits.
     columns : ProofColumns
         Its sources.
     grid : ndarray
         Logarithms of likely prices, ascending.
+    on_top : callable
+        Returns the hosts' prices on top of a price, shape (H,).
     """
-    rates = read_only(np.ascontiguousarray(gap.rates))
-    stride = stride_of(columns)
-    whole = _bound(columns, rates, gap.slack)
-    few = _bound(columns.sample(stride), read_only(np.ascontiguousarray(rates[::stride])), gap.slack / stride)
+    every = bound_of(gap, columns, on_top)
+    whole, few = _of_log(every), _of_log(bound_of(gap, columns, on_top, stride_of(columns)))
     found, _ = minimise(lambda x: np.array([few(float(x[0]))]), grid[None])
     tried = grid[np.unique(np.linspace(0, len(grid) - 1, TRIED).astype(np.int64))]
     first = min([float(found[0]), *map(float, tried)], key=whole)
     best, smallest = _settle(whole, first, NEGLIGIBLE * abs(gap.cost))
-    idle = columns.prove(rates, 0.0).gap
-    return 0.0 if idle <= smallest else math.exp(best)
+    return 0.0 if every(0.0) <= smallest else math.exp(best)
 
 
-def _bound(columns: ProofColumns, rates: Array, slack: float) -> Callable[[float], float]:
-    """Return the bound as a function of the price's logarithm."""
+def bound_of(gap: Gap, columns: ProofColumns, on_top: OnTop, stride: int = 1) -> Callable[[float], float]:
+    """Return the compiled bound as a function of the price.
+
+    It is that of every `stride`-th source, and of as much of what limits leave.
+    """
+    hosts, rates = gap.problem.hosts, read_only(np.ascontiguousarray(gap.rates[::stride]))
+    codes, kept = hosts.codes, np.arange(len(hosts))
+    if stride > 1:
+        columns, codes = columns.sample(stride), hosts.codes[::stride]
+        # Only the hosts of the sample, and of each source the position of its host among these.
+        kept = np.unique(codes[codes < len(hosts)])
+        codes = read_only(np.searchsorted(kept, codes))
+
+    def bound(price: float) -> float:
+        own = on_top(price)
+        unused = (price * gap.slack if price > 0.0 else 0.0) + float(np.sum(own * gap.host_slack))
+        proof = columns.prove_hosts(rates, price, own[kept], codes) if len(hosts) else None
+        return (columns.prove(rates, price) if proof is None else proof).gap + unused / stride
+
+    return bound
+
+
+def _of_log(bound: Callable[[float], float]) -> Callable[[float], float]:
+    """Return a bound of the price's logarithm that keeps its values."""
     known: dict[float, float] = {}
 
-    def bound(log_price: float) -> float:
+    def of_log(log_price: float) -> float:
         if log_price not in known:
-            price = math.exp(log_price)
-            short = columns.prove(rates, price).gap + price * slack
+            short = bound(math.exp(log_price))
             known[log_price] = math.inf if math.isnan(short) else short
         return known[log_price]
 
-    return bound
+    return of_log
 
 
 def _settle(bound: Callable[[float], float], x: float, enough: float) -> tuple[float, float]:

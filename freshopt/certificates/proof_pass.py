@@ -9,16 +9,21 @@ squares of errors, that says nothing against rates that a price has made.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
-from freshopt.compiled.proof_columns import ProofColumns, enabled
+from freshopt.compiled.proof_columns import Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, read_only
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+
+# Returns the sums of a solver's rates at a price.
+Prover: TypeAlias = Callable[[float], Proof]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +47,12 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
 
     None means that an objective has no cell for them, or that NumPy is faster.
     """
+    columns = cell_columns(problem)
+    return columns if columns is not None and enabled(columns.n, columns.silent, columns.announced) else None
+
+
+def cell_columns(problem: Problem) -> ProofColumns | None:
+    """Return the columns of a problem for proofs by cells, or None."""
     numerics = problem.numerics
     mixed = isinstance(numerics, MixedNumerics)
     silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
@@ -56,11 +67,8 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
         if len(theirs) != len(parameters) or any(a is not b for a, b in zip(theirs, parameters, strict=True)):
             return None
         other = announced.unit_proof
-    n = len(problem.sources)
-    if not enabled(n, silent.unit_proof, other):
-        return None
     return ProofColumns(
-        n,
+        len(problem.sources),
         silent.unit_proof,
         other,
         numerics.signalled if mixed and isinstance(numerics, MixedNumerics) else False,
@@ -72,7 +80,9 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
     )
 
 
-def proved_gap(problem: Problem, rates: Array, price: float, host_prices: Array) -> ProvedGap | None:
+def proved_gap(
+    problem: Problem, rates: Array, price: float, host_prices: Array, prove: Prover | None = None
+) -> ProvedGap | None:
     """Return the duality gap of rates, or None.
 
     None means that there is no compiled proof, or that the rates are not feasible: not numbers, outside their
@@ -86,12 +96,17 @@ def proved_gap(problem: Problem, rates: Array, price: float, host_prices: Array)
         ≥ 0, finite.
     host_prices : ndarray, shape (H,)
         ≥ 0, on top of `price`.
+    prove : callable, optional
+        Makes the same sums of the same rates elsewhere, where no host is limited.
     """
-    columns, numerics, hosts = proof_columns(problem), problem.numerics, problem.hosts
-    if columns is None or numerics is None:
+    numerics, hosts = problem.numerics, problem.hosts
+    if numerics is None or len(host_prices) != len(hosts):
         return None
+    if prove is not None:
+        return gap_of_proof(problem, rates, price, host_prices, prove(price))
+    columns = proof_columns(problem)
     # Loops read where arrays say: of another length, or kind, nothing is read here.
-    if rates.shape != (columns.n,) or rates.dtype != np.float64 or len(host_prices) != len(hosts):
+    if columns is None or rates.shape != (columns.n,) or rates.dtype != np.float64:
         return None
     given = read_only(np.ascontiguousarray(rates))
     proof = (
@@ -99,18 +114,49 @@ def proved_gap(problem: Problem, rates: Array, price: float, host_prices: Array)
         if len(hosts)
         else columns.prove(given, price)
     )
-    most = 1.0 + FEW_ULP
-    within = proof.used <= problem.bandwidth * most and bool(np.all(proof.by_host <= hosts.limits * most))
-    if proof.outside > 0.0 or not within:
+
+    def halved() -> float:
+        fewer = np.where(problem.lower < problem.upper, 0.5 * rates, rates)
+        return columns.prove(read_only(fewer), price).cost - proof.cost
+
+    return gap_of_proof(problem, rates, price, host_prices, proof, halved)
+
+
+def gap_of_proof(
+    problem: Problem,
+    rates: Array,
+    price: float,
+    host_prices: Array,
+    proof: Proof,
+    halved: Callable[[], float] | None = None,
+) -> ProvedGap | None:
+    """Return the duality gap of rates from their sums, or None.
+
+    `halved` returns what halving the rates costs, where a compiled pass tells it.
+    """
+    numerics, hosts = problem.numerics, problem.hosts
+    if numerics is None:
         return None
-    slack = max(0.0, problem.bandwidth - proof.used)
-    host_slack = np.maximum(0.0, hosts.limits - proof.by_host)
-    gains = problem.objective.sense == "maximise" and _gains(numerics)
-    value = proof.gain if gains else problem.objective.value_from_cost(proof.cost, problem.sources)
-    priced = (price * slack if price > 0.0 else 0.0) + float(np.dot(host_prices, host_slack))
+    most = 1.0 + FEW_ULP
+    if proof.outside > 0.0 or not proof.used <= problem.bandwidth * most:
+        return None
+    slack, host_slack = max(0.0, problem.bandwidth - proof.used), proof.by_host
+    if len(hosts):
+        if not bool(np.all(proof.by_host <= hosts.limits * most)):
+            return None
+        host_slack = np.maximum(0.0, hosts.limits - proof.by_host)
+    value = proved_value(problem, numerics, proof)
+    priced = price * slack if price > 0.0 else 0.0
+    priced += float(np.dot(host_prices, host_slack)) if len(hosts) else 0.0
     short = priced + proof.gap
-    gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None)
+    gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved)
     return ProvedGap(gap, short if math.isfinite(short) else math.inf)
+
+
+def proved_value(problem: Problem, numerics: Numerics, proof: Proof) -> float:
+    """Return the objective at a proof's rates, in the declared sense."""
+    gains = problem.objective.sense == "maximise" and _gains(numerics)
+    return proof.gain if gains else problem.objective.value_from_cost(proof.cost, problem.sources)
 
 
 def _gains(numerics: Numerics) -> bool:

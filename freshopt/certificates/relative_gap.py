@@ -54,7 +54,7 @@ class PricedLimits:
     @property
     def at_stake(self) -> float:
         """Price P of all that min_rate leaves free."""
-        return exact_sum((self.prices * self.free)[self.prices > 0.0])
+        return exact_sum((self.prices * self.free)[self.prices > 0.0].tolist())
 
     @property
     def rounding(self) -> Array:
@@ -90,17 +90,17 @@ def free_limits(problem: Problem) -> tuple[Array, Array]:
 
     Both have shape (1+H,), the bandwidth first.
     """
-    amounts, lower, cost = np.append(problem.bandwidth, problem.hosts.limits), problem.lower, None
+    amounts, lower, cost = np.concatenate(((problem.bandwidth,), problem.hosts.limits)), problem.lower, None
     if not (is_scalar(lower) and lower[0] == 0.0) and bool(lower.any()):
         cost = problem.sources.refresh_cost * lower
     needed = 0.0 if cost is None else np.append(total(cost), problem.hosts.totals(cost))
-    return amounts, np.maximum(0.0, amounts - needed)
+    return amounts, amounts if cost is None else np.maximum(0.0, amounts - needed)
 
 
 def priced_limits(gap: Gap, price: float, host_prices: Array) -> PricedLimits:
     """Return a problem's limits at given prices, the hosts' on top."""
     amounts, free = free_limits(gap.problem)
-    return PricedLimits(gap.problem.hosts.names, amounts, np.append(price, host_prices), free)
+    return PricedLimits(gap.problem.hosts.names, amounts, np.concatenate(((price,), host_prices)), free)
 
 
 def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], float]) -> float:
@@ -127,7 +127,9 @@ def scale_at(gap: Gap, price: float, host_prices: Array, short: float) -> float:
     return scale_of(gap.cost, short, priced_limits(gap, price, host_prices).at_stake, gap.halving_loss)
 
 
-def relative_gap(gap: Gap, price: float, host_prices: Array, short: float) -> RelativeGap:
+def relative_gap(
+    gap: Gap, price: float, host_prices: Array, short: float, known: PricedLimits | None = None
+) -> RelativeGap:
     """Return a finite gap relative to what is at stake.
 
     Parameters
@@ -138,8 +140,10 @@ def relative_gap(gap: Gap, price: float, host_prices: Array, short: float) -> Re
         On top of `price`.
     short : float
         The gap at these prices.
+    known : PricedLimits, optional
+        The limits at these prices, if they are at hand.
     """
-    limits = priced_limits(gap, price, host_prices)
+    limits = priced_limits(gap, price, host_prices) if known is None else known
     scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
     return resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
 
@@ -160,7 +164,7 @@ def resolved(
     """
     rounding = limits.rounding
     mentioned = rounding > MENTIONED * scale
-    if not bool(np.any(mentioned)):
+    if not mentioned.any():
         ratio = _ratio(short, scale)
         return RelativeGap(ratio, ratio, "")
     explained = exact_sum(np.minimum(host_gaps(), rounding[1:])[mentioned[1:]])

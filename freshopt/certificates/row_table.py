@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class RowPrices(Mapping[str, float]):
 
     __slots__ = ("labels", "position_", "values_")
 
-    def __init__(self, labels: tuple[str, ...], prices: Array) -> None:
+    def __init__(self, labels: Sequence[str], prices: Array) -> None:
         self.labels, self.values_ = labels, read_only(prices)
         # The labels' positions, once they are asked for.
         self.position_: dict[str, int] | None = None
@@ -66,6 +66,49 @@ class RowPrices(Mapping[str, float]):
         some = zip(self.labels[:5], self.values_[:5].tolist(), strict=True)
         shown = ", ".join(f"{label!r}: {price!r}" for label, price in some)
         return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostLabels(Sequence[str]):
+    """Labels of bandwidth and host limits, written when asked for.
+
+    Written at once, those of 10⁵ hosts would take as long as the proof of 10⁶ sources.
+
+    Attributes
+    ----------
+    bandwidth, host : str
+        What the bandwidth's row and the family of the hosts' rows are called.
+    names : tuple
+        Of the limited hosts.
+
+    Examples
+    --------
+    >>> list(HostLabels("bandwidth", "host", ("a", 7)))
+    ['bandwidth', 'host[a]', 'host[7]']
+    """
+
+    bandwidth: str
+    host: str
+    names: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return 1 + len(self.names)
+
+    @overload
+    def __getitem__(self, k: int) -> str: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, k: int | slice) -> str | tuple[str, ...]:
+        """Return one label by its position, or some."""
+        if isinstance(k, slice):
+            return tuple(self[j] for j in range(*k.indices(len(self))))
+        j = k + len(self) if k < 0 else k
+        if not 0 <= j < len(self):
+            raise IndexError(f"row {k} of {len(self)}")
+        return self.bandwidth if j == 0 else f"{self.host}[{self.names[j - 1]}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +142,7 @@ class RowTable:
 
     Attributes
     ----------
-    labels : tuple of str
+    labels : sequence of str
     used, limit, slack, price, gap_share : ndarray, shape (m,)
         See `RowStatus`.
 
@@ -115,7 +158,7 @@ class RowTable:
     (0.5, 'bytes')
     """
 
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     used: Array
     limit: Array
     slack: Array

@@ -237,17 +237,7 @@ class Solution:
             ("price", self._price_line(unit)),
             ("sources", f"{len(self.rates)}: {zero} never refreshed, {low} at min_rate, {high} at max_rate"),
         ]
-        if self.certificate is not None:
-            proof = self.certificate
-            rows.append(
-                ("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})")
-            )
-        claimed = self.status is Status.OPTIMAL and self.certificate is None
-        rows.append(("verdict", "Not certified: nothing is proved." if claimed else self.status.sentence))
-        if self.note:
-            rows.append(("note", self.note))
-        rows.append(("effort", f"{self.iterations} iterations, {self.seconds:.3g} s"))
-        return rows
+        return rows + closing_lines(self.status, self.certificate, self.note, self.iterations, self.seconds)
 
     def __repr__(self) -> str:
         """Return at most nine lines: status, value, price, gap, verdict."""
@@ -259,3 +249,17 @@ class Solution:
             for key, value in self._lines()
         )
         return f"<table>{rows}</table>"
+
+
+def closing_lines(
+    status: Status, proof: Certificate | None, note: str, iterations: int, seconds: float
+) -> list[tuple[str, str]]:
+    """Return the lines that end a solution's repr: bound, verdict, note, effort."""
+    rows = []
+    if proof is not None:
+        rows.append(("bound", f"{proof.bound:.9g}, gap {proof.gap:.3g} (relative {proof.relative_gap:.2g})"))
+    claimed = status is Status.OPTIMAL and proof is None
+    rows.append(("verdict", "Not certified: nothing is proved." if claimed else status.sentence))
+    if note:
+        rows.append(("note", note))
+    return [*rows, ("effort", f"{iterations} iterations, {seconds:.3g} s")]

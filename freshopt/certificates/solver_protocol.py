@@ -22,12 +22,28 @@ from freshopt.certificates.certificate import (
     certify_rows,
     repair,
 )
-from freshopt.certificates.proof_pass import ProvedGap, proved_gap
+from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.solution import Answer, Solution, Status
-from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError, shortened
+from freshopt.errors import (
+    CertificateError,
+    InfeasibleProblemError,
+    SolverRefusedError,
+    SourceDataError,
+    shortened,
+)
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, all_finite, as_number, as_whole, chunks, exact_sum, total
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    all_finite,
+    as_number,
+    as_whole,
+    chunks,
+    exact_sum,
+    total,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +143,9 @@ def gap_is_expected(solver: object) -> str:
     return next((kind for kind in _EXEMPT if kind and getattr(solver, kind, False)), "")
 
 
-def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, method: Method) -> Solution:
+def certified_solution(
+    solver: Solver, problem: Problem, options: SolveOptions, method: Method, prove: Prover | None = None
+) -> Solution:
     """Run a solver's method, certify its answer and set its status.
 
     The method is called as ``method(problem, start)`` and timed.
@@ -141,6 +159,9 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
     options : SolveOptions
     method : callable
         Returns an `Answer`; may raise InfeasibleProblemError.
+    prove : callable, optional
+        Makes the sums of the method's rates at a price where these are, on a device. Without it, or where
+        they prove too little, the certificate is made here.
     """
     begun = time.perf_counter()
     reason = refusal(solver, problem)
@@ -159,9 +180,9 @@ def certified_solution(solver: Solver, problem: Problem, options: SolveOptions, 
     proof, evaluated = None, None
     if problem.program is None and answer.rates is not None and not options.certify:
         with np.errstate(all="ignore"):
-            evaluated = proved_gap(problem, answer.rates, 0.0, np.zeros(len(problem.hosts)))
+            evaluated = proved_gap(problem, answer.rates, 0.0, np.zeros(len(problem.hosts)), prove)
     elif problem.program is None and answer.rates is not None and answer.price is not None:
-        proof = certify_in_one_pass(problem, answer.rates, answer.price, answer.host_prices)
+        proof = certify_in_one_pass(problem, answer.rates, answer.price, answer.host_prices, prove)
     checked = proof is not None or evaluated is not None
     if not checked and answer.rates is not None and not all_finite(answer.rates):
         note = f"{type(solver).__name__} returned rates that are not finite."
@@ -305,4 +326,84 @@ def _uncertified_rows(
         solver=solver,
         note=answer.note,
         multipliers=known,
+    )
+
+
+def options_from(
+    problem: Problem, warm_start: float | Solution | None, tolerance: float, *, certify: bool = True
+) -> SolveOptions:
+    """Return options with a price or an earlier solution to start from."""
+    price: float | None
+    used: float | None
+    if isinstance(warm_start, Solution):
+        price, used = warm_start.price, _bandwidth_used(warm_start, problem)
+    else:
+        remedy = "Pass a price, an earlier solution, or None."
+        price, used = None if warm_start is None else as_number(warm_start, "warm_start", remedy), None
+    if price is not None and not SMALLEST <= price <= LARGEST:
+        # A price of 0, say, of a bandwidth that did not bind (complementary slackness), is no start.
+        price, used = None, None
+    multipliers = _multipliers(warm_start, problem) if isinstance(warm_start, Solution) else None
+    return SolveOptions(tolerance, certify, price, used, multipliers)
+
+
+def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
+    """Return the bandwidth used at an earlier solution's price.
+
+    None unless the sources, their numerics and their bounds are the same.
+    """
+    before = earlier.problem
+    same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
+    return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
+
+
+def _multipliers(earlier: Solution, problem: Problem) -> Array | None:
+    """Return an earlier solution's multipliers, if its rows have the same labels."""
+    before, now = earlier.problem.program, problem.program
+    same = before is not None and now is not None and before.rows.labels == now.rows.labels
+    return earlier.multipliers if same else None
+
+
+class Outcome(Protocol):
+    """How a solve ended, wherever its rates lie."""
+
+    @property
+    def status(self) -> Status:
+        """Of the solve."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What a user should know."""
+        ...
+
+    @property
+    def conflict(self) -> object:
+        """Constraints that exclude each other, if any."""
+        ...
+
+    @property
+    def solver(self) -> object:
+        """Its settings."""
+        ...
+
+
+def raise_unless_good(solution: Outcome, where: str = "") -> None:
+    """Raise the error of a solution that is not optimal, baselines' excepted.
+
+    `where` goes before the message.
+    """
+    if solution.status is Status.OPTIMAL:
+        return
+    if solution.status is Status.REFUSED:
+        raise SolverRefusedError(f"{where}{solution.note}")
+    if solution.status is Status.INFEASIBLE:
+        reason = solution.note if solution.conflict is None else str(solution.conflict)
+        raise InfeasibleProblemError(f"{where}{reason}", solution.conflict)
+    if solution.status is Status.INACCURATE and gap_is_expected(solution.solver):
+        return
+    raise CertificateError(
+        f"{where}{solution.solver} ended {solution.status.value}. {solution.note} Solve with another solver, "
+        f"or pass throw=False to have the solution as it is.",
+        solution,
     )

@@ -1,16 +1,96 @@
-"""Backend of the passes: numba, or Python where ``FRESHOPT_COMPILED=0``."""
+"""Backend of the passes: numba, or Python where ``FRESHOPT_COMPILED=0``.
+
+Loading numba and a first loop takes about .9 s, which one small solve does not make up for. An account is
+kept of the work that NumPy does in this process: evaluations of single sources, of about 45 ns each. Numba is
+loaded once they have taken as long as loading does, or when the present problem alone will; so a process
+never takes more than twice the time of the better choice. There is no clock and no thread in it: the same
+calls take the same route, and return the same bits. The route of a call, and with it the last bits of a
+result, depends on what the process did before. `freshopt.warm` loads at once.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
 Loops = TypeVar("Loops")
 Pass = TypeVar("Pass", bound=Callable[..., Any])
+
+# Evaluations of single sources that NumPy makes in the .9 s of loading numba and a first loop.
+LOADING = 2e7
+# The same for another loop, of 20 ms, once numba is loaded.
+ANOTHER = 5e5
+# From so many sources on a loop that is loaded is faster.
+AT_HAND = 100
+
+
+@dataclass(slots=True)
+class Account:
+    """Account of a process: what NumPy has done that loops would do.
+
+    Attributes
+    ----------
+    done : dict
+        Evaluations of single sources, by the loops that would have made them.
+    loaded : set
+        Loops that make them from now on.
+    loads : bool
+        Whether loops are loaded whatever the work, as `loading` asks for.
+    """
+
+    done: dict[Hashable, float] = field(default_factory=dict)
+    loaded: set[Hashable] = field(default_factory=set)
+    loads: bool = False
+
+
+account = Account()
+
+
+def takes(loops: Hashable, n: int, evaluations: float, *, entered: bool = True) -> bool:
+    """Return whether loops are to evaluate n sources; else enter NumPy's work.
+
+    Parameters
+    ----------
+    loops : hashable
+        What is loaded as one.
+    n : int
+    evaluations : float
+        Of each source, about, that NumPy will make.
+    entered : bool
+        False if that work will be entered in parts.
+    """
+    if n < AT_HAND or not compiled():
+        return False
+    if loops in account.loaded:
+        return True
+    present = n * evaluations
+    if account.loads:
+        enough = True
+    elif account.loaded:
+        enough = account.done.get(loops, 0.0) + present >= ANOTHER
+    else:
+        enough = sum(account.done.values()) + present >= LOADING
+    if enough:
+        account.loaded.add(loops)
+    elif entered:
+        account.done[loops] = account.done.get(loops, 0.0) + present
+    return enough
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load all loops that are asked for meanwhile."""
+    before, account.loads = account.loads, True
+    try:
+        yield
+    finally:
+        account.loads = before
 
 
 def compiled() -> bool:

@@ -23,15 +23,13 @@ from freshopt.compiled.column_access import (
     room,
     rooms,
 )
-from freshopt.compiled.source_columns import SourceColumns
+from freshopt.compiled.source_columns import LARGEST_RATE, SourceColumns
 from freshopt.numerics.arrays import IN_TURN, Array, IntArray
 
 Rate: TypeAlias = Callable[..., float]
 
 # So many terms of rates that are written are added one after the other: equal ones lose 4e-15 at worst.
 PIECE = 64
-# Times the largest cost, 1e100, and a billion sources it is still a float.
-LARGEST_RATE = 1e190
 
 
 def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:

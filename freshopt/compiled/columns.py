@@ -7,16 +7,14 @@ has the same bits on any number of threads. Columns that are one number (stride 
 no memory traffic.
 
 Compiling takes about a second per objective and kind of columns, once per machine: the result is cached on
-disk. `enabled` tells whether it pays; ``FRESHOPT_COMPILED=0`` switches it off and
+disk. `freshopt.compiled.backend` tells whether it pays; ``FRESHOPT_COMPILED=0`` switches it off and
 ``FRESHOPT_THREADS`` limits the threads (by default one per core that the process may use).
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,6 +24,8 @@ from freshopt.compiled import backend
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
+from freshopt.compiled.threads import run_chunks_in_threads as run_chunks_in_threads
+from freshopt.compiled.threads import threads
 from freshopt.numerics.arrays import (
     CACHED,
     ROUNDED,
@@ -39,27 +39,20 @@ from freshopt.numerics.arrays import (
 
 Column: TypeAlias = Array | float
 
+GOLDEN_RATIO = 0.5 * (math.sqrt(5.0) - 1.0)
 # Blocks of sources whose hosts' sums are kept apart.
 BLOCKS = 4
-# Below so many sources NumPy is done before a compiled loop is loaded from its cache.
-WORTHWHILE = 65_536
-# From so many sources on a loop that is loaded is faster: six times at 10⁴.
-AT_HAND = 2048
+# Evaluations of every source in a search for the price.
+EVALUATIONS = 10.0
 
 
-def enabled(n: int, formula: Demand, announced: Demand | None = None) -> bool:
+def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:
     """Return whether passes over n sources are to be compiled.
 
-    They are for many sources, or once the loops are at hand.
+    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`). `counted` work is
+    in the account already.
     """
-    least = AT_HAND if (formula, announced) in _BUILT else WORTHWHILE
-    return n >= least and backend.compiled()
-
-
-def threads() -> int:
-    """Return how many threads share a pass."""
-    given = os.environ.get("FRESHOPT_THREADS", "")
-    return max(1, int(given)) if given.isdigit() else len(os.sched_getaffinity(0))
+    return backend.takes((formula, announced), n, 0.0 if counted else EVALUATIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,9 +97,15 @@ class Columns:
         return self._pass(price, out)
 
     def sample(self, size: int) -> Columns:
-        """Return about `size` of the sources, evenly spaced."""
-        stride = max(1, self.n // size)
-        return self.take(slice(0, self.n, stride), len(range(0, self.n, stride)))
+        """Return about `size` of the sources, one of each stretch.
+
+        Stretches have equally many sources. The places in them follow the golden ratio, so that no regular
+        order of sources tells on the sample.
+        """
+        stride = max(1, self.n // max(1, size))
+        first = np.arange(0, self.n, stride)
+        place = (stride * (np.arange(len(first)) * GOLDEN_RATIO % 1.0)).astype(np.int64)
+        return self.take(np.minimum(first + place, self.n - 1), len(first))
 
     def take(self, index: slice | IntArray, n: int) -> Columns:
         """Return the n sources that an index picks."""
@@ -218,22 +217,6 @@ class Columns:
 def column(array: Array) -> Column:
     """Return a column as a number, or as a contiguous array."""
     return float(array[0]) if is_scalar(array) else read_only(np.ascontiguousarray(array))
-
-
-def run_chunks_in_threads(part: Callable[[int, int], None], pieces: int, least: int) -> None:
-    """Run ``part(begin, end)`` over 0..pieces, in threads.
-
-    There are as many threads as `threads` says, with `least` pieces each.
-    """
-    shares = max(1, pieces // least)
-    workers = min(threads(), shares) if shares > 1 else 1
-    if workers == 1:
-        part(0, pieces)
-        return
-    edges = [pieces * k // workers for k in range(workers + 1)]
-    with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(part, *edges[k : k + 2]) for k in range(workers)]:
-            done.result()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from freshopt.compiled.age_tables import PERIODIC, POISSON, age_rate
 from freshopt.numerics.inverse_tables import (
     SEGMENTS,
     octave_place,
@@ -28,7 +29,6 @@ from freshopt.numerics.inverse_tables import (
     ratio_table,
 )
 from freshopt.numerics.special_functions import (
-    inverse_age_index,
     inverse_gamma2,
     inverse_harmonic_index,
     inverse_log_excess,
@@ -43,13 +43,8 @@ MOST = 1e300
 # Beyond s² / 2 = 50, e^{−u} is below half an ulp of u.
 HARMONIC_TOP = 10.0
 HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
-# Newton steps; 5 reach the last bit.
-AGE_STEPS = 6
-# Beyond so many refreshes per change the marginal is 2Δ/ρ³ to the last bit; beyond such a Δ²/a it is 1/ρ².
-AGE_FAR, AGE_RARE = 1e20, 1e60
-# Beyond s³ / 3 = 915, u = 43, P(2, u) is 1.
-AGE_TOP = 14.0
-AGE = ratio_table(lambda s: inverse_age_index(s * s * s / 3.0), AGE_TOP)
+AGE, AGE_SHIFT, AGE_SQUARE = POISSON.rows, POISSON.shift, POISSON.square
+AGE_EVEN, AGE_EVEN_SHIFT, AGE_EVEN_SQUARE = PERIODIC.rows, PERIODIC.shift, PERIODIC.square
 # Below this share P(2, u) is inverted in s = √(2·share), above in 1 − share: u has a singularity at 1.
 GAMMA_SHARE = 0.75
 # log₂ of the smallest 1 − share.
@@ -146,29 +141,13 @@ def delay_periodic(worth: float, d: float) -> float:
 
 
 def age_poisson(worth: float, d: float) -> float:
-    """Return the ρ with Δ(2ρ+Δ)/(ρ(ρ+Δ))² = 1/a: age, Poisson.
-
-    In y = x(x+1), x = ρ/Δ, that is q·y² = √(1+4y) with q = Δ²/a: convex, and Newton's steps need no powers.
-    """
-    often = fast_exp((fast_log(2.0 * worth) - 2.0 * fast_log(d)) / 3.0)  # x of many refreshes per change
-    ratio = d * (d / worth)
-    q = min(max(ratio, 2.0 / AGE_FAR**3), AGE_RARE)
-    x = min(often, AGE_FAR)
-    y = 1.0 / math.sqrt(q) + x * x
-    for _ in range(AGE_STEPS):
-        root = math.sqrt(1.0 + 4.0 * y)
-        y = y - (q * y * y - root) / (2.0 * q * y - 2.0 / root)
-    rate = d * (2.0 * y / (1.0 + math.sqrt(1.0 + 4.0 * y)) if x < AGE_FAR else often)
-    return rate if ratio < AGE_RARE else math.sqrt(worth)
+    """Return the ρ with Δ(2ρ+Δ)/(ρ(ρ+Δ))² = 1/a: age, Poisson."""
+    return age_rate(AGE, AGE_SHIFT, AGE_SQUARE, worth, d)
 
 
 def age_periodic(worth: float, d: float) -> float:
     """Return Δ/u with u²/2 − P(2, u) = Δ²/a: age, periodic."""
-    unit: float = (min(worth * d, MOST) / 3.0) ** (1.0 / 3.0)  # the rate of small u
-    s = d / unit
-    if s < AGE_TOP:
-        return unit / ratio_from_table(AGE, s)
-    return math.sqrt(0.5 * worth / (1.0 + worth / d / d))
+    return age_rate(AGE_EVEN, AGE_EVEN_SHIFT, AGE_EVEN_SQUARE, worth, d)
 
 
 def reciprocal_root_below(worth: float, d: float) -> float:
@@ -192,9 +171,12 @@ def materials(worth: float, a: float) -> float:
     The materials form of the polling knapsack.
     """
     share = 1.0 / worth
-    if share >= 1.0:
-        return 0.0
-    return -a / math.log1p(-min(share, LAST))
+    inside = min(share, LAST)
+    rest = 1.0 - inside
+    # What rounding takes from 1 − share is added to the logarithm to first order. There is no branch, so that
+    # loops are vectorised.
+    rate = a / ((inside - (1.0 - rest)) / rest - fast_log(rest))
+    return rate if share < 1.0 else 0.0
 
 
 def power_law(worth: float, log_scale: float, share: float) -> float:

@@ -19,6 +19,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import (
+    age_tables,
     column_access,
     column_passes,
     demand_functions,
@@ -47,10 +48,10 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 # Sums may be taken in any order, and so in lanes. Formulas keep the one in which they are written: in another
 # a product that none of them contains may overflow.
 FAITHFUL = {"contract", "arcp"}
-FORMULAS = (demand_functions,)
+FORMULAS = (age_tables, demand_functions)
 INLINED = (inverse_tables, vector_math, *FORMULAS, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
-FORCED = (column_passes, host_search)
+FORCED = (*FORMULAS, column_passes, host_search)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):

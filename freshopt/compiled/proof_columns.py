@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from freshopt.compiled import backend
-from freshopt.compiled.columns import AT_HAND, BLOCKS, WORTHWHILE, Column, run_chunks_in_threads
+from freshopt.compiled.columns import BLOCKS, Column, run_chunks_in_threads
 from freshopt.compiled.proof_functions import ProofCell
-from freshopt.compiled.source_columns import SourceColumns
+from freshopt.compiled.source_columns import HostGroups, SourceColumns
+from freshopt.compiled.threads import threads
 from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum, read_only
 
 # Relative error of the terms of a gap and of their sum, which are all positive; 1e-13 where u is large.
 INFLATION = 1.0 + 2.0**-30
+# A certificate in NumPy takes about as long as so many evaluations of every source.
+EVALUATIONS = 3.0
 
 
 class Proof(NamedTuple):
@@ -50,10 +53,9 @@ class Proof(NamedTuple):
 def enabled(n: int, silent: ProofCell, announced: ProofCell | None = None) -> bool:
     """Return whether proofs of n sources are to be compiled.
 
-    They are for many sources, or once the loops are at hand.
+    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`).
     """
-    least = AT_HAND if (silent, announced) in _BUILT else WORTHWHILE
-    return n >= least and backend.compiled()
+    return backend.takes((silent, announced), n, EVALUATIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +121,28 @@ class ProofColumns:
         run_chunks_in_threads(part, BLOCKS, 1)
         return _added(sums, np.sum(np.sum(by_host, axis=1), axis=0)[:-1])
 
+    def host_prices(self, rates: Array, limits: HostGroups, slack: Array) -> Array:
+        """Return each host's price with the smallest bound, shape (H,).
+
+        It is 0 where no price has a smaller one.
+
+        Parameters
+        ----------
+        rates : ndarray, shape (n,)
+        limits : HostGroups
+        slack : ndarray, shape (H,)
+            ≥ 0, what the hosts' sources leave of their limits.
+        """
+        prices = np.zeros(len(slack))
+        largest = int(np.max(np.diff(limits.first)))
+        loop = _host_loop(self.silent, self.announced)
+
+        def part(begin: int, end: int) -> None:
+            loop(begin, end, largest, limits, self._record(), rates, slack, prices)
+
+        run_chunks_in_threads(part, len(slack), max(1, len(slack) // (8 * threads())))
+        return prices
+
     def sample(self, stride: int) -> ProofColumns:
         """Return every so manieth source."""
 
@@ -166,3 +190,16 @@ def _loops(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[...
 
         _BUILT[key] = backend.built(lambda cache: build(silent, announced, cache=cache))
     return _BUILT[key]
+
+
+_HOST_LOOPS: dict[tuple[ProofCell, ProofCell | None], Callable[..., None]] = {}
+
+
+def _host_loop(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]:
+    """Return the compiled search for hosts' prices, of a cell."""
+    key = (silent, announced)
+    if key not in _HOST_LOOPS:
+        from freshopt.compiled.host_price_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        _HOST_LOOPS[key] = backend.built(lambda cache: build(silent, announced, cache=cache))
+    return _HOST_LOOPS[key]

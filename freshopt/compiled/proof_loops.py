@@ -15,19 +15,19 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.compiled import cost_functions, loops, proof_functions, proof_tables
+from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions, proof_tables
 from freshopt.compiled.column_access import at, entries
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell, proved
-from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN
+from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN, MATERIALS_MEAN
 from freshopt.compiled.source_columns import Data, SourceColumns
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Limits are met to 8 ulp: so many terms of Σ refresh cost·ρ are added in lanes, the pieces with their errors.
 PIECE = 256
 
-INLINED = (cost_functions, proof_tables, proof_functions)
+INLINED = (cost_functions, proof_tables, proof_functions, poll_proofs)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
@@ -36,7 +36,7 @@ for _module in INLINED:
 
 EDITION = hashlib.sha256(
     "".join([loops.EDITION, *map(inspect.getsource, INLINED)]).encode()
-    + np.concatenate([GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN]).tobytes()
+    + np.concatenate([GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN]).tobytes()
 ).hexdigest()
 
 
@@ -47,7 +47,7 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
     sums of chunks at one price; `prove_hosts` also adds up what hosts use, at prices of their own, and what
     rounding lost of it.
     """
-    source = _source(silent, announced)
+    source, sums_at = source_of(silent, announced), sums_of(silent, announced)
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
@@ -58,15 +58,7 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
         _ = edition
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            own, given = sources_of(columns, a, b), rates[a:b]
-            cost = gain = gap = outside = 0.0
-            for k in range(b - a):
-                each = source(own, k, given[k], at(own.cost, k) * price)
-                cost += each[0]
-                gain += each[1]
-                gap += each[2]
-                outside += each[3]
-            used = spent(own, given)
+            cost, gain, used, gap, outside = sums_at(sources_of(columns, a, b), rates[a:b], price)
             row = sums[chunk]
             row[0], row[1], row[2], row[3], row[4] = cost, gain, used, gap, outside
 
@@ -104,6 +96,27 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
     return prove, prove_hosts
 
 
+def sums_of(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tuple[float, ...]]:
+    """Return the function of a chunk of sources, rates and a price.
+
+    It returns cost, gain, bandwidth used, gap, and how many rates are outside their bounds.
+    """
+    source = source_of(silent, announced)
+
+    @register_jitable(forceinline=True, fastmath=FAST)
+    def sums_at(own: SourceColumns, rates: Array, price: float) -> tuple[float, ...]:
+        cost = gain = gap = outside = 0.0
+        for k in range(len(rates)):
+            each = source(own, k, rates[k], at(own.cost, k) * price)
+            cost += each[0]
+            gain += each[1]
+            gap += each[2]
+            outside += each[3]
+        return cost, gain, spent(own, rates), gap, outside
+
+    return sums_at
+
+
 @register_jitable(fastmath=FAST)
 def spent(columns: SourceColumns, rates: Array) -> float:
     """Return Σ refresh cost·ρ of a chunk.
@@ -119,7 +132,7 @@ def spent(columns: SourceColumns, rates: Array) -> float:
     return total + lost
 
 
-def _source(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tuple[float, ...]]:
+def source_of(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tuple[float, ...]]:
     """Return the function of one source.
 
     It returns cost, gain, gap term, and 1 unless the rate is within its bounds.

@@ -13,7 +13,7 @@ import numpy as np
 
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.inverse_tables import octave_place, octave_table, polynomial
-from freshopt.numerics.special_functions import EULER_GAMMA, age_index, gamma2, harmonic_index
+from freshopt.numerics.special_functions import EULER_GAMMA, age_index, gamma2, harmonic_index, log_excess
 
 # Octaves of u that the tables cover.
 LOW, HIGH = -53, 54
@@ -52,14 +52,19 @@ def mean_harmonic_loss(u: Array) -> Array:
     0.428720158
     """
     low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
-    series, fraction = np.zeros_like(low), high + (2.0 * _FRACTION + 1.0)
+    series = np.zeros_like(low)
     for k in range(_SERIES, 0, -1):
         series = low * ((-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) + series)
-    for k in range(_FRACTION, 0, -1):
-        fraction = high + (2.0 * k - 1.0) - k * k / fraction
-    tail = np.exp(-high) / fraction  # E₁(u)
-    closed = tail + np.log(high) + (EULER_GAMMA - 1.0) - np.expm1(-high) / high
+    closed = _exponential_integral(high) + np.log(high) + (EULER_GAMMA - 1.0) - np.expm1(-high) / high
     return np.where(u < _FEW, series, closed)
+
+
+def _exponential_integral(u: Array) -> Array:
+    """Return E₁(u) for u ≥ `_FEW`."""
+    fraction = u + (2.0 * _FRACTION + 1.0)
+    for k in range(_FRACTION, 0, -1):
+        fraction = u + (2.0 * k - 1.0) - k * k / fraction
+    return np.exp(-u) / fraction
 
 
 def _gamma_ratio(u: Array) -> Array:
@@ -78,8 +83,17 @@ def _mean_ratio(u: Array) -> Array:
     return (np.log1p(u) - mean_harmonic_loss(u)) * ((1.0 + u) / u)
 
 
+def _materials_ratio(u: Array) -> Array:
+    # (1 − E₂(u))/u = (1 − e^{−u})/u + E₁(u), and log(1 + 1/u) of that, without cancellation on either side.
+    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
+    few = 1.0 - EULER_GAMMA - (np.log1p(low) - mean_harmonic_loss(low))
+    many = log_excess(1.0 / high) + (_exponential_integral(high) - np.exp(-high) / high)
+    return np.where(u < _FEW, few, many) * (1.0 + u) ** 2
+
+
 # P(2, u)·((1 + u)/u)², (u − 1 + e^{−u})(2 + u)/u², (u²/2 − P(2, u))(3 + 2u)/u³, and what the mean harmonic
-# cost is below log(1 + u), times (1 + u)/u.
-GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN = (
-    octave_table(ratio, LOW, HIGH) for ratio in (_gamma_ratio, _harmonic_ratio, _age_ratio, _mean_ratio)
+# cost is below log(1 + u), times (1 + u)/u; and what (1 − E₂(u))/u is above log(1 + 1/u), times (1 + u)².
+GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN = (
+    octave_table(ratio, LOW, HIGH)
+    for ratio in (_gamma_ratio, _harmonic_ratio, _age_ratio, _mean_ratio, _materials_ratio)
 )

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from freshopt.numerics.arrays import Array, IntArray
 
+# Stands for a rate without bound: times the largest cost, 1e100, and a billion sources it is still a float.
+LARGEST_RATE = 1e190
+
 Data: TypeAlias = Any  # a column, a number that stands for n equal ones, or a tuple of them
 
 

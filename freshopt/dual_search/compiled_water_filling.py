@@ -18,6 +18,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer
 from freshopt.compiled.columns import Column, Columns, HostGroups
+from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.price_bracketing import trimmed
 from freshopt.dual_search.sampled_search import first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
@@ -87,6 +88,7 @@ def _solve_bandwidth(
     if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
         return None
     found = sampled_search(columns, problem.bandwidth, start, used)
+    found = jump_search(columns, problem.bandwidth, start) if found is None else found
     if found is None:
         return None
     on_top = np.maximum(0.0, host_prices - found.price) if len(hosts) else host_prices

@@ -24,6 +24,8 @@ from freshopt.separable.kernel import MixedNumerics, Numerics
 
 # Sources of a chunk: some twenty temporaries of 64 KiB stay in a second-level cache of 2 MiB.
 SIZE = 8192
+# Compiled passes have few temporaries, and calling them takes as long as some thousand sources.
+COMPILED_SIZE = 32_768
 # Nats that a rate may move at once: farther, ill-scaled marginals are not straight.
 REACH = 3.0
 
@@ -75,6 +77,9 @@ class ChunkModel(Protocol):
 
         It is 0 where they are cut.
         """
+
+    def total(self, log_price: float) -> tuple[float, float]:
+        """Return the bandwidth used at log λ, and its fall per nat."""
 
     def capped(self, rates: Array) -> ChunkModel:
         """Return the models with no rates above these."""
@@ -184,9 +189,9 @@ class DemandModels:
         used, falls = [], []
         with np.errstate(all="ignore"):
             for piece in self.pieces:
-                rates = piece.rates(log_price)
-                used.append(float(np.dot(rates, piece.chunk.cost)))
-                falls.append(float(np.dot(piece.slopes(log_price, rates), piece.chunk.cost)))
+                some = piece.total(log_price)
+                used.append(some[0])
+                falls.append(some[1])
         return exact_sum(used), exact_sum(falls)
 
     def capped(self, rates: Array) -> DemandModels:
@@ -203,7 +208,7 @@ class DemandModels:
 
 
 def split(
-    problem: Problem, numerics: Numerics, upper: Array, model: Callable[[Chunk], ChunkModel]
+    problem: Problem, numerics: Numerics, upper: Array, model: Callable[[Chunk], ChunkModel], size: int = SIZE
 ) -> tuple[ChunkModel, ...]:
     """Return a model of each chunk of a problem's sources.
 
@@ -215,11 +220,13 @@ def split(
         Rates that no feasible source exceeds.
     model : callable
         What makes the model of a chunk.
+    size : int
+        Sources of a chunk.
     """
     cost, lower = problem.sources.refresh_cost, problem.lower
     return tuple(
         model(Chunk(part, _by_kind(numerics, part), cost[part], lower[part], upper[part]))
-        for part in chunks(len(upper), SIZE)
+        for part in chunks(len(upper), size)
     )
 
 

@@ -18,11 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from freshopt.compiled.columns import column
+from freshopt.compiled.model_passes import ModelPasses
 from freshopt.dual_search.demand_models import REACH, Chunk, ChunkEvaluation, clipped
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array, BoolArray, read_only
 
 # Relative movement of a rate; less is rounding.
 MOVED = 1e-14
@@ -52,6 +55,8 @@ class LocalModel:
         The line: y and 1/σ.
     floor, ceiling : ndarray, shape (m,)
         Between what the modelled rates lie.
+    passes : ModelPasses or None
+        Compiled ones, for prices that all sources pay.
     """
 
     chunk: Chunk
@@ -63,9 +68,10 @@ class LocalModel:
     pace: Array
     floor: Array
     ceiling: Array
+    passes: ModelPasses | None = None
 
     @classmethod
-    def at(cls, chunk: Chunk, rate: Array) -> LocalModel:
+    def at(cls, chunk: Chunk, rate: Array, passes: ModelPasses | None = None) -> LocalModel:
         """Return models before the first evaluation.
 
         That is to be at these rates > 0; μ₀ is evaluated.
@@ -77,17 +83,22 @@ class LocalModel:
             edge = np.where(np.isnan(at_zero), 0.0, 1.0 / np.maximum(at_zero, 0.0))
         unknown, flat = np.full(m, np.nan), np.full(m, STEEP)
         limited = bool(np.any(edge))
-        return cls(chunk, edge, limited, rate, unknown, np.zeros(m), flat, chunk.lower, chunk.upper)
+        bounds = chunk.lower, chunk.upper
+        return cls(chunk, edge, limited, rate, unknown, np.zeros(m), flat, *bounds, passes)
 
     def rates(self, log_price: float | Array) -> Array:
         """Return the modelled rates at log λ."""
+        if self.passes is not None and not isinstance(log_price, np.ndarray):
+            found: Array = np.empty(len(self.rate))
+            self.passes.fill(*self._line(log_price), column(self.chunk.lower), found)
+            return found
         if not self.limited:
             step = self.level - log_price
         else:  # log(1/λ − 1/μ₀)
             difference = np.exp(-log_price) - self.edge
             step = self.level + np.log(np.maximum(difference, 0.0))
         step *= self.pace
-        found: Array = np.exp(step, out=step)
+        found = np.exp(step, out=step)
         found *= self.rate
         clipped(found, self.floor, self.ceiling)
         if self.limited:
@@ -106,6 +117,15 @@ class LocalModel:
         fall *= (rates > self.floor) & (rates < self.ceiling)
         return fall
 
+    def total(self, log_price: float) -> tuple[float, float]:
+        """Return the bandwidth used at log λ, and its fall per nat."""
+        if self.passes is not None:
+            bounds = column(self.chunk.lower), column(self.chunk.cost)
+            return self.passes.respond(*self._line(log_price), *bounds)
+        rates = self.rates(log_price)
+        slopes = self.slopes(log_price, rates)
+        return float(np.dot(rates, self.chunk.cost)), float(np.dot(slopes, self.chunk.cost))
+
     def capped(self, rates: Array) -> LocalModel:
         """Return the models with no rates above these, until the next evaluation."""
         return replace(self, ceiling=np.minimum(self.ceiling, rates))
@@ -120,6 +140,11 @@ class LocalModel:
         chunk, asleep = self.chunk, rates <= 0.0
         rate, cost = np.where(asleep, self.rate, rates), chunk.cost
         value, slope, curvature = chunk.jets(rate)
+        if self.passes is not None and len(price) == 1:
+            found = self._evaluated_at_once(self.passes, rates, rate, slope, curvature, float(price[0]))
+            if found is not None:
+                model, gap, misfit = found
+                return ChunkEvaluation(model, gap, float(np.sum(value)), misfit)
         marginal = slope / cost
         positive = marginal > 0.0
         model = self._through(rate, marginal, curvature, positive)
@@ -149,6 +174,31 @@ class LocalModel:
         with np.errstate(divide="ignore"):
             return np.where(self.chunk.lower > 0.0, self.marginal, 1.0 / self.edge)
 
+    def _line(self, log_price: float) -> tuple[Any, ...]:
+        """Return what compiled passes take of the models, and of a price."""
+        paid = float(log_price), math.exp(-log_price), self.limited
+        return *paid, self.rate, self.level, self.pace, self.floor, self.ceiling, self.edge
+
+    def _evaluated_at_once(
+        self, passes: ModelPasses, rates: Array, rate: Array, slope: Array, curvature: Array, price: float
+    ) -> tuple[LocalModel, float, float] | None:
+        """Return models, gap and misfit of an evaluation, from one pass.
+
+        None means that there are marginals that are not positive.
+        """
+        chunk, least = self.chunk, max(price, TINY_PRICE)
+        marginal, lines = np.empty(len(rate)), np.empty((4, len(rate)))
+        paid = price, math.log(least), 1.0 / least, self.limited, _MOST, MOVED
+        found = (read_only(np.ascontiguousarray(each)) for each in (rates, rate, slope, curvature))
+        bounds = self.edge, column(chunk.lower), column(chunk.upper), column(chunk.cost)
+        gap, misfit, negative = passes.take(*paid, *found, *bounds, marginal, lines)
+        if negative:
+            return None
+        level, pace, floor, ceiling = lines
+        line = level, pace, floor, ceiling
+        model = LocalModel(chunk, self.edge, self.limited, rate, marginal, *line, passes)
+        return model, gap, misfit / least
+
     def _through(self, rate: Array, marginal: Array, curvature: Array, positive: BoolArray) -> LocalModel:
         """Return the models of an evaluation.
 
@@ -172,7 +222,8 @@ class LocalModel:
         if self.limited:
             # Near rate 0 the marginal is nearly μ₀, however far down that is.
             np.copyto(floor, self.chunk.lower, where=self.edge > 0.0)
-        return LocalModel(self.chunk, self.edge, self.limited, rate, marginal, level, pace, floor, ceiling)
+        line = level, pace, floor, ceiling
+        return LocalModel(self.chunk, self.edge, self.limited, rate, marginal, *line, self.passes)
 
 
 def typical_log_price(models: Sequence[LocalModel]) -> float:

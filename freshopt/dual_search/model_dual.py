@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.certificates.solution import Answer
-from freshopt.dual_search.demand_models import DemandModels, split
+from freshopt.compiled.model_passes import model_passes
+from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, DemandModels, split
 from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
 from freshopt.dual_search.price_newton import PriceBracket, newton_prices
@@ -114,7 +115,7 @@ def first_models(
     """
     hosts = len(problem.hosts)
     models, share = _unevaluated(problem, numerics, pinned)
-    unknown = np.full(len(share), np.nan)
+    unknown = np.broadcast_to(np.nan, share.shape)
     first = np.where(share > 0.0, share, problem.sources.change_rate)
     models = models.evaluated(first, unknown).models
     start = typical_log_price([one for one in models.pieces if isinstance(one, LocalModel)])
@@ -209,7 +210,11 @@ def _unevaluated(
     if pinned is not None:
         upper = np.where(pinned, problem.lower, upper)
     rates = np.where(share > 0.0, share, problem.sources.change_rate)
-    pieces = split(problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part]))
+    passes = model_passes(len(rates))
+    size = SIZE if passes is None else COMPILED_SIZE
+    pieces = split(
+        problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part], passes), size
+    )
     return DemandModels(pieces, 1), share
 
 

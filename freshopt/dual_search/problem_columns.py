@@ -8,13 +8,15 @@ from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 
-def columns_of(problem: Problem, numerics: Numerics) -> Columns | None:
+def columns_of(problem: Problem, numerics: Numerics, *, counted: bool = False) -> Columns | None:
     """Return the columns of a problem for compiled passes, or None.
 
-    Its kernels must have demand functions, and loops must be compiled.
+    Its kernels must have demand functions, and loops must be compiled. `counted` work is in the account.
     """
     found = numerics_columns(numerics, problem.sources.refresh_cost, problem.lower, problem.upper)
-    return found if found is not None and enabled(found.n, found.formula, found.announced) else None
+    if found is None or not enabled(found.n, found.formula, found.announced, counted=counted):
+        return None
+    return found
 
 
 def numerics_columns(numerics: Numerics, cost: Array, lower: Array, upper: Array) -> Columns | None:

@@ -34,6 +34,8 @@ PASSES = 8
 EXACT = 1e-13
 # Largest relative change of a rate for that.
 MOST = 5e-13
+# From the third pass on an error that is more than this of the last one's tells that demand is not smooth.
+STALLED = 0.5
 # Up to this predicted error a pass writes rates, in the hope of being the last.
 LOOSE = 1e-8
 # Nats by which the slope of log demand may differ a factor e further on.
@@ -106,6 +108,8 @@ def sampled_search(
             return None
         off = math.log(used / bandwidth)
         low, high = (x, high) if off > 0.0 else (low, x)
+        if passes > 2 and abs(off) > STALLED * abs(seen[-1][0]):
+            return None
         error *= min(1.0, abs(off))  # the next one's, about
         seen.append((off, x))
         if passes <= 2:

@@ -79,6 +79,12 @@ class CuttingPlanes:
         """
         return np.zeros(len(rates))
 
+    def total(self, log_price: float) -> tuple[float, float]:
+        """Return the bandwidth used at log λ, and its fall per nat."""
+        rates = self.rates(log_price)
+        slopes = self.slopes(log_price, rates)
+        return float(np.dot(rates, self.chunk.cost)), float(np.dot(slopes, self.chunk.cost))
+
     def capped(self, rates: Array) -> CuttingPlanes:
         """Return the models with no rates above these, until the next evaluation."""
         return replace(self, cap=rates)

@@ -31,6 +31,8 @@ CACHED = 8192
 # Relative: demand above a limit by less is the limit but for the order in which it was added. Added one after
 # the other, 512 equal terms are off by this at worst; longer sums are added in pieces of no more.
 ROUNDED = 64 * float(np.finfo(np.float64).eps)
+# DLPack's kinds of devices whose memory is CUDA's: its own, and managed.
+CUDA_KINDS = (2, 13)
 # So many terms are added one after the other.
 IN_TURN = 512
 # Sources of a chunk, 128 KiB of float64: the temporaries of a pass stay in the second-level cache.
@@ -54,6 +56,10 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
     SourceDataError
         If the values are not numbers or the shape is neither () nor (n,).
     """
+    if is_on_device(value):  # NumPy would copy what some libraries have there, and say nothing
+        raise SourceDataError(
+            f"{what} is on a CUDA device. Give it to fo.cuda.DeviceProblem, or copy it to the host."
+        )
     try:
         array = np.asarray(value)
         kind, masked = array.dtype.kind, np.ma.is_masked(value)
@@ -70,6 +76,20 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
             f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one each."
         )
     return read_only(array)
+
+
+def is_on_device(value: object) -> bool:
+    """Return whether an array lives on a CUDA device.
+
+    Examples
+    --------
+    >>> is_on_device(np.ones(3))
+    False
+    """
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    where = getattr(value, "__dlpack_device__", None)
+    return callable(where) and where()[0] in CUDA_KINDS
 
 
 def as_number(value: object, what: str, remedy: str) -> float:
@@ -210,7 +230,7 @@ def exact_sum(parts: Iterable[float]) -> float:
 
     With infinities among them the sum is what IEEE arithmetic says.
     """
-    values = list(parts)
+    values = parts.tolist() if isinstance(parts, np.ndarray) else list(parts)
     return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
 
 

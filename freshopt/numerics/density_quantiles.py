@@ -149,14 +149,15 @@ def _value(cells: Array, u: Array) -> Array:
 def _integral(cells: Array, u: Array) -> Array:
     """Return the integral of e^g from 0 to u in each cell."""
     total = np.zeros(u.shape)
-    for point, weight in zip(*_rule(), strict=True):
+    for point, weight in zip(*quadrature_rule(), strict=True):
         total += weight * np.exp(_value(cells, point * u))
     integral: Array = u * total
     return integral
 
 
 @cache
-def _rule() -> tuple[Array, Array]:
+def quadrature_rule() -> tuple[Array, Array]:
+    """Return places and weights of the rule on the unit interval."""
     points, weights = np.polynomial.legendre.leggauss(POINTS)
     return 0.5 * (1.0 + points), 0.5 * weights
 

@@ -60,9 +60,15 @@ def freeze(value: object, names: Iterable[str]) -> None:
     """Make the arrays among an object's attributes read-only."""
     for name in names:
         attribute = getattr(value, name)
-        frozen = _frozen(attribute)
-        if frozen is not attribute:
-            object.__setattr__(value, name, frozen)
+        # Most attributes are none of these, and this is asked of every value that is made.
+        if isinstance(attribute, _HOLDERS):
+            frozen = _frozen(attribute)
+            if frozen is not attribute:
+                object.__setattr__(value, name, frozen)
+
+
+# What arrays are found in.
+_HOLDERS = (np.ndarray, tuple, dict, MappingProxyType)
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any attribute

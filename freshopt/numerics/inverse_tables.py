@@ -13,13 +13,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, IntArray
 
 # Segments per unit of s; with degree 7 the largest relative error against the exact inverse is 1.1e-15.
 SEGMENTS = 32
 DEGREE = 7
 # Segments per octave of an octave table: four bits of the mantissa.
 OCTAVE = 16
+# Exponent and those four bits, the other ones, and the bits of 1.0. Unsigned, for which processors without
+# AVX-512 have vector shifts.
+_FIRST_BITS, _LAST_BITS, _ONE = np.uint64(48), np.uint64(0xFFFFFFFFFFFF), np.uint64(0x3FF0000000000000)
 
 
 def ratio_table(inverse: Callable[[Array], Array], top: float) -> Array:
@@ -64,18 +67,41 @@ def octave_table(function: Callable[[Array], Array], lowest: int, highest: int) 
     return np.ascontiguousarray(np.linalg.solve(np.vander(z, increasing=True), function(q).T).T)
 
 
-def octave_place(q: float, lowest: int) -> tuple[int, float]:
+def octave_place(q: float, lowest: int) -> tuple[int | np.int64, float]:
     """Return the row of q in an octave table, and z.
 
     They come from the bits of q >= 2^lowest.
     """
-    bits = np.float64(q).view(np.int64)
-    row = int(bits >> 48) - OCTAVE * (1023 + lowest)
-    z: float = (bits & 0xFFFFFFFFFFFF) * 2.0**-47 - 1.0
-    return row, z
+    bits = np.float64(q).view(np.uint64)
+    row = np.int64(bits >> _FIRST_BITS) - OCTAVE * (1023 + lowest)
+    return row, sixteenth_place(bits)
 
 
-def polynomial(table: Array, row: int, z: float) -> float:
+def sixteenth_place(bits: np.uint64) -> float:
+    """Return z in a sixteenth of an octave from a number's bits."""
+    z: float = np.uint64((bits & _LAST_BITS) | _ONE).view(np.float64) * (2.0 * OCTAVE) - (2.0 * OCTAVE + 1.0)
+    return z
+
+
+def octave_values(table: Array, lowest: int, q: Array) -> Array:
+    """Evaluate an octave table at many q within it, without compilation."""
+    bits = np.asarray(q, dtype=np.float64).view(np.int64)
+    return row_values(table, (bits >> 48) - OCTAVE * (1023 + lowest), bits)
+
+
+def row_values(table: Array, row: IntArray, bits: IntArray) -> Array:
+    """Evaluate rows of an octave table at numbers given by their bits."""
+    z = (bits & 0xFFFFFFFFFFFF) * 2.0**-47 - 1.0
+    coefficients = np.take(table, row, axis=0)
+    value: Array = coefficients[..., DEGREE] * z
+    for k in range(DEGREE - 1, 0, -1):
+        value += coefficients[..., k]
+        value *= z
+    value += coefficients[..., 0]
+    return value
+
+
+def polynomial(table: Array, row: int | np.int64, z: float) -> float:
     """Evaluate a row's polynomial at z, for compiled loops."""
     place = np.uint32(row)  # unsigned: no test for negative indices
     value: float = table[place, 7]

@@ -27,6 +27,19 @@ def segment_sums(values: Array, offsets: IntArray) -> Array:
     return sums
 
 
+def segment_rows(offsets: IntArray, chosen: IntArray) -> IntArray:
+    """Return the rows of some segments, one segment after the other.
+
+    Examples
+    --------
+    >>> segment_rows(np.array([0, 2, 2, 5]), np.array([0, 2]))
+    array([0, 1, 2, 3, 4])
+    """
+    counts = np.diff(offsets)[chosen]
+    shift = offsets[chosen] - (np.cumsum(counts) - counts)
+    return np.repeat(shift, counts) + np.arange(int(np.sum(counts)))
+
+
 def group_sums(values: Array, groups: IntArray, count: int) -> Array:
     """Return the sum of the values of each group.
 

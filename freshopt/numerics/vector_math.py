@@ -13,7 +13,11 @@ import numpy as np
 LOG2_HIGH = 6.93147180369123816490e-01
 LOG2_LOW = 1.90821492927058770002e-10
 INVERSE_LOG2 = 1.4426950408889634
-MANTISSA, ONE, HALF_ROOT = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000, 1.4142135623730951
+MANTISSA, ONE, HALF_ROOT = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(0x3FF0000000000000), 1.4142135623730951
+# A whole number is the last bits of its sum with these floats, and those of 2^52 in front of bits make them a
+# float: processors without AVX-512 have no vector instruction between integers and floats.
+ROUNDER, WHOLE = 6755399441055744.0, 4503599627370496.0
+EXPONENT, IN_FRONT, BIAS = np.uint64(52), np.uint64(0x4330000000000000), np.uint64(1023)
 # Exponents at which e^x is still a normal float.
 LARGEST, SMALLEST = 709.0, -708.0
 
@@ -26,11 +30,12 @@ def fast_log(x: float) -> float:
     >>> bool(abs(fast_log(10.0) - float(np.log(10.0))) < 1e-15)
     True
     """
-    bits = np.float64(x).view(np.int64)
-    mantissa = np.int64((bits & MANTISSA) | ONE).view(np.float64)
+    bits = np.float64(x).view(np.uint64)
+    mantissa = np.uint64((bits & MANTISSA) | ONE).view(np.float64)
     above = mantissa > HALF_ROOT
     m = 0.5 * mantissa if above else mantissa
-    exponent = float((bits >> 52) - 1023 + (1 if above else 0))
+    biased = np.uint64((bits >> EXPONENT) | IN_FRONT).view(np.float64) - WHOLE
+    exponent = biased - (1022.0 if above else 1023.0)
     z = (m - 1.0) / (m + 1.0)  # log m = 2 artanh z, |z| <= 0.1716
     q = z * z
     series = 1.0 / 21.0
@@ -73,4 +78,5 @@ def fast_exp(x: float) -> float:
     series = series * r + 0.5
     series = series * r + 1.0
     series = series * r + 1.0
-    return float(series * np.int64((np.int64(k) + 1023) << 52).view(np.float64))
+    bits = np.float64(k + ROUNDER).view(np.uint64)
+    return float(series * np.uint64((bits + BIAS) << EXPONENT).view(np.float64))

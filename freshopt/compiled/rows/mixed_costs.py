@@ -20,9 +20,9 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.compiled import cost_functions
-from freshopt.compiled.column_passes import LARGEST_RATE
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.rows.row_records import FamilyColumns
+from freshopt.compiled.source_columns import LARGEST_RATE
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.vector_math import fast_exp, fast_log
 

@@ -16,7 +16,6 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.compiled.column_passes import LARGEST_RATE
 from freshopt.compiled.loops import FAITHFUL
 from freshopt.compiled.rows import mixed_costs, row_loops
 from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
@@ -31,6 +30,7 @@ from freshopt.compiled.rows.row_sums import (
     fill_slopes,
     fold_lanes,
 )
+from freshopt.compiled.source_columns import LARGEST_RATE
 from freshopt.numerics.arrays import Array
 
 for _, _function in inspect.getmembers(mixed_costs, inspect.isfunction):

@@ -19,13 +19,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import (
-    LARGEST_RATE,
-    Rate,
-    bandwidth_used,
-    fill_rates,
-    sources_of,
-)
+from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates, sources_of
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.host_search import (
     JUMPS,
@@ -38,7 +32,7 @@ from freshopt.compiled.host_search import (
 )
 from freshopt.compiled.loops import EDITION, FAST, rate_of
 from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
-from freshopt.compiled.source_columns import SearchStart, SourceColumns
+from freshopt.compiled.source_columns import LARGEST_RATE, SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 
 # Halving a bracket of relative width 1e-13, where a search ends at a jump, down to neighbouring floats.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled import backend
-from freshopt.compiled.columns import WORTHWHILE, run_chunks_in_threads
+from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.rows.row_products import LEAST, SHARED, added_blocks
@@ -26,8 +26,9 @@ from freshopt.numerics.arrays import Array, IntArray
 
 # Blocks of sources: as many as threads may share, fewer where each has a large matrix to be added up.
 BLOCKS, FEW_BLOCKS = 16, 4
-# From so many sources on a loop that is loaded is faster.
-AT_HAND = 128
+# Evaluations of every source that a solve under rows takes: some forty steps, of cost, slope and curvature
+# and of what rows use. So 65 536 sources are compiled whatever was done before, as partitions ask for.
+EVALUATIONS = 306.0
 # Numbers of a block's sums up to which there are `BLOCKS`: together 4 MiB.
 SMALL = 2**15
 
@@ -167,13 +168,9 @@ class RowColumns:
 def rows_enabled(n: int, formula: Demand | None, announced: Demand | None, value: Value | None) -> bool:
     """Return whether passes over n sources are to be compiled.
 
-    They are for many sources, or once the loops are at hand; those that are needed are at hand from now on.
+    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`).
     """
-    least = AT_HAND if (formula, announced, value) in _BUILT else WORTHWHILE
-    if n < least or not backend.compiled():
-        return False
-    _loops(formula, announced, value)
-    return True
+    return backend.takes((formula, announced, value), n, EVALUATIONS)
 
 
 class _Loops(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled import backend
-from freshopt.compiled.columns import AT_HAND, WORTHWHILE, run_chunks_in_threads
+from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Blocks of sources: as many as threads may share, fewer where there are many rows to be added up.
@@ -105,9 +105,9 @@ def added_blocks(totals: Array, lost: Array) -> Array:
 def products_enabled(n: int) -> bool:
     """Return whether products over n sources are to be compiled.
 
-    They are for many sources, or once the loops are at hand.
+    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`).
     """
-    return n >= (AT_HAND if _BUILT else WORTHWHILE) and backend.compiled()
+    return backend.takes(_loops, n, 1.0)
 
 
 def _contiguous(entries: Entries) -> tuple[Array, ...]:

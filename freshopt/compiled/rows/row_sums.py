@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.compiled.column_access import at, entries
-from freshopt.compiled.column_passes import LARGEST_RATE, Rate, added
+from freshopt.compiled.column_passes import Rate, added
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.rows.row_records import LANES, RowEntries, RowPrices, RowSums
-from freshopt.compiled.source_columns import SourceColumns
+from freshopt.compiled.source_columns import LARGEST_RATE, SourceColumns
 from freshopt.numerics.arrays import Array
 
 # Relative step of the difference quotients: off by its square, and by rounding over it.

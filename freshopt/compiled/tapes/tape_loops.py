@@ -27,9 +27,9 @@ from numba import njit, types
 from numba.core import config
 from numba.extending import register_jitable
 
-from freshopt.compiled import atom_functions, marginal_search
-from freshopt.compiled.tape_source import Part, numbers_of
-from freshopt.compiled.tape_templates import loop_source
+from freshopt.compiled.tapes import atom_functions, marginal_search
+from freshopt.compiled.tapes.tape_source import Part, numbers_of
+from freshopt.compiled.tapes.tape_templates import loop_source
 from freshopt.numerics import vector_math
 
 # Products and sums of the polynomials may be fused; formulas keep their roundings, by which ties are found.
@@ -50,7 +50,7 @@ _FILLED_TABLE = types.float64[:, ::1]
 def loop(kind: str, parts: tuple[Part, ...], *, objective: bool = True) -> Callable[..., None]:
     """Return the compiled loop of a structure.
 
-    See `freshopt.compiled.tape_templates.loop_source`.
+    See `freshopt.compiled.tapes.tape_templates.loop_source`.
     """
     text = loop_source(kind, parts, objective=objective)
     constants = [

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from freshopt.compiled.atom_functions import log_of
+from freshopt.compiled.tapes.atom_functions import log_of
 
 # (rate, side, constants and weights of one source) -> marginal value, curvature
 Marginal: TypeAlias = Callable[[float, float, Any], tuple[float, float]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from freshopt.compiled.tape_source import ZERO, Part, cost_source, numbers_of
+from freshopt.compiled.tapes.tape_source import ZERO, Part, cost_source, numbers_of
 
 
 def loop_source(kind: str, parts: Sequence[Part], *, objective: bool = True) -> str:

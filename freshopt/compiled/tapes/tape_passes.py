@@ -3,7 +3,7 @@
 A declared expression costs NumPy some passes over memory per atom, and its inverse marginal several dozen
 evaluations. Compiled, an evaluation is one pass, and an inverse is searched for in blocks of sources that
 stay in the first-level cache. Compiling takes about a second per structure of expression and kind of
-loop, once per machine (`freshopt.compiled.tape_loops`); loading takes about 10 ms.
+loop, once per machine (`freshopt.compiled.tapes.tape_loops`); loading takes about 10 ms.
 
 Every source is treated alone: results have the same bits on any number of threads.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import run_chunks_in_threads
-from freshopt.compiled.tape_source import Description, Part, numbers_of
+from freshopt.compiled.tapes.tape_source import Description, Part, numbers_of
 from freshopt.numerics.arrays import CACHED, Array
 
 # Inverse marginals cost NumPy .6 to 3 µs a source, compiled .1 to .6, and a dual search asks for a dozen.
@@ -178,6 +178,6 @@ def _cut(given: Sequence[Array | float], a: int, b: int) -> list[Array | float]:
 
 
 def _loop(kind: str, parts: tuple[Part, ...], *, objective: bool = True) -> Any:  # noqa: ANN401 - compiled
-    from freshopt.compiled.tape_loops import loop  # noqa: PLC0415 - numba loads only if needed
+    from freshopt.compiled.tapes.tape_loops import loop  # noqa: PLC0415 - numba loads only if needed
 
     return loop(kind, parts, objective=objective)

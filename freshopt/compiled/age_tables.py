@@ -1,0 +1,124 @@
+"""Octave tables of the best responses of age.
+
+At the price λ of a source of importance w, x = ρ/Δ depends on q = Δ²·λ/w alone. Under Poisson refreshes
+(2x + 1)/(x(x + 1))² = q; with z² = 2x + 1 that is z⁴ − 4gz − 1 = 0, g = 1/√q, which the root u > 0 of
+u³ + 4u = 16g² splits into two quadratic equations. Under periodic refreshes u²/2 − P(2, u) = q, u = 1/x. On
+logarithms both are smooth: one row and one polynomial give x to 1e-15 between the limits of rare and frequent
+refreshes, and beyond them x is its limit to half an ulp.
+
+=========  =====================  ===============================
+table      q above 2^HIGH: ρ is   q below 2^LOW: ρ is
+=========  =====================  ===============================
+Poisson    √(w/λ)                 ∛(2Δw/λ) − Δ/2
+periodic   √(w/2λ)                ∛(Δw/3λ) − Δ/8
+=========  =====================  ===============================
+
+The next terms of the limits are smaller than ρ by x²/2, and by 1/(8x²) at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array
+from freshopt.numerics.inverse_tables import (
+    OCTAVE,
+    octave_table,
+    octave_values,
+    polynomial,
+    sixteenth_place,
+)
+from freshopt.numerics.special_functions import inverse_age_index
+
+# Octaves of q: there x is 2^28 and 2^−28, so that the limits are right to 2^−54.
+LOW, HIGH = -81, 56
+LEAST, LARGEST = 2.0**LOW, 2.0**HIGH * (1.0 - 2.0**-53)
+# Shifts, the first row's place, and that of cube roots of 1 to 8, which follow those of x.
+_EXPONENT, _SIXTEENTHS, _SIXTEEN = np.uint64(52), np.uint64(48), np.uint64(16)
+_LOWEST, _CUBES = np.uint64(OCTAVE * (1023 + LOW)), np.uint64(OCTAVE * (HIGH - LOW))
+# Times 21846/2^16 an exponent of floats is divided by 3. That of 8^−341, the least of products, is 0.
+_THIRD, _OCTAVES, _LEAST_CUBE = np.uint64(21846), np.uint64(3 * OCTAVE), np.uint64(1023 - 341)
+# Products Δ·w/λ of Δ > 1 are taken times 2^−333, so that they are floats, and their cube roots times 2^111.
+# What is cut here is beyond every limit.
+_DOWN, _UP, MOST = 2.0**-333, 2.0**111, 1e300
+
+
+class AgeTable(NamedTuple):
+    """Table of a discipline and its limits.
+
+    Attributes
+    ----------
+    rows : ndarray
+        Polynomials of x on the octaves of q, then of ∛(cube·v) for 1 ≤ v < 8.
+    cube, shift, square : float
+        x is ∛(cube/q) − shift for small q, √(square/q) for large q.
+    """
+
+    rows: Array
+    cube: float
+    shift: float
+    square: float
+
+
+def _poisson_ratio(q: Array) -> Array:
+    """Return the Poisson x of each q, without cancellation."""
+    g = 1.0 / np.sqrt(q)
+    a = np.cbrt(8.0 * g * g + np.sqrt(64.0 * g**4 + 64.0 / 27.0))
+    b = 4.0 / (3.0 * a)
+    u = 16.0 * g * g / (a * a + 4.0 / 3.0 + b * b)
+    z = 0.5 * (np.sqrt(u) + np.sqrt(8.0 * g / np.sqrt(u) - u))
+    x: Array = 2.0 * g * z / (z * z + 1.0)
+    return x
+
+
+def _periodic_ratio(q: Array) -> Array:
+    x: Array = 1.0 / inverse_age_index(q)
+    return x
+
+
+def _table(ratio: Callable[[Array], Array], cube: float, shift: float, square: float) -> AgeTable:
+    cubes = octave_table(lambda v: np.cbrt(cube * v), 0, 3)
+    return AgeTable(np.concatenate([octave_table(ratio, LOW, HIGH), cubes]), cube, shift, square)
+
+
+POISSON = _table(_poisson_ratio, 2.0, 0.5, 1.0)
+PERIODIC = _table(_periodic_ratio, 1.0 / 3.0, 0.125, 0.5)
+
+
+def age_rate(rows: Array, shift: float, square: float, worth: float, d: float) -> float:
+    """Return the best response of one source to w/λ, for compiled loops.
+
+    There is no branch, and a table comes in pieces, not as a record, so that loops are vectorised.
+    """
+    q = d * (d / worth)
+    often = q < LEAST
+    within = q if q > LEAST else LEAST
+    within = within if within < LARGEST else LARGEST
+    product = worth * (d * _DOWN if d > 1.0 else d)
+    product = product if product < MOST else MOST
+    # Bits are taken once, of what is looked up: the product is v·8^k with 1 <= v < 8.
+    bits = np.float64(product if often else within).view(np.uint64)
+    third = ((bits >> _EXPONENT) * _THIRD) >> _SIXTEEN
+    first = bits >> _SIXTEENTHS
+    row = np.int64(first - third * _OCTAVES + _CUBES) if often else np.int64(first - _LOWEST)
+    unit = np.uint64((third + _LEAST_CUBE) << _EXPONENT).view(np.float64)
+    value = polynomial(rows, row, sixteenth_place(bits))
+    unit = unit * _UP if d > 1.0 else unit
+    rate = (unit if often else d) * value - (shift * d if often else 0.0)
+    return rate if q < LARGEST else math.sqrt(square * worth)
+
+
+def rates_without_loops(table: AgeTable, price: Array, d: Array) -> Array:
+    """Return best responses of sources of importance 1 to their prices."""
+    q = price * d * d
+    rate = d * octave_values(table.rows, LOW, np.fmin(np.fmax(q, LEAST), LARGEST))
+    if bool(np.any(q > LARGEST)):
+        rate = np.where(q > LARGEST, np.sqrt(table.square) / np.sqrt(price), rate)
+    if bool(np.any(q < LEAST)):
+        often = np.cbrt(table.cube * d) / np.cbrt(price) - table.shift * d
+        rate = np.where(q < LEAST, often, rate)
+    return rate

@@ -1,0 +1,1 @@
+"""Compiled passes over many small problems at once."""

@@ -1,0 +1,122 @@
+"""Compiled search and proof of many small problems in one call.
+
+This module imports numba and is imported when first needed. Machine code is cached as in
+`freshopt.compiled.loops`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.compiled import proof_loops
+from freshopt.compiled.batch import batch_records, batch_search
+from freshopt.compiled.batch.batch_records import FOUND, UNSOLVED, BatchFound, BatchGroups
+from freshopt.compiled.batch.batch_search import settle
+from freshopt.compiled.column_access import at
+from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.loops import FAST, rate_of
+from freshopt.compiled.proof_functions import ProofCell
+from freshopt.compiled.proof_loops import sums_of
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import CACHED
+
+# What a problem calls once or twice.
+CALLED = ("settle", "mixed")
+# A problem of so many sources that starts from no neighbour is searched first on a few of them.
+MANY, FEW = 2048, 512
+
+for _, _function in inspect.getmembers(batch_search, inspect.isfunction):
+    if _function.__module__ == batch_search.__name__:
+        register_jitable(forceinline=_function.__name__ not in CALLED, fastmath=FAST)(_function)
+
+EDITION = hashlib.sha256(
+    "".join([proof_loops.EDITION, *map(inspect.getsource, (batch_records, batch_search))]).encode()
+).hexdigest()
+
+
+def build(
+    formula: Demand, announced: Demand | None, silent: ProofCell, other: ProofCell | None, *, cache: bool
+) -> Callable[..., None]:
+    """Return the loop over problems of a demand function and its proof.
+
+    It is called as ``solve(begin, end, groups, start, largest, columns, proof, found)`` for the problems from
+    begin to end,
+    each of which starts from the price of the one before.
+    """
+    rate, chunk_sums = rate_of(formula, announced), sums_of(silent, other)
+    edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
+
+    @njit(nogil=True, fastmath=FAST, error_model="numpy", cache=cache)
+    def solve(
+        begin: int,
+        end: int,
+        groups: BatchGroups,
+        start: float,
+        largest: int,
+        columns: SourceColumns,
+        proof: SourceColumns,
+        found: BatchFound,
+    ) -> None:
+        _ = edition
+        scratch = np.empty(largest)
+        first, size, place, bandwidth = groups.first, groups.size, groups.place, groups.bandwidth
+        rates, prices, sums, states, evaluations = (
+            found.rates,
+            found.prices,
+            found.sums,
+            found.states,
+            found.evaluations,
+        )
+        before, steepness = np.nan, 1.0
+        for g in range(begin, end):
+            n = size[g]
+            own, out = sources_of(columns, first[g], first[g] + n), rates[place[g] : place[g] + n]
+            weight = 0.0
+            for k in range(n):
+                weight += at(own.importance, k)
+            # Prices scale with importances; demand with the number of sources, about.
+            scale = math.log(weight / n) if 0.0 < weight < np.inf else 0.0
+            load = math.log(bandwidth[g] / n)
+            guess = scale - load if math.isnan(before) else before + scale - load / steepness
+            known = not math.isnan(start if g == begin else before)
+            guess = start if g == begin and known else guess
+            if not known and n >= MANY:
+                few = settle(
+                    rate,
+                    sources_of(columns, first[g], first[g] + FEW),
+                    bandwidth[g] * FEW / n,
+                    guess,
+                    steepness,
+                    out[:FEW],
+                    scratch[:FEW],
+                )
+                if few.state == FOUND:
+                    guess, steepness = math.log(few.price), few.steepness
+            root = settle(rate, own, bandwidth[g], guess, steepness, out, scratch[:n])
+            states[g], prices[g], evaluations[g] = root.state, root.price, root.evaluations
+            if root.state == UNSOLVED:
+                continue
+            if root.price > 0.0:
+                steepness = root.steepness
+                before = math.log(root.price) - scale + load / steepness
+            cost = gain = used = gap = outside = lost = 0.0
+            for a in range(0, n, CACHED):
+                b = min(n, a + CACHED)
+                some = chunk_sums(sources_of(proof, first[g] + a, first[g] + b), out[a:b], root.price)
+                cost += some[0]
+                gain += some[1]
+                used, lost = added(used, lost, some[2])
+                gap += some[3]
+                outside += some[4]
+            row = sums[g]
+            row[0], row[1], row[2], row[3], row[4] = cost, gain, used + lost, gap, outside
+
+    return solve

@@ -1,0 +1,158 @@
+"""Dual price of one small problem, by interpolation in a bracket.
+
+Plain steps that compiled loops inline. Log demand falls with the log price x, and nearly on a straight line:
+the inverse parabola through the last three points ends a search in five evaluations from a neighbour's price.
+What it proposes is taken where it lies inside the bracket and the bracket shrinks, else the bracket is
+halved. Where demand jumps over the bandwidth the rates are the mixture of both sides. Imported by
+`freshopt.compiled.batch.batch_loops` alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from freshopt.compiled.batch.batch_records import FOUND, FREE, UNSOLVED, Bracket, Root
+from freshopt.compiled.column_access import at
+from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import ROUNDED, Array
+
+# Bisection of 1400 nats, all that floats have, to an ulp takes 60; every other step is one at worst.
+ROUNDS = 160
+# Log of 1e-290, at which only refreshes of no marginal value are left undone, and of 1e300.
+LOWEST, HIGHEST = -667.749674000917, 690.0
+# Relative: an error of the bandwidth that is left to be divided among sources.
+CLOSE = 1e-13
+# Largest relative change of a rate for that, as in `freshopt.dual_search.sampled_search`.
+MOST = 5e-13
+# Relative: width of a price's bracket at which demand jumps inside it, beside the rounding of the log price.
+WIDTH, ULP = 1e-15, 4.5e-16
+# Nats of a first step at most, and how much longer than the last one a step may be.
+REACH, LONGER = 8.0, 4.0
+
+
+def settle(
+    rate: Rate,
+    own: SourceColumns,
+    bandwidth: float,
+    guess: float,
+    steepness: float,
+    rates: Array,
+    other: Array,
+) -> Root:
+    """Write a problem's rates and return its price.
+
+    Parameters
+    ----------
+    rate : callable
+        Demand function of one source.
+    own : SourceColumns
+    bandwidth : float
+    guess, steepness : float
+        A log price to start from, and −d log(demand)/d log(price) there, > 0.
+    rates : ndarray, shape (n,)
+        The answer.
+    other : ndarray, shape (n,)
+        Memory.
+    """
+    b = Bracket(-np.inf, np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan)
+    x, reach, turn = min(max(guess, LOWEST), HIGHEST), REACH, 0
+    while turn < ROUNDS:
+        turn += 1
+        used = fill_rates(rate, own, math.exp(-x), rates)
+        f = math.log(used / bandwidth) if used > 0.0 else -np.inf
+        if math.isnan(f):
+            break
+        if x == LOWEST and f <= ROUNDED:
+            return Root(FREE, 0.0, steepness, turn)
+        if abs(f) <= CLOSE and divided(own, bandwidth, rates):
+            return Root(FOUND, math.exp(x), slope_of(b, x, f, steepness), turn)
+        b = Bracket(x if f > 0.0 else b.low, b.high if f > 0.0 else x, x, f, b.x, b.f, b.x1, b.f1)
+        if b.high - b.low <= WIDTH + ULP * abs(x):
+            return mixed(rate, own, bandwidth, b, steepness, rates, other, turn)
+        if (f > 0.0 and x == HIGHEST) or (f <= 0.0 and x == LOWEST):
+            break
+        steepness = slope_of(b, b.x1, b.f1, steepness)
+        x = next_price(b, steepness, reach, turn)
+        reach = LONGER * abs(x - b.x)
+    return Root(UNSOLVED, np.nan, steepness, turn)
+
+
+def next_price(b: Bracket, steepness: float, reach: float, turn: int) -> float:
+    """Return the next log price to try, inside the bracket."""
+    step = parabola(b)
+    if not abs(step) < np.inf:
+        step = b.f / steepness if abs(b.f) < np.inf else math.copysign(reach, b.f)
+    x = b.x + min(reach, max(-reach, step))
+    if b.high - b.low < np.inf:
+        # Of eight turns at least one halves the bracket, and all once it ought to have ended.
+        if turn % 8 == 0 or turn > 32 or not b.low < x < b.high:
+            x = 0.5 * (b.low + b.high)
+    elif not b.low < x < b.high:
+        # Towards the side that is open.
+        x = b.x + math.copysign(min(reach, REACH * LONGER), b.f)
+    return min(max(x, LOWEST), HIGHEST)
+
+
+def parabola(b: Bracket) -> float:
+    """Return the step to the root of the inverse parabola, or NaN.
+
+    It goes through the last three points, in Newton's form; through the last two where there are no more.
+    """
+    first = (b.x1 - b.x) / (b.f1 - b.f)
+    step = -b.f * first
+    if not first < 0.0:
+        return np.nan
+    second = ((b.x2 - b.x1) / (b.f2 - b.f1) - first) / (b.f2 - b.f)
+    bent = step + b.f * b.f1 * second
+    # A parabola that turns round before the root is none.
+    return bent if abs(bent - step) < 0.5 * abs(step) else step
+
+
+def slope_of(b: Bracket, x: float, f: float, steepness: float) -> float:
+    """Return the steepness between the newest point and another one."""
+    secant = (f - b.f) / (b.x - x)
+    return secant if 1e-3 < secant < 1e3 else steepness
+
+
+def divided(own: SourceColumns, bandwidth: float, rates: Array) -> bool:
+    """Divide what is left of the bandwidth among interior sources.
+
+    The result is whether they took it.
+    """
+    interior = 0.0
+    for k in range(len(rates)):
+        if at(own.lower, k) < rates[k] < at(own.upper, k):
+            interior += at(own.cost, k) * rates[k]
+    # The search may have added these rates in another order; what is left is measured to the last bit.
+    share = (bandwidth - bandwidth_used(own, rates)) / interior if interior > 0.0 else np.inf
+    if not abs(share) <= MOST:
+        return False
+    for k in range(len(rates)):
+        if at(own.lower, k) < rates[k] < at(own.upper, k):
+            rates[k] = min(max(rates[k] * (1.0 + share), at(own.lower, k)), at(own.upper, k))
+    return True
+
+
+def mixed(
+    rate: Rate,
+    own: SourceColumns,
+    bandwidth: float,
+    b: Bracket,
+    steepness: float,
+    rates: Array,
+    other: Array,
+    turn: int,
+) -> Root:
+    """Write the mixture of rates on both sides of a jump."""
+    fill_rates(rate, own, math.exp(-b.low), other)
+    fill_rates(rate, own, math.exp(-b.high), rates)
+    most, least = bandwidth_used(own, other), bandwidth_used(own, rates)
+    if not most > least:
+        return Root(UNSOLVED, np.nan, steepness, turn + 2)
+    share = min(1.0, max(0.0, (bandwidth - least) / (most - least)))
+    for k in range(len(rates)):
+        rates[k] = rates[k] + share * (other[k] - rates[k])
+    return Root(FOUND, math.exp(b.high + share * (b.low - b.high)), steepness, turn + 2)

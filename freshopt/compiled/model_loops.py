@@ -1,0 +1,194 @@
+"""Compiled passes over local models of demand functions.
+
+This module imports numba and is imported when first needed. Each loop does in one pass over a chunk what
+`freshopt.dual_search.local_models` writes in a dozen, for one price that all sources pay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from freshopt.compiled import loops
+from freshopt.compiled.column_access import at
+from freshopt.compiled.loops import FAST
+from freshopt.compiled.source_columns import Data
+from freshopt.numerics import vector_math
+from freshopt.numerics.arrays import Array
+from freshopt.numerics.vector_math import fast_exp, fast_log
+
+# Exponents of e below which a rate is none, and above which it is any.
+LEAST, MOST = -700.0, 700.0
+# Paces beyond are those of marginals that do not fall; parts of an inverse marginal below are rounding.
+STEEP, ROUNDING = 1e18, 1e-17
+
+
+@register_jitable(forceinline=True, fastmath={"contract"})
+def limited_step(level: float, inverse: float, edge: float) -> float:
+    """Return y − y(λ) where the marginal at rate 0 is finite."""
+    difference = inverse - edge
+    return level + fast_log(difference if difference > 1e-300 else 1e-300)
+
+
+@register_jitable(forceinline=True, fastmath={"contract"})
+def moved(rate: float, step: float, pace: float, floor: float, ceiling: float) -> float:
+    """Return the modelled rate, between its bounds."""
+    power = step * pace
+    factor = fast_exp(power)
+    factor = factor if power > LEAST else 0.0
+    found = rate * factor
+    found = found if found > floor else floor
+    return found if found < ceiling else ceiling
+
+
+EDITION = hashlib.sha256(
+    "".join([loops.EDITION, *map(inspect.getsource, (vector_math, sys.modules[__name__]))]).encode()
+).hexdigest()
+
+
+def build(*, cache: bool) -> tuple[Callable[..., Any], ...]:
+    """Return the loops (respond, fill, take)."""
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def respond(
+        log_price: float,
+        inverse: float,
+        limited: bool,
+        rate: Array,
+        level: Array,
+        pace: Array,
+        floor: Array,
+        ceiling: Array,
+        edge: Array,
+        lower: Data,
+        cost: Data,
+    ) -> tuple[float, float]:
+        _ = edition
+        used = falls = 0.0
+        if limited:
+            for k in range(len(rate)):
+                found = moved(
+                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
+                )
+                difference = inverse - edge[k]
+                found = found if difference > 0.0 else at(lower, k)
+                some = found * pace[k] * (inverse / (difference if difference > 1e-300 else 1e-300))
+                some = some if (found > floor[k]) & (found < ceiling[k]) else 0.0
+                used += found * at(cost, k)
+                falls += some * at(cost, k)
+        else:
+            for k in range(len(rate)):
+                found = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
+                some = found * pace[k]
+                some = some if (found > floor[k]) & (found < ceiling[k]) else 0.0
+                used += found * at(cost, k)
+                falls += some * at(cost, k)
+        return used, falls
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def fill(
+        log_price: float,
+        inverse: float,
+        limited: bool,
+        rate: Array,
+        level: Array,
+        pace: Array,
+        floor: Array,
+        ceiling: Array,
+        edge: Array,
+        lower: Data,
+        out: Array,
+    ) -> None:
+        _ = edition
+        if limited:
+            for k in range(len(rate)):
+                found = moved(
+                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
+                )
+                out[k] = found if inverse > edge[k] else at(lower, k)
+        else:
+            for k in range(len(rate)):
+                out[k] = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def take(
+        paid: float,
+        log_price: float,
+        inverse: float,
+        limited: bool,
+        most: float,
+        still: float,
+        rates: Array,
+        rate: Array,
+        slope: Array,
+        curvature: Array,
+        edge: Array,
+        lower: Data,
+        upper: Data,
+        cost: Data,
+        marginal: Array,
+        lines: Array,
+    ) -> tuple[float, float, float]:
+        _ = edition
+        lost = negative = 0.0
+        # As numbers that are not negative are ordered as their bits are, whose maximum is vectorised.
+        largest = np.int64(0)
+        level, pace, floor, ceiling = lines[0], lines[1], lines[2], lines[3]
+        # Several short loops: one with so many arrays is not vectorised.
+        for k in range(len(rate)):
+            own = slope[k] / at(cost, k)
+            marginal[k] = own
+            negative += 0.0 if own > 0.0 else 1.0
+            pace[k] = own * at(cost, k) / (rate[k] * curvature[k])
+        if limited:
+            for k in range(len(rate)):
+                inner = 1.0 / marginal[k]
+                gained = inner - edge[k]
+                gained = gained if gained > ROUNDING * inner else ROUNDING * inner
+                level[k] = -fast_log(gained)
+                pace[k] *= gained * marginal[k]
+        else:
+            for k in range(len(rate)):
+                level[k] = fast_log(marginal[k])
+        for k in range(len(rate)):
+            step = pace[k] if pace[k] < STEEP else STEEP
+            pace[k] = step if step > 0.0 else STEEP
+            least = rate[k] * (1.0 / most)
+            least = least if least > at(lower, k) else at(lower, k)
+            floor[k] = at(lower, k) if limited & (edge[k] > 0.0) else least
+            top = rate[k] * most
+            ceiling[k] = top if top < at(upper, k) else at(upper, k)
+        if limited:
+            for k in range(len(rate)):
+                target = moved(
+                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
+                )
+                target = target if inverse > edge[k] else at(lower, k)
+                move, off = abs(target - rate[k]), abs(marginal[k] - paid)
+                loss = move * off
+                loss = 0.0 if (rates[k] <= 0.0) & (paid * edge[k] >= 1.0) else loss
+                lost += loss * at(cost, k)
+                off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0
+                bits = np.float64(off).view(np.int64)
+                largest = bits if bits > largest else largest
+        else:
+            for k in range(len(rate)):
+                target = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
+                move, off = abs(target - rate[k]), abs(marginal[k] - paid)
+                loss = move * off
+                lost += loss * at(cost, k)
+                off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0
+                bits = np.float64(off).view(np.int64)
+                largest = bits if bits > largest else largest
+        return lost, np.int64(largest).view(np.float64), negative
+
+    return respond, fill, take

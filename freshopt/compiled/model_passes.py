@@ -1,0 +1,41 @@
+"""Passes over local models of demand functions, compiled for many sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from freshopt.compiled import backend
+from freshopt.compiled.tapes.tape_passes import enabled
+
+
+class ModelPasses(NamedTuple):
+    """Compiled passes over a chunk, as `freshopt.compiled.model_loops` makes them.
+
+    Attributes
+    ----------
+    respond : callable
+        Bandwidth used at a price, and its fall per nat of the price.
+    fill : callable
+        Rates at a price.
+    take : callable
+        Models from an evaluation; what is lost, the misfit, and how many marginals are not positive.
+    """
+
+    respond: Callable[..., tuple[float, float]]
+    fill: Callable[..., None]
+    take: Callable[..., tuple[float, float, float]]
+
+
+def model_passes(n: int) -> ModelPasses | None:
+    """Return the passes for n sources, or None if NumPy is faster."""
+    return _built() if enabled(n) else None
+
+
+@cache
+def _built() -> ModelPasses:
+    from freshopt.compiled.model_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+    loops: tuple[Any, ...] = backend.built(build)
+    return ModelPasses(*loops)

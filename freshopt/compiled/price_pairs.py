@@ -1,0 +1,100 @@
+"""Demand of all sources at two prices, from one compiled pass.
+
+As in `freshopt.compiled.columns`, chunks' sums are kept and added exactly rounded, so that a pass has the
+same bits on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.compiled import backend
+from freshopt.compiled.columns import Columns, run_chunks_in_threads
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import CACHED, Array, BoolArray, exact_sum
+
+
+class PairMemory(NamedTuple):
+    """What a pass at two prices writes for each source.
+
+    Attributes
+    ----------
+    rates : ndarray, shape (n,)
+        The mixture of both sides' best responses.
+    jumps : ndarray of bool, shape (n,)
+        Whose rate changes by more than was asked for.
+    """
+
+    rates: Array
+    jumps: BoolArray
+
+
+class PairDemand(NamedTuple):
+    """Σ cost·ρ at two prices, and of the mixture.
+
+    Attributes
+    ----------
+    above, below : float
+        At the lower and at the higher price.
+    smooth_above, smooth_below : float
+        The same of the sources that do not jump.
+    mixed : float
+        Of the rates that were written.
+    """
+
+    above: float
+    below: float
+    smooth_above: float
+    smooth_below: float
+    mixed: float
+
+
+def memory(n: int) -> PairMemory:
+    """Return memory for passes over n sources."""
+    return PairMemory(np.empty(n), np.empty(n, dtype=np.bool_))
+
+
+def at_two_prices(
+    columns: Columns, low: float, high: float, into: PairMemory, *, steep: float = 0.0, share: float = 0.0
+) -> PairDemand:
+    """Return the demands at a lower and a higher price.
+
+    Parameters
+    ----------
+    columns : Columns
+    low, high : float
+    into : PairMemory
+        Written: rates at the higher price plus `share` of what is more at the lower, and who jumps.
+    steep : float
+        Sources jump whose rate at the higher price is less by more than this share of that at the lower.
+    share : float
+    """
+    loop = _loop(columns.formula, columns.announced)
+    sums = np.empty((5, -(-columns.n // CACHED)))
+    inverse_prices = np.array([1.0 / low, 1.0 / high])
+    own = SourceColumns(
+        columns.signalled, columns.importance, columns.parameters, columns.cost, columns.lower, columns.upper
+    )
+
+    def part(begin: int, end: int) -> None:
+        loop(begin, end, columns.n, inverse_prices, steep, share, own, sums, *into)
+
+    run_chunks_in_threads(part, sums.shape[1], 16)
+    return PairDemand(*(exact_sum(row) for row in sums.tolist()))
+
+
+_BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
+
+
+def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
+    """Return the compiled loop of a demand function."""
+    key = (formula, announced)
+    if key not in _BUILT:
+        from freshopt.compiled.pair_loops import build  # noqa: PLC0415 - numba loads only if needed
+
+        _BUILT[key] = backend.built(lambda cache: build(formula, announced, cache=cache))
+    return _BUILT[key]

@@ -1,0 +1,1 @@
+"""Passes compiled from the tapes of declared expressions."""
