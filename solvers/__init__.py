@@ -7,6 +7,7 @@ is exported, in the order of these lines.
 # ruff: noqa: I001 - the order of the command line, and not of the alphabet
 from freshopt.solvers.auto import Auto as Auto
 from freshopt.solvers.water_filling import WaterFilling as WaterFilling
+from freshopt.solvers.water_filling_cuda import WaterFillingCuda as WaterFillingCuda
 from freshopt.solvers.separable_newton import SeparableNewton as SeparableNewton
 from freshopt.solvers.interior_point import InteriorPoint as InteriorPoint
 from freshopt.solvers.nested_water_filling import NestedWaterFilling as NestedWaterFilling

@@ -68,10 +68,9 @@ class Auto:
         """Return the chosen solver and the reason."""
         if problem.program is not None and not problem.couplings:
             return _of_rows(problem, problem.program)
-        newton = SeparableNewton()
         derived = problem.program is None and problem.numerics is not None and not _kernels(problem.numerics)
-        if derived and newton.supports(problem) is None:
-            return newton, "the marginals are derived from the declaration"
+        if derived and SeparableNewton().supports(problem) is None:
+            return SeparableNewton(), "the marginals are derived from the declaration"
         if problem.program is None and problem.numerics is not None:
             return WaterFilling(), "the marginals are known, so the one-price dual is exact"
         from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed

@@ -28,6 +28,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.dual_search.batch_water_filling import batch_cell, solve_alone
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
@@ -60,12 +61,19 @@ class WaterFilling:
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the dual and certify the rates."""
+        alone = solve_alone(problem, options, self)
+        if alone is not None:
+            return alone
         return certified_solution(
             self,
             problem,
             options,
             lambda problem, start: fill(
-                problem, problem.numerics, start, bandwidth_used=options.bandwidth_used
+                problem,
+                problem.numerics,
+                start,
+                bandwidth_used=options.bandwidth_used,
+                counted=batch_cell(problem) is not None,
             ),
         )
 
@@ -76,6 +84,8 @@ def fill(
     start: float | None = None,
     width: float = WIDTH,
     bandwidth_used: float | None = None,
+    *,
+    counted: bool = False,
 ) -> Answer:
     """Return the dual prices of a problem and their rates, uncertified.
 
@@ -91,10 +101,12 @@ def fill(
         Relative accuracy of the prices; the bandwidth is met to rounding in any case.
     bandwidth_used : float, optional
         The bandwidth used at `start`, if that is known.
+    counted : bool
+        Whether the work is in the account of `freshopt.compiled.backend`.
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
-    columns = columns_of(problem, numerics)
+    columns = columns_of(problem, numerics, counted=counted)
     found = None if columns is None else fill_compiled(problem, columns, start, bandwidth_used)
     if found is not None:
         return found

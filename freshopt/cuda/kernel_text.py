@@ -1,0 +1,331 @@
+"""Text of the kernels of one objective and kind of columns.
+
+A column is an array or one number for all sources, which the text of a kernel knows; each kernel is one pass.
+
+**Sums.** A block of threads takes `BLOCK` sources. A thread adds up those that are `THREADS` apart, in order;
+the threads' sums are added in a tree. A sum is a pair, what it is and what rounding lost of it, and blocks
+write theirs out, to be added by one more block in the same way. No sum depends on which block or thread comes
+first, so that the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from freshopt.compiled.columns import Columns
+from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.proof_columns import ProofColumns
+from freshopt.compiled.proof_functions import ProofCell, proved
+from freshopt.cuda.formulas import Edition, has_edition
+
+# Sources of a block: 10⁹ of them make 244 141 blocks, whose sums are 4 MB each.
+BLOCK = 4096
+# Sums that a kernel writes: bandwidth used and what of it is between bounds; both sides of a mixture and what
+# is written; cost, gain, bandwidth, gap and rates outside; how many are wrong.
+DEMAND, MIX, PROVE, FIND = 2, 3, 5, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Formulas of a problem, and which of its columns are arrays.
+
+    Attributes
+    ----------
+    demand, announced : callable or None
+        Demand functions of silent and of signalled sources.
+    silent, other : ProofCell or None
+        The cells of their proofs.
+    demand_arrays, proof_arrays : tuple of str
+        Names of the columns that are arrays.
+    demand_parameters, proof_parameters : int
+        How many parameters the formulas take.
+    """
+
+    demand: Demand
+    announced: Demand | None
+    silent: ProofCell
+    other: ProofCell | None
+    demand_arrays: tuple[str, ...]
+    proof_arrays: tuple[str, ...]
+    demand_parameters: int
+    proof_parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """Source of device functions and kernels.
+
+    Attributes
+    ----------
+    functions, kernels : dict of str to str
+        By name; functions callees first.
+    demand_tables, proof_tables : tuple of str
+        The tables that kernels take last.
+    edition : Edition
+        Holds the tables.
+    """
+
+    functions: dict[str, str]
+    kernels: dict[str, str]
+    demand_tables: tuple[str, ...]
+    proof_tables: tuple[str, ...]
+    edition: Edition
+
+
+def why_no_text(columns: Columns, proof: ProofColumns) -> str | None:
+    """Return which formulas have no edition for devices, or None."""
+    cells = [cell for cell in (proof.silent, proof.announced) if cell is not None]
+    formulas: list[Callable[..., Any]] = [
+        columns.formula,
+        *([columns.announced] if columns.announced is not None else []),
+    ]
+    formulas += [function for cell in cells for function in (cell.values, cell.reach)]
+    if all(map(has_edition, formulas)):
+        return None
+    return "its formulas are not those of freshopt.compiled, from which kernels are made"
+
+
+def column_names(parameters: int) -> tuple[str, ...]:
+    """Return the names of columns in the kernels' order.
+
+    Examples
+    --------
+    >>> column_names(1)
+    ('signalled', 'importance', 'p0', 'cost', 'lower', 'upper')
+    """
+    return ("signalled", "importance", *(f"p{k}" for k in range(parameters)), "cost", "lower", "upper")
+
+
+def kernels_of(kinds: Kinds, threads: int, block: int) -> KernelText:
+    """Return the text of all kernels of a problem's formulas and columns."""
+    edition = Edition()
+    add = edition.add(_added())
+    own = ", ".join(f"p{k}" for k in range(kinds.demand_parameters))
+    _choose(edition, "rate_of", kinds.demand, kinds.announced, "marginal_value", own, own)
+    _best_response(edition, own)
+    cell, other = kinds.silent, kinds.other
+    other_values, other_reach = (None, None) if other is None else (other.values, other.reach)
+    own = ", ".join(f"p[{k}]" for k in range(kinds.proof_parameters))
+    _choose(edition, "values_of", cell.values, other_values, "rate, w", own, "p")
+    bounds = "rate, w, off, paid, rises, falls"
+    _choose(edition, "reach_of", cell.reach, other_reach, bounds, own, "p")
+    _prove(edition)
+    shape = _Shape(threads, block, add)
+    demand = edition.needed["best_response"]
+    proof = edition.needed["proved"]
+    kernels = {
+        "demand": _demand(kinds, edition, shape, stored=False),
+        "fill": _demand(kinds, edition, shape, stored=True),
+        "mix": _mix(kinds, edition, shape),
+        "prove": _prove_kernel(kinds, edition, shape),
+    }
+    return KernelText(edition.sources, kernels, tuple(demand), tuple(proof), edition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a kernel walks over sources, and how it adds up."""
+
+    threads: int
+    block: int
+    add: str
+
+    def kernel(self, name: str, arguments: list[str], body: str, terms: list[str]) -> str:
+        """Return the text of a kernel that sums terms over its block."""
+        width = len(terms)
+        starts = "\n".join(f"    t{c} = l{c} = 0.0" for c in range(width))
+        adds = "\n".join(
+            f"            t{c}, l{c} = {self.add}(t{c}, l{c}, {term})" for c, term in enumerate(terms)
+        )
+        return (
+            f"def {name}(n, {', '.join(arguments)}, sums):\n"
+            f"    thread = cuda.threadIdx.x\n"
+            f"    first = np.int64(cuda.blockIdx.x) * {self.block} + thread\n"
+            f"{starts}\n"
+            f"    for step in range({self.block // self.threads}):\n"
+            f"        k = first + step * {self.threads}\n"
+            f"        if k < n:\n{_indented(body, 12)}\n{adds}\n"
+            f"{self.tree(width)}"
+        )
+
+    def tree(self, width: int) -> str:
+        """Return the text that adds the threads' sums and writes the block's."""
+        shared = f"    shared = cuda.shared.array(({self.threads}, {2 * width}), np.float64)\n"
+        written = "".join(
+            f"    shared[thread, {2 * c}] = t{c}\n    shared[thread, {2 * c + 1}] = l{c}\n"
+            for c in range(width)
+        )
+        out = "".join(f"        sums[cuda.blockIdx.x, {c}] = shared[0, {c}]\n" for c in range(2 * width))
+        return (
+            f"{shared}{written}"
+            f"    half = {self.threads // 2}\n"
+            f"    while half > 0:\n"
+            f"        cuda.syncthreads()\n"
+            f"        if thread < half:\n"
+            f"            for c in range({width}):\n"
+            f"                a, b = {self.add}(shared[thread, 2 * c], shared[thread, 2 * c + 1],"
+            f" shared[thread + half, 2 * c])\n"
+            f"                shared[thread, 2 * c] = a\n"
+            f"                shared[thread, 2 * c + 1] = b + shared[thread + half, 2 * c + 1]\n"
+            f"        half //= 2\n"
+            f"    if thread == 0:\n{out}"
+        )
+
+
+def reduce_text(width: int, threads: int) -> tuple[dict[str, str], str]:
+    """Return the kernel that adds up blocks' sums, in one block.
+
+    The device functions that it calls come first.
+    """
+    edition = Edition()
+    shape = _Shape(threads, threads, edition.add(_added()))
+    adds = "".join(
+        f"        t{c}, l{c} = {shape.add}(t{c}, l{c}, partial[k, {2 * c}])\n"
+        f"        l{c} += partial[k, {2 * c + 1}]\n"
+        for c in range(width)
+    )
+    starts = "".join(f"    t{c} = l{c} = 0.0\n" for c in range(width))
+    text = (
+        f"def reduced(blocks, partial, sums):\n    thread = cuda.threadIdx.x\n{starts}"
+        f"    for k in range(thread, blocks, {threads}):\n{adds}{shape.tree(width)}"
+    )
+    return edition.sources, text
+
+
+def find_text(columns: list[str], condition: str, threads: int, block: int) -> tuple[dict[str, str], str]:
+    """Return the kernel that counts where a condition holds.
+
+    The device functions that it calls come first.
+
+    Columns are arrays, and named in the condition as their entries.
+    """
+    edition = Edition()
+    shape = _Shape(threads, block, edition.add(_added()))
+    body = "\n".join(f"{name} = np.float64({name}_column[k])" for name in columns)
+    arguments = [f"{name}_column" for name in columns]
+    return edition.sources, shape.kernel("find", arguments, body, [f"1.0 if {condition} else 0.0"])
+
+
+def _added() -> Callable[..., Any]:
+    from freshopt.compiled.column_passes import added  # noqa: PLC0415 - numba loads only if needed
+
+    return added
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def _choose(
+    edition: Edition,
+    name: str,
+    silent: Callable[..., Any],
+    announced: Callable[..., Any] | None,
+    arguments: str,
+    passed: str,
+    taken: str,
+) -> None:
+    """Add the function of sources that are signalled or not.
+
+    Parameters are taken under one name, as a tuple, or each under its own.
+    """
+    own = f"{arguments}, {passed}"
+    mine = f"{edition.add(silent)}({own})"
+    other = (
+        "" if announced is None else f"    if signalled:\n        return {edition.add(announced)}({own})\n"
+    )
+    text = f"def {name}(signalled, {arguments}, {taken}):\n{other}    return {mine}\n"
+    edition.add_source(name, text, {})
+
+
+def _best_response(edition: Edition, parameters: str) -> None:
+    """Add the optimal rate of a source within its bounds.
+
+    It is that of `freshopt.compiled.column_passes`.
+    """
+    from freshopt.compiled.source_columns import LARGEST_RATE  # noqa: PLC0415 - numba loads only if needed
+
+    text = (
+        f"def best_response(inverse_price, signalled, w, {parameters}, cost, lower, upper):\n"
+        f"    free = rate_of(signalled, w * inverse_price / cost, {parameters})\n"
+        f"    finite = min(free, {LARGEST_RATE!r})\n"
+        f"    return min(max(finite, lower), upper)\n"
+    )
+    edition.add_source("best_response", text, {})
+
+
+def _prove(edition: Edition) -> None:
+    """Add `proved` with the values and the reach of this problem's cells."""
+    bound = {"values": "values_of", "reach": "reach_of"}
+    edition.add_source("proved", inspect.getsource(proved), proved.__globals__, bound)
+
+
+def _loads(names: tuple[str, ...], arrays: tuple[str, ...]) -> str:
+    """Return the text that reads a source's columns.
+
+    The variables have the columns' names.
+    """
+    lines = []
+    for name in names:
+        entry = f"{name}_column[k]" if name in arrays else f"{name}_column"
+        lines.append(f"{name} = {entry}" if name == "signalled" else f"{name} = np.float64({entry})")
+    return "\n".join(lines)
+
+
+def _arguments(names: tuple[str, ...], tables: list[str]) -> list[str]:
+    return [*(f"{name}_column" for name in names), *tables]
+
+
+def _response(kinds: Kinds, edition: Edition, price: str) -> str:
+    own = ", ".join(f"p{k}" for k in range(kinds.demand_parameters))
+    return edition.call("best_response", f"{price}, signalled, importance, {own}, cost, lower, upper")
+
+
+# A rate is what is stored of it, within its bounds: in float32 one that was rounded beyond them is moved in.
+_STORE = """out[k] = rate
+stored = np.float64(out[k])
+if stored > upper:
+    out[k] = upper * (1.0 - 2.0 ** -23)
+elif stored < lower:
+    out[k] = lower * (1.0 + 2.0 ** -23)
+rate = np.float64(out[k])"""
+
+
+def _demand(kinds: Kinds, edition: Edition, shape: _Shape, *, stored: bool) -> str:
+    names, tables = column_names(kinds.demand_parameters), edition.needed["best_response"]
+    body = f"{_loads(names, kinds.demand_arrays)}\nrate = {_response(kinds, edition, 'inverse_price')}"
+    if stored:
+        body += f"\n{_STORE}"
+    body += "\nused = cost * rate"
+    arguments = ["inverse_price", *(["out"] if stored else []), *_arguments(names, tables)]
+    inside = "used if (rate > lower) & (rate < upper) else 0.0"
+    return shape.kernel("fill" if stored else "demand", arguments, body, ["used", inside])
+
+
+def _mix(kinds: Kinds, edition: Edition, shape: _Shape) -> str:
+    names, tables = column_names(kinds.demand_parameters), edition.needed["best_response"]
+    body = (
+        f"{_loads(names, kinds.demand_arrays)}\n"
+        f"generous = {_response(kinds, edition, 'generous_inverse')}\n"
+        f"frugal = {_response(kinds, edition, 'frugal_inverse')}\n"
+        f"rate = frugal + share * (generous - frugal)\n{_STORE}"
+    )
+    arguments = ["generous_inverse", "frugal_inverse", "share", "out", *_arguments(names, tables)]
+    return shape.kernel("mix", arguments, body, ["cost * generous", "cost * frugal", "cost * rate"])
+
+
+def _prove_kernel(kinds: Kinds, edition: Edition, shape: _Shape) -> str:
+    names, tables = column_names(kinds.proof_parameters), edition.needed["proved"]
+    own = "".join(f"p{k}, " for k in range(kinds.proof_parameters))
+    call = edition.call("proved", f"signalled, rate, importance, cost * price, lower, upper, ({own})")
+    body = (
+        f"{_loads(names, kinds.proof_arrays)}\n"
+        f"rate = np.float64(rates[k])\n"
+        f"rate = part * rate if lower < upper else rate\n"
+        f"found = {call}"
+    )
+    terms = ["found[0]", "found[1]", "cost * rate", "found[2]", "found[3]"]
+    return shape.kernel("prove", ["price", "part", "rates", *_arguments(names, tables)], body, terms)
