@@ -32,6 +32,7 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.errors import FreshoptError
+from freshopt.inference.compiled_likelihood import Peaks, maximise, split_rows, worthwhile
 from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -99,6 +100,8 @@ class CrawlLikelihood:
     def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
         """Return the likelihood of a log, with optional row weights."""
         require_log(log)
+        if worthwhile(len(log)):
+            return cls(**split_rows(log, weight))
         changes, time = counted_changes(log)
         known = ~np.isnan(changes)
         found = log.changed & ~known
@@ -185,10 +188,23 @@ class CrawlLikelihood:
         0 where nothing changed, inf where every crawl interval ended with a change, NaN where there is no
         crawl interval.
         """
+        if worthwhile(len(self.intervals)):
+            return maximise(self, *self._begin()).rate
         rate = np.empty(len(self.counted))
         for part, block in self._blocks():
-            rate[part] = block._maximum()
+            start, moving = block._begin()
+            rate[part] = block._iterate(start, np.flatnonzero(moving), _step_to_maximum)
         return rate
+
+    def peaks(self) -> Peaks:
+        """Return the maxima, with values and curvatures.
+
+        All > 0 and finite; of l, and of minus its second derivatives in ln Δ.
+        """
+        if worthwhile(len(self.intervals)):
+            return maximise(self, *self._begin(), described=True)
+        rate = self.maximum()
+        return Peaks(rate, self.value(rate), rate * rate * self.slope(rate)[1])
 
     def profile(self, rate: Array, drop: float) -> tuple[Array, Array]:
         """Return the ends of the likelihood interval.
@@ -203,7 +219,8 @@ class CrawlLikelihood:
             lower[part], upper[part] = block._profile(rate[part], drop)
         return lower, upper
 
-    def _maximum(self) -> Array:
+    def _begin(self) -> tuple[Array, BoolArray]:
+        """Return starts left of the maxima, and which are not there yet."""
         found, span = self._number(), self._span()
         changed = (found > 0) | (self.counted > 0)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -212,8 +229,7 @@ class CrawlLikelihood:
             jensen = np.where(found > 0, np.log1p(span / self.exposure) * (found / span), 0.0)
         rate = np.where(changed, np.maximum(linear, jensen), 0.0)
         rate[~changed & (self.exposure == 0)] = np.nan
-        solve = np.flatnonzero(changed & (self.exposure > 0))
-        return self._iterate(rate, solve, _step_to_maximum)
+        return rate, changed & (self.exposure > 0)
 
     def _profile(self, rate: Array, drop: float) -> tuple[Array, Array]:
         inside = np.isfinite(rate) & (rate > 0)

@@ -126,7 +126,6 @@ def _with_births(observed: CrawlLikelihood, evidence: float, odds: Array, birth_
 def _integrated(posterior: CrawlLikelihood, prior: GammaParameters) -> Explained:
     from scipy.special import gammaln
 
-    rate = posterior.maximum()
-    alpha = rate * rate * posterior.slope(rate)[1]  # curvature in ln Δ, which is the shape of a Gamma
-    each = posterior.value(rate) + gammaln(alpha) + alpha - alpha * np.log(alpha)
+    rate, value, alpha = posterior.peaks()  # the curvature in ln Δ is the shape of a Gamma
+    each = value + gammaln(alpha) + alpha - alpha * np.log(alpha)
     return Explained(rate, each + prior.shape * np.log(prior.exposure) - gammaln(prior.shape))

@@ -234,9 +234,8 @@ class _Hosts:
         own = np.exp(mean)[self.code]
         births = np.full(len(own), self.birth_rate)
         posterior = self.observed.under(GammaParameters(np.full(len(own), shape), shape / own, births))
-        rate = posterior.maximum()
-        alpha = rate * rate * posterior.slope(rate)[1]  # as if it were Gamma with this mode and curvature
-        each = posterior.value(rate) + gammaln(alpha) + alpha - alpha * np.log(alpha)
+        rate, value, alpha = posterior.peaks()  # as if it were Gamma with this mode and curvature
+        each = value + gammaln(alpha) + alpha - alpha * np.log(alpha)
         total = np.sum(each + shape * np.log(shape / own)) - len(rate) * gammaln(shape)
         pull = shape * (rate / own)
         # What is known of a rate from its crawls sharpens the mean; what is not, does not.

@@ -6,8 +6,9 @@ intervals, exact ones and those between have coverage errors that are larger on 
 (`benchmarks/accuracy/interval_coverage.py`). No smoothing enters. With a prior it is the posterior of
 empirical Bayes.
 
-Cost: some 40 evaluations of the density per interval, one exponential per crawl interval each; sources are
-taken in blocks, so that the memory is that of the log.
+Cost: some 20 evaluations of the density per source, one exponential per crawl interval each; with 100 crawls
+of a source 4 to 8 µs where loops are compiled, 100 to 200 µs in NumPy. Sources are taken in blocks, so that
+the memory is that of the log.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt.inference.compiled_likelihood import worthwhile
+from freshopt.inference.compiled_posterior import compiled_extremes, compiled_quantiles
 from freshopt.inference.crawl_likelihood import BLOCK
 from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
 from freshopt.inference.forgetting import Forgetting, moment_of
@@ -60,6 +63,8 @@ class RatePosterior:
         return RateDistribution(self._quantiles, never, always)
 
     def _quantiles(self, levels: Array) -> Array:
+        if worthwhile(len(self.log)):
+            return compiled_quantiles(self.log, self.forgetting, self.prior, levels)
         rates = np.full(levels.shape, np.nan)
         for part, known, density in self._blocks():
             where = part.start + np.flatnonzero(known)
@@ -75,6 +80,8 @@ class RatePosterior:
         Always: every crawl found a change, and how many is unknown.
         """
         log = self.log
+        if worthwhile(len(log)):
+            return compiled_extremes(log)
         seen = ~np.isnan(log.interval)
         counted = seen & ~np.isnan(counted_changes(log)[0])
         rows = segment_sums(seen.astype(np.float64), log.offsets)

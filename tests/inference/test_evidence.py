@@ -145,7 +145,10 @@ def log_posterior(log: CrawlLog, k: int, prior: GammaPrior, rate: float) -> floa
     return value
 
 
-@pytest.mark.parametrize("births", [0.0, 0.004, 1.0])
+@pytest.mark.parametrize(
+    "births",
+    [0.0, pytest.param(0.004, marks=pytest.mark.exhaustive), pytest.param(1.0, marks=pytest.mark.exhaustive)],
+)
 def test_intervals_and_quantiles_are_those_of_the_row_by_row_posterior(births: float) -> None:
     log, prior = random_log(5), GammaPrior(0.7, 9.0, "day", births)
     model = MaximumLikelihood(prior=prior).fit(log)
