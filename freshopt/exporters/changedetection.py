@@ -13,23 +13,25 @@ References
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporters.text_lines import urls_of, write_lines
 from freshopt.exporters.whole_intervals import (
     NEVER,
     Exported,
     Limits,
     exported,
     labels,
-    require_urls,
     whole_intervals,
 )
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
 
 _PARTS = ("week", "day", "hour", "minute", "second")
 # Releases put off a recheck that comes sooner than MINIMUM_SECONDS_RECHECK_TIME, 60 s by default in some.
@@ -57,39 +59,47 @@ class ChangeDetection:
         SourceDataError
             If a name is no URL, an interval does not fit, or a source waits for signals.
         """
+        import polars
+
         names, seconds = labels(table), whole_intervals(table, _LIMITS)
-        require_urls(names, "changedetection.io")
-        _require_plain(names)
-        with path.open("wb") as file:
-            for k, (name, interval) in enumerate(zip(names, seconds.tolist(), strict=True)):
-                watch = json.dumps(_watch(name, interval), ensure_ascii=False)
-                file.write(f"{',' if k else '['}\n{watch}".encode())
-            file.write(b"\n]\n")
+        urls = urls_of(names, "changedetection.io")
+        _require_plain(names, urls)
+        watches = polars.DataFrame({"url": urls, "interval": seconds})
+        write_lines(path, watches, _watch(), head="[" if names else "", between=",", end="\n]\n")
         return exported(table, seconds, "as paused watches")
 
 
-def _require_plain(names: list[str]) -> None:
+def _require_plain(names: list[str], urls: polars.Series) -> None:
     """Raise if URLs are templates there or too long."""
-    wrong = [repr(name[:80]) for name in names if "{{" in name or "{%" in name or len(name) > _MOST_LETTERS]
-    if wrong:
+    wrong = urls.str.contains(r"\{[{%]") | (urls.str.len_chars() > _MOST_LETTERS)
+    if wrong.any():
+        offenders = [repr(names[k][:80]) for k in wrong.arg_true().to_list()]
         raise SourceDataError(
-            f"source {list_offenders(wrong)} has {{{{ or {{%, or more than {_MOST_LETTERS} letters. "
+            f"source {list_offenders(offenders)} has {{{{ or {{%, or more than {_MOST_LETTERS} letters. "
             "changedetection.io fills in such URLs as templates, and keeps none so long. Percent-encode it, "
             "or take it out."
         )
 
 
-def _watch(url: str, interval: int) -> dict[str, Any]:
-    """Return a watch with its time in calendar units.
+def _watch() -> polars.Expr:
+    """Return a watch as JSON, its interval in calendar units.
 
-    Examples
-    --------
-    >>> _watch("https://example.org/", 93_784)["time_between_check"]
-    {'weeks': 0, 'days': 1, 'hours': 2, 'minutes': 3, 'seconds': 4}
+    A URL has no control characters: JSON escapes a backslash or a quote in it, nothing else.
     """
-    if interval == NEVER:
-        return {"url": url, "paused": True}
-    parts = {}
+    import polars
+    from polars import col
+
+    url = col("url").str.replace_many(["\\", '"'], ["\\\\", '\\"'])
+    rest, parts = col("interval"), []
     for unit in _PARTS:
-        parts[f"{unit}s"], interval = divmod(interval, int(SECONDS[unit]))
-    return {"url": url, "time_between_check_use_default": False, "time_between_check": parts}
+        whole = int(SECONDS[unit])
+        parts.append(polars.format(f'"{unit}s": {{}}', rest // whole))
+        rest = rest % whole
+    timed = polars.concat_str(
+        polars.lit('", "time_between_check_use_default": false, "time_between_check": {'),
+        polars.concat_str(parts, separator=", "),
+        polars.lit("}}"),
+    )
+    paused = polars.lit('", "paused": true}')
+    check = polars.when(col("interval") == NEVER).then(paused).otherwise(timed)
+    return polars.concat_str(polars.lit('\n{"url": "'), url, check)

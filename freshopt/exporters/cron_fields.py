@@ -23,13 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import pairwise
 
 import numpy as np
 
 from freshopt.exporters.whole_intervals import ROUNDING
+from freshopt.numerics.arrays import IntArray
 
-_T = TypeVar("_T")
 # Share of a rate that may be lost for the fewer lines of a week.
 LOSS = 0.01
 # Refreshes per day: cron acts once a minute.
@@ -43,6 +43,10 @@ _BEFORE = tuple(sum(_MONTHS[:month]) for month in range(12))
 _STEP, _OTHER = 1.324717957244746**-1, 1.324717957244746**-2
 # With 8, the busiest day of 1500 random rates below one a day is 2 % above the mean; with 1, 12 %.
 _TRIES = 8
+# Sources whose tries are laid at a time: at most 24 MB of days each.
+_TOGETHER = 1000
+# The day of the month of each day of the year.
+_DAY = np.concatenate([np.arange(1, length + 1) for length in _MONTHS])
 # Positions within a month are counted in thousandths of a step.
 _FINE = 1000
 
@@ -109,8 +113,10 @@ def time_fields(repetitions: Iterable[Repetition | None]) -> Iterator[list[str]]
     []
     ['15 17 22 1,5 *', '15 17 29 2 *', '15 17 21 9 *']
     """
-    week, year = [0] * WEEK, [0] * YEAR
-    for number, repeated in enumerate(repetitions):
+    found = list(repetitions)
+    week, best_days = [0] * WEEK, dict[tuple[int, tuple[int, ...]], list[int]]()
+    dates = _yearly_dates(found)
+    for number, repeated in enumerate(found):
         if repeated is None:
             yield []
             continue
@@ -119,33 +125,52 @@ def time_fields(repetitions: Iterable[Repetition | None]) -> Iterator[list[str]]
         times, minute, hour = _every_day(daily, int(60.0 * first), int(24.0 * second))
         lines = [f"{time} * * *" for time in times]
         if repeated.cycle == WEEK and rest:
-            tries = [_spread(rest, WEEK, begin) for begin in range(WEEK)]
-            days = _least(tries, tries, week)
+            # Only by how much days are fuller than the emptiest matters: few such weeks come up, again and
+            # again.
+            least = min(week)
+            state = rest, tuple(load - least for load in week)
+            if state not in best_days:
+                tries = [_spread(rest, WEEK, begin) for begin in range(WEEK)]
+                best_days[state] = min(tries, key=lambda days: sum(week[day] for day in days))
+            days = best_days[state]
+            for day in days:
+                week[day] += 1
             lines.append(f"{minute} {hour} * * {_several(days)}")
         elif repeated.cycle == YEAR:
-            grids = [_dates(rest, *_phases(_TRIES * number + k)) for k in range(_TRIES)]
-            months = _least(grids, [_positions(grid) for grid in grids], year)
+            months = next(dates)
             if repeated.leap:
                 months[1].append(29)
             shared: dict[str, list[int]] = {}
-            for month, dates in enumerate(months, start=1):
-                shared.setdefault(_several(dates), []).append(month)
-            lines += [
-                f"{minute} {hour} {dates} {_several(those)} *" for dates, those in shared.items() if dates
-            ]
+            for month, own in enumerate(months, start=1):
+                shared.setdefault(_several(own), []).append(month)
+            lines += [f"{minute} {hour} {own} {_several(those)} *" for own, those in shared.items() if own]
         yield lines
+
+
+def _yearly_dates(repetitions: list[Repetition | None]) -> Iterator[list[list[int]]]:
+    """Yield the dates of each yearly source, month by month.
+
+    Of `_TRIES` ways each takes the one on whose days the fewest refreshes are so far.
+    """
+    yearly = [(k, own.count % YEAR) for k, own in enumerate(repetitions) if own and own.cycle == YEAR]
+    load = np.zeros(YEAR, dtype=np.int64)
+    for begin in range(0, len(yearly), _TOGETHER):
+        part = yearly[begin : begin + _TOGETHER]
+        counts = np.array([count for _, count in part])
+        number = _TRIES * np.array([k for k, _ in part])[:, None] + np.arange(_TRIES)
+        many, places = _dates(np.repeat(counts, _TRIES), number.reshape(-1))
+        ends = np.cumsum(_TRIES * counts).tolist()
+        for at, count in enumerate(counts.tolist()):
+            tries = places[ends[at] - _TRIES * count : ends[at]].reshape(_TRIES, count)
+            best = int(np.argmin(load[tries].sum(axis=1)))
+            load[tries[best]] += 1
+            days = (_DAY[tries[best]]).tolist()
+            stops = np.cumsum(many[_TRIES * at + best]).tolist()
+            yield [days[first:stop] for first, stop in pairwise([0, *stops])]
 
 
 def _phases(number: int) -> tuple[float, float]:
     return math.fmod((number + 1) * _STEP, 1.0), math.fmod((number + 1) * _OTHER, 1.0)
-
-
-def _least(choices: list[_T], places: list[list[int]], load: list[int]) -> _T:
-    """Return the choice whose places are loaded least, and load them."""
-    best = min(range(len(choices)), key=lambda k: sum(load[place] for place in places[k]))
-    for place in places[best]:
-        load[place] += 1
-    return choices[best]
 
 
 def _every_day(count: int, minute: int, hour: int) -> tuple[list[str], int, int]:
@@ -163,23 +188,23 @@ def _every_day(count: int, minute: int, hour: int) -> tuple[list[str], int, int]
     return lines, free, _between(hours, 24, hour)
 
 
-def _dates(count: int, first: float, second: float) -> list[list[int]]:
-    """Return the days of each month that are among `count` dates.
+def _dates(counts: IntArray, number: IntArray) -> tuple[IntArray, IntArray]:
+    """Return how many dates each month has, and which.
 
-    They are < 365 dates of a common year; integers keep each of them a date.
+    They are days of a common year, from 0. There are ``counts`` dates each, < 365, one after the other;
+    integers keep each of them a date. The numbers tell their phases.
     """
-    begin, offset, passed = int(YEAR * first), int(_FINE * second), 0
-    months = []
-    for length in _MONTHS:
-        many = ((passed + length) * count + begin) // YEAR - (passed * count + begin) // YEAR
-        months.append([1 + (_FINE * k + offset) * length // (_FINE * many) for k in range(many)])
-        passed += length
-    return months
-
-
-def _positions(months: list[list[int]]) -> list[int]:
-    """Return the days of the year, from 0, of dates."""
-    return [before + day - 1 for before, days in zip(_BEFORE, months, strict=True) for day in days]
+    first, second = (np.fmod((number + 1) * step, 1.0) for step in (_STEP, _OTHER))
+    begin, offset = (YEAR * first).astype(np.int64), (_FINE * second).astype(np.int64)
+    ends = (np.append(_BEFORE, YEAR) * counts[:, None] + begin[:, None]) // YEAR
+    many = np.diff(ends, axis=1)
+    each = many.reshape(-1)
+    group = np.repeat(np.arange(len(each)), each)
+    ordinal = np.arange(len(group)) - (np.cumsum(each) - each)[group]
+    month = group % len(_MONTHS)
+    length = np.array(_MONTHS)[month]
+    day = (_FINE * ordinal + offset[group // len(_MONTHS)]) * length // (_FINE * each[group])
+    return many, np.array(_BEFORE)[month] + day
 
 
 def _spread(count: int, cycle: int, begin: int) -> list[int]:

@@ -21,28 +21,35 @@ References
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.exporters.cron_fields import Repetition, repetition, time_fields
+from freshopt.exporters.text_lines import text_of
 from freshopt.exporters.whole_intervals import Exported, labels, largest_loss, require_clocked
 from freshopt.numerics.arrays import total
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
 
 # Octets of a command: Debian's MAX_COMMAND is 1000, and 999 octets are taken for a command that was cut.
 _LONGEST = 998
 # Lines of a crontab: MAX_TAB_LINES of Debian's cron, MAX_USER_ENTRIES of cronie.
 _MOST_LINES = 10_000
 _HEAD = "# minute hour day month weekday command\n"
-# What no line can hold, or no file in UTF-8.
+# What no line can hold, or no file in UTF-8; of the latter a column of text has none.
 _UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
 # Within a quoted name: close the quotes around what must not stand within, or next to something else.
-_QUOTED = str.maketrans({"'": r"'\''", "%": r"'\%'", "\\": "\\''"})
+_QUOTED = {"'": r"'\''", "%": r"'\%'", "\\": "\\''"}
+# Names that the shell reads as they are, by Python's shlex.
+_PLAIN = r"^[A-Za-z0-9_@%+=:,./-]+$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +84,15 @@ class Crontab:
         commands = self._commands(names)
         rates = table.rates * (SECONDS["day"] / SECONDS[table.time_unit])
         repeated = [_repetition(name, rate) for name, rate in zip(names, rates.tolist(), strict=True)]
-        lines = [_HEAD]
-        for command, each in zip(commands, time_fields(repeated), strict=True):
-            lines += [f"{fields} {command}\n" for fields in each]
-        if len(lines) > _MOST_LINES:
+        fields = list(time_fields(repeated))
+        many = 1 + sum(map(len, fields))
+        if many > _MOST_LINES:
             raise SourceDataError(
-                f"the crontab has {len(lines):,} lines for {np.count_nonzero(rates):,} sources. cron keeps "
+                f"the crontab has {many:,} lines for {np.count_nonzero(rates):,} sources. cron keeps "
                 f"{_MOST_LINES:,} lines of a user. Export the sources in parts, for several users."
             )
-        path.write_bytes("".join(lines).encode())
+        lines = [f"{own} {command}\n" for command, each in zip(commands, fields, strict=True) for own in each]
+        path.write_bytes("".join([_HEAD, *lines]).encode())
         per_day = np.array([0.0 if each is None else each.per_day for each in repeated])
         realised = per_day * (SECONDS[table.time_unit] / SECONDS["day"])
         never = int(np.count_nonzero(rates == 0.0))
@@ -101,6 +108,8 @@ class Crontab:
 
     def _commands(self, names: list[str]) -> list[str]:
         """Return the command of each source, as it stands in the file."""
+        import polars
+
         command = self.command.strip()
         if not command or command[0] in "-*" or _UNWRITABLE.search(command):
             raise SourceDataError(
@@ -112,27 +121,32 @@ class Crontab:
                 f"the command {self.command!r} has a backslash before another, before % or at its end. Crons "
                 "read that differently. Put the command into a script."
             )
-        wrong = [repr(name[:80]) for name in names if _UNWRITABLE.search(name)]
+        text = text_of(names)
+        wrong = text.str.contains(_CONTROL).arg_true().to_list()
         if wrong:
             raise SourceDataError(
-                f"source {list_offenders(wrong)} has a newline, another control character or a lone "
-                "surrogate. A crontab has one command a line, in UTF-8. Rename it."
+                f"source {list_offenders(repr(names[k][:80]) for k in wrong)} has a newline, another control "
+                "character or a lone surrogate. A crontab has one command a line, in UTF-8. Rename it."
             )
-        options = [repr(name[:80]) for name in names if name.startswith("-")]
+        options = text.str.starts_with("-").arg_true().to_list()
         if options and command.split()[-1] != "--":
             raise SourceDataError(
-                f"source {list_offenders(options)} begins with '-'. The command would read it as an option. "
-                "Rename it; or end the command in --, if it reads names only after that."
+                f"source {list_offenders(repr(names[k][:80]) for k in options)} begins with '-'. The command "
+                "would read it as an option. Rename it; or end the command in --, if it reads names only "
+                "after that."
             )
-        written = command.replace("%", r"\%")
-        made = [f"{written} {_argument(name)}" for name in names]
-        for name, line in zip(names, made, strict=True):
-            if len(line.encode()) > _LONGEST:
-                raise SourceDataError(
-                    f"the command for source {name[:80]!r} has {len(line.encode())} octets. cron keeps a "
-                    f"command of 1 to {_LONGEST}. Shorten the name or the command."
-                )
-        return made
+        before = polars.lit(command.replace("%", r"\%"))
+        table = text.to_frame("name").select(polars.format("{} {}", before, _argument(polars.col("name"))))
+        made = table.to_series()
+        octets = made.str.len_bytes()
+        long = (octets > _LONGEST).arg_true()
+        if len(long):
+            k = int(long[0])
+            raise SourceDataError(
+                f"the command for source {names[k][:80]!r} has {octets[k]} octets. cron keeps a "
+                f"command of 1 to {_LONGEST}. Shorten the name or the command."
+            )
+        return made.to_list()
 
 
 def _repetition(name: str, rate: float) -> Repetition | None:
@@ -146,14 +160,18 @@ def _repetition(name: str, rate: float) -> Repetition | None:
     return repeated
 
 
-def _argument(name: str) -> str:
-    r"""Return a name as cron and the shell read it.
+def _argument(name: polars.Expr) -> polars.Expr:
+    r"""Return names as cron and the shell read them.
 
     Examples
     --------
-    >>> print(_argument("https://a.org/%41"), _argument("it's 5%"), _argument(r"a\%b"))
+    >>> import polars
+    >>> names = polars.Series(["https://a.org/%41", "it's 5%", r"a\%b"])
+    >>> print(*polars.select(_argument(polars.lit(names))).to_series().to_list())
     https://a.org/\%41 'it'\''s 5'\%'' 'a\'''\%'b'
     """
-    if shlex.quote(name) == name:
-        return name.replace("%", r"\%")
-    return f"'{name.translate(_QUOTED)}'"
+    import polars
+
+    plain = name.str.replace_all("%", r"\%", literal=True)
+    quoted = polars.format("'{}'", name.str.replace_many(_QUOTED))
+    return polars.when(name.str.contains(_PLAIN)).then(plain).otherwise(quoted)

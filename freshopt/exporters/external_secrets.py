@@ -18,16 +18,20 @@ References
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporters.text_lines import text_of, write_lines
 from freshopt.exporters.whole_intervals import Exported, Limits, exported, labels, whole_intervals
 from freshopt.scheduling.rate_table import RateTable
 
+if TYPE_CHECKING:
+    import polars
+
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(rf"(?:(?P<namespace>{_LABEL})/)?(?P<name>{_LABEL}(?:\.{_LABEL})*)")
+_NAME = rf"^(?:{_LABEL}/)?{_LABEL}(?:\.{_LABEL})*$"
 # Characters of DNS names and labels.
 _MOST_NAME, _MOST_NAMESPACE = 253, 63
 # A Go duration counts nanoseconds in 64 bits.
@@ -56,48 +60,61 @@ class ExternalSecrets:
         SourceDataError
             If a name is none that Kubernetes has, an interval does not fit, or a source waits for signals.
         """
+        import polars
+
         names, seconds = labels(table), whole_intervals(table, _LIMITS)
-        places = [_place(name) for name in names]
-        wrong = [repr(name) for name, place in zip(names, places, strict=True) if place is None]
-        if wrong:
+        text = text_of(names)
+        # Lengths are of ASCII letters where the name is one that Kubernetes has.
+        places = polars.DataFrame({"place": text, "interval": seconds}).with_columns(
+            polars.col("place").str.extract(r"^([^/]*)/", 1).alias("namespace"),
+            polars.col("place").str.extract(r"([^/]*)$", 1).alias("name"),
+        )
+        fits = text.str.contains(_NAME)
+        fits &= places["name"].str.len_bytes() <= _MOST_NAME
+        fits &= places["namespace"].str.len_bytes().fill_null(0) <= _MOST_NAMESPACE
+        if not fits.all():
+            wrong = [repr(names[k]) for k in (~fits).arg_true().to_list()]
             raise SourceDataError(
-                f"source {list_offenders(wrong)} is no name of a Kubernetes resource. Those have lower-case "
-                "letters, digits, '-' and '.'. Name it as the ExternalSecret is called, or namespace/name."
+                f"source {list_offenders(wrong)} is no name of "
+                "a Kubernetes resource. Those have lower-case letters, digits, '-' and '.'. Name it as the "
+                "ExternalSecret is called, or namespace/name."
             )
-        documents = [
-            _document(*place, duration(interval))
-            for place, interval in zip(places, seconds.tolist(), strict=True)
-            if place is not None
-        ]
-        path.write_bytes("---\n".join(documents).encode())
+        write_lines(path, places, _document(), between="---\n")
         return exported(table, seconds, 'with refreshInterval "0s"')
 
 
-def duration(seconds: int) -> str:
+def _document() -> polars.Expr:
+    """Return the YAML of a resource."""
+    import polars
+    from polars import col
+
+    return polars.concat_str(
+        polars.lit('apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n  name: "'),
+        col("name"),
+        polars.lit('"\n'),
+        polars.format('  namespace: "{}"\n', col("namespace")).fill_null(""),
+        polars.lit('spec:\n  refreshInterval: "'),
+        duration(col("interval")),
+        polars.lit('"\n'),
+    )
+
+
+def duration(seconds: polars.Expr) -> polars.Expr:
     """Return a Go duration, as Go itself prints it.
 
     Examples
     --------
-    >>> duration(0), duration(59), duration(600), duration(90_061)
-    ('0s', '59s', '10m0s', '25h1m1s')
+    >>> import polars
+    >>> polars.select(duration(polars.Series([0, 59, 600, 90_061]))).to_series().to_list()
+    ['0s', '59s', '10m0s', '25h1m1s']
     """
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes}m{rest}s"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+    import polars
 
-
-def _place(name: str) -> tuple[str | None, str] | None:
-    found = _NAME.fullmatch(name)
-    if found is None or len(found["name"]) > _MOST_NAME or len(found["namespace"] or "") > _MOST_NAMESPACE:
-        return None
-    return found["namespace"], found["name"]
-
-
-def _document(namespace: str | None, name: str, interval: str) -> str:
-    place = "" if namespace is None else f'  namespace: "{namespace}"\n'
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return (
-        "apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n"
-        f'  name: "{name}"\n{place}spec:\n  refreshInterval: "{interval}"\n'
+        polars.when(seconds >= 3600)
+        .then(polars.format("{}h{}m{}s", hours, minutes, rest))
+        .when(seconds >= 60)
+        .then(polars.format("{}m{}s", minutes, rest))
+        .otherwise(polars.format("{}s", rest))
     )

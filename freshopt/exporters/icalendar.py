@@ -16,15 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporters.text_lines import TOGETHER, text_of
+from freshopt.numerics.arrays import IntArray, chunks
 from freshopt.scheduling.schedule import Schedule
 from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
 
 # Octets of a line, without its end.
 FOLD = 75
@@ -52,26 +57,53 @@ def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
         If there is no refresh, a source waits for signals, a name has a control character or a lone
         surrogate, or the schedule goes beyond the year 9999.
     """
+    import polars
+
     begin = start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
-    named = schedule.names
-    names = [str(k) for k in range(len(schedule.rates))] if named is None else list(map(str, named.tolist()))
+    own = schedule.names
+    names = [str(k) for k in range(len(schedule.rates))] if own is None else list(map(str, own.tolist()))
     _require_writable(schedule, names, begin)
-    summaries = [b"".join(_fold(f"SUMMARY:{_escape(f'refresh {name}')}")) for name in names]
-    marks = [hashlib.sha256(name.encode()).hexdigest()[:16] for name in names]
     stamp = _moment(begin)
-    seconds = np.floor(schedule.time * SECONDS[schedule.time_unit]).astype(np.int64)
-    turns = [0] * len(names)
+    named = polars.DataFrame({"name": text_of(names)}).select(
+        summary=_folded(polars.format("SUMMARY:refresh {}", _escaped(polars.col("name")))),
+        mark=polars.Series([hashlib.sha256(name.encode()).hexdigest()[:16] for name in names]),
+    )
+    event = polars.format(
+        f"BEGIN:VEVENT\r\nUID:{{}}-{stamp}-{{}}@freshopt\r\nDTSTAMP:{stamp}\r\n"
+        "DTSTART:{}\r\n{}TRANSP:TRANSPARENT\r\nEND:VEVENT\r\n",
+        "mark",
+        "turn",
+        polars.col("moment").dt.strftime("%Y%m%dT%H%M%SZ"),
+        "summary",
+    )
+    first = np.datetime64(begin.replace(tzinfo=None, microsecond=0), "us")
+    turns = np.zeros(len(names), dtype=np.int64)
     with path.open("wb") as file:
         file.write(b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//freshopt//schedule//EN\r\n")
-        for k, offset in zip(schedule.source.tolist(), seconds.tolist(), strict=True):
-            turns[k] += 1
-            file.write(
-                f"BEGIN:VEVENT\r\nUID:{marks[k]}-{stamp}-{turns[k]}@freshopt\r\nDTSTAMP:{stamp}\r\n"
-                f"DTSTART:{_moment(begin + timedelta(seconds=offset))}\r\n".encode()
+        for part in chunks(len(schedule), TOGETHER):
+            source = schedule.source[part]
+            offset = np.floor(schedule.time[part] * SECONDS[schedule.time_unit]).astype("timedelta64[s]")
+            table = named[source].with_columns(
+                moment=polars.Series(first + offset), turn=polars.Series(_turns(source, turns))
             )
-            file.write(summaries[k] + b"TRANSP:TRANSPARENT\r\nEND:VEVENT\r\n")
+            file.write(table.select(event.str.join()).item().encode())
         file.write(b"END:VCALENDAR\r\n")
     return len(schedule)
+
+
+def _turns(source: IntArray, turns: IntArray) -> IntArray:
+    """Return each event's number among its source's, from 1.
+
+    `turns` counts the events of each source so far; it is brought up to date.
+    """
+    order = np.argsort(source, kind="stable")
+    ordered = source[order]
+    head = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sizes = np.diff(np.append(head, len(source)))
+    number = np.empty(len(source), dtype=np.int64)
+    number[order] = np.arange(len(source)) - np.repeat(head, sizes) + turns[ordered] + 1
+    turns[ordered[head]] += sizes
+    return number
 
 
 def _require_writable(schedule: Schedule, names: list[str], begin: datetime) -> None:
@@ -105,29 +137,42 @@ def _moment(time: datetime) -> str:
     return f"{time.year:04d}{time:%m%dT%H%M%S}Z"
 
 
-def _escape(text: str) -> str:
+def _escaped(text: polars.Expr) -> polars.Expr:
     r"""Return text as a value.
 
     Examples
     --------
-    >>> print(_escape("a;b,c\\d\ne"))
+    >>> import polars
+    >>> print(polars.select(_escaped(polars.lit("a;b,c\\d\ne"))).item())
     a\;b\,c\\d\ne
     """
-    for letter in "\\;,":
-        text = text.replace(letter, f"\\{letter}")
-    return text.replace("\n", "\\n")
+    return text.str.replace_many(["\\", ";", ",", "\n"], ["\\\\", "\\;", "\\,", "\\n"])
 
 
-def _fold(line: str) -> Iterator[bytes]:
-    """Yield a content line in pieces of ≤ 75 octets.
+def _folded(line: polars.Expr) -> polars.Expr:
+    """Return content lines with their ends, long ones folded."""
+    import polars
 
-    Each with its end.
+    long = polars.when(line.str.len_bytes() > FOLD).then(line)
+    return long.map_elements(_fold, return_dtype=polars.String).fill_null(polars.format("{}\r\n", line))
+
+
+def _fold(line: str) -> str:
+    r"""Return a content line in pieces of ≤ 75 octets.
+
+    Each has its end.
+
+    Examples
+    --------
+    >>> [len(piece) for piece in _fold(50 * "ü").encode().split(b"\r\n ")]
+    [74, 28]
     """
-    piece = b""
-    for letter in line:
-        octets = letter.encode()
-        if len(piece) + len(octets) > FOLD:
-            yield piece + b"\r\n"
-            piece = b" "
-        piece += octets
-    yield piece + b"\r\n"
+    octets = line.encode()
+    pieces, begin, room = [], 0, FOLD
+    while len(octets) - begin > room:
+        end = begin + room
+        while octets[end] & 0xC0 == 0x80:  # within a letter
+            end -= 1
+        pieces.append(octets[begin:end])
+        begin, room = end, FOLD - 1  # the next piece begins with a space
+    return b"\r\n ".join([*pieces, octets[begin:]]).decode() + "\r\n"

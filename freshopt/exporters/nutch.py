@@ -26,14 +26,13 @@ from pathlib import Path
 
 import numpy as np
 
+from freshopt.exporters.text_lines import hosts_of, urls_of, write_lines
 from freshopt.exporters.whole_intervals import (
     NEVER,
     Exported,
     Limits,
     exported,
-    host_of,
     labels,
-    require_urls,
     whole_intervals,
 )
 from freshopt.numerics.arrays import IntArray
@@ -44,6 +43,7 @@ SEEDS, HOSTS = "seeds/seeds.tsv", "conf/adaptive-host-specific-intervals.txt"
 LONGEST = 7_776_000
 # Seconds; a host's bounds must lie strictly between them, or be "default".
 _ADAPTIVE = (60, 31_536_000)
+_HEAD = "# host, shortest and longest interval in seconds, of pages without one of their own\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,9 @@ class Nutch:
         SourceDataError
             If a name is no URL, an interval does not fit, or a source waits for signals.
         """
+        import polars
+        from polars import col
+
         names = labels(table)
         limits = Limits(
             "Nutch",
@@ -91,15 +94,21 @@ class Nutch:
             remedy="Raise their min_rate; or raise db.fetch.interval.max and tell it here (--longest).",
         )
         seconds = _floats(whole_intervals(table, limits))
-        require_urls(names, "Nutch")
-        seeds = [
-            f"{name}\tnutch.fetchInterval.fixed={interval}\n"
-            for name, interval in zip(names, seconds.tolist(), strict=True)
-            if interval != NEVER
-        ]
-        for name, lines in ((SEEDS, seeds), (HOSTS, _hosts(names, seconds))):
+        urls = urls_of(names, "Nutch")
+        active = polars.DataFrame({"url": urls, "seconds": seconds}).filter(col("seconds") != NEVER)
+        for name in self.files:
             (path / name).parent.mkdir()
-            (path / name).write_bytes("".join(lines).encode())
+        seed = polars.format("{}\tnutch.fetchInterval.fixed={}\n", col("url"), col("seconds"))
+        write_lines(path / SEEDS, active, seed)
+        hosts = active.select(hosts_of(active["url"]).alias("host"), "seconds").group_by("host")
+        bounds = hosts.agg(low=col("seconds").min(), high=col("seconds").max()).sort("host")
+        words = [
+            polars.when(bound.is_between(*_ADAPTIVE, closed="none"))
+            .then(bound.cast(polars.String))
+            .otherwise(polars.lit("default"))
+            for bound in (col("low"), col("high"))
+        ]
+        write_lines(path / HOSTS, bounds, polars.format("{} {} {}\n", col("host"), *words), head=_HEAD)
         return exported(table, seconds, "left out of the seeds")
 
 
@@ -108,16 +117,3 @@ def _floats(seconds: IntArray) -> IntArray:
     single = seconds.astype(np.float32)
     short = single.astype(np.int64) < seconds
     return np.where(short, np.nextafter(single, np.float32(np.inf)), single).astype(np.int64)
-
-
-def _hosts(names: list[str], seconds: IntArray) -> list[str]:
-    bounds: dict[str, tuple[int, int]] = {}
-    for name, interval in zip(names, seconds.tolist(), strict=True):
-        if interval != NEVER:
-            low, high = bounds.get(host_of(name), (interval, interval))
-            bounds[host_of(name)] = min(low, interval), max(high, interval)
-    lines = ["# host, shortest and longest interval in seconds, of pages without one of their own\n"]
-    for host, pair in sorted(bounds.items()):
-        words = [str(value) if _ADAPTIVE[0] < value < _ADAPTIVE[1] else "default" for value in pair]
-        lines.append(f"{host} {words[0]} {words[1]}\n")
-    return lines

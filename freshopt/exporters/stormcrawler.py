@@ -16,13 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from freshopt.exporters.text_lines import urls_of, write_lines
 from freshopt.exporters.whole_intervals import (
     NEVER,
     Exported,
     Limits,
     exported,
     labels,
-    require_urls,
     whole_intervals,
 )
 from freshopt.scheduling.rate_table import RateTable
@@ -56,9 +58,12 @@ class StormCrawler:
         SourceDataError
             If a name is no URL, an interval is below a minute, or a source waits for signals.
         """
+        import polars
+        from polars import col
+
         names, seconds = labels(table), whole_intervals(table, _LIMITS)
-        require_urls(names, "StormCrawler")
-        minutes = [-1 if interval == NEVER else interval // 60 for interval in seconds.tolist()]
-        lines = (f"{name}\t{KEY}={delay}\n" for name, delay in zip(names, minutes, strict=True))
-        path.write_bytes("".join(lines).encode())
+        urls = urls_of(names, "StormCrawler")
+        minutes = np.where(seconds == NEVER, -1, seconds // 60)
+        lines = polars.DataFrame({"url": urls, "delay": minutes})
+        write_lines(path, lines, polars.format(f"{{}}\t{KEY}={{}}\n", col("url"), col("delay")))
         return exported(table, seconds, f"with {KEY}=-1")

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -206,41 +205,6 @@ def require_clocked(table: RateTable, tool: str) -> None:
         f"source {list_offenders(waiting)} is refreshed on its signals. {tool} refreshes by the clock. "
         "Take it out of the table and crawl it when it signals, or solve with signalled false."
     )
-
-
-def require_urls(names: list[str], tool: str, schemes: tuple[str, ...] = ("http", "https")) -> None:
-    """Raise if names are no URLs to fetch.
-
-    Examples
-    --------
-    >>> require_urls(["https://example.org/ü?q='1'"], "a tool")
-    >>> require_urls(["7"], "a tool")
-    Traceback (most recent call last):
-    ...
-    freshopt.errors.SourceDataError: source '7' is no URL. a tool fetches http, https. Name it by its URL.
-    """
-    wrong = [repr(name) for name in names if not _is_url(name, schemes)]
-    if wrong:
-        raise SourceDataError(
-            f"source {list_offenders(wrong)} is no URL. {tool} fetches {', '.join(schemes)}. "
-            f"Name {'it by its URL' if len(wrong) == 1 else 'them by their URLs'}."
-        )
-
-
-def host_of(url: str) -> str:
-    """Return the host of a URL that `require_urls` passed."""
-    return urlsplit(url).hostname or ""
-
-
-def _is_url(name: str, schemes: tuple[str, ...]) -> bool:
-    if any(letter.isspace() or not letter.isprintable() for letter in name):
-        return False
-    try:
-        parts = urlsplit(name)
-        _ = parts.port  # which is read, and may be wrong, only now
-    except ValueError:
-        return False
-    return parts.scheme.lower() in schemes and bool(parts.hostname)
 
 
 def _every(table: RateTable, offenders: IntArray, exact: np.typing.NDArray[np.float64]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
-from freshopt.logs.source_index import code_sources
+from freshopt.logs.source_index import code_sources, sorted_rows
 from freshopt.logs.timestamps import (
     Times,
     midnight_before,
@@ -141,23 +141,22 @@ class LogRows:
 
         Two rows of one source at one time are an error.
         """
-        same = self.codes[1:] == self.codes[:-1]
-        later = self.time[1:] - self.time[:-1] >= SMALLEST
-        if ((self.codes[1:] > self.codes[:-1]) | (same & later)).all():
-            return self
-        order = np.lexsort((self.time, self.codes)).astype(np.int64)
+        if (self.codes[1:] >= self.codes[:-1]).all():
+            later = self.time[1:] - self.time[:-1] >= SMALLEST
+            if (later | (self.codes[1:] > self.codes[:-1])).all():
+                return self
+        order, codes, time = sorted_rows(self.codes, self.time, len(self.names))
         rows = replace(
             self,
-            codes=self.codes[order],
-            time=self.time[order],
+            codes=codes,
+            time=time,
             changed=self.changed[order],
             changes=None if self.changes is None else self.changes[order],
             elapsed=None if self.elapsed is None else self.elapsed[order],
             order=order,
             last_modified=None if self.last_modified is None else self.last_modified[order],
         )
-        same = rows.codes[1:] == rows.codes[:-1]
-        twice = np.flatnonzero(same & ~(rows.time[1:] - rows.time[:-1] >= SMALLEST)) + 1
+        twice = np.flatnonzero(~(time[1:] - time[:-1] >= SMALLEST) & (codes[1:] == codes[:-1])) + 1
         if self.timed and len(twice):
             pairs = ((k, rows.row_name(rows._was(k - 1))) for k in twice.tolist())
             texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)

@@ -18,7 +18,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.scheduling.integer_counts import ULP, crawl_counts
 from freshopt.scheduling.phases import flat_phases
-from freshopt.scheduling.refresh_order import order_refreshes
+from freshopt.scheduling.refresh_order import order_refreshes, ordinals
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,5 @@ class DiscreteCounts:
         interval = horizon / np.maximum(count + (0 if self.repeats else 1), 1)
         phase = flat_phases(count / horizon, horizon) if self.repeats else np.ones(n)
         below = np.nextafter(horizon, 0.0)  # (φ + x − 1)·T/x may round up to T
-        return order_refreshes(
-            count, lambda k, ordinal: np.minimum((phase[k] + ordinal) * interval[k], below)
-        )
+        source, ordinal = ordinals(count)
+        return order_refreshes(count, np.minimum((phase[source] + ordinal) * interval[source], below))

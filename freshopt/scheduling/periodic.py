@@ -22,7 +22,7 @@ import numpy as np
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.scheduling.phases import flat_phases
-from freshopt.scheduling.refresh_order import order_refreshes, points_before
+from freshopt.scheduling.refresh_order import order_refreshes, points, points_before
 from freshopt.scheduling.weekly_phases import WeeklyStart, on_local_clock, weekly_phases
 from freshopt.units import SECONDS
 from freshopt.weekly.best_phases import check_load_limit
@@ -140,12 +140,10 @@ class Periodic:
             return _refreshes(rates, horizon, phase)
         profile, start = self.profile, self._start
 
-        def moment(source: IntArray, ordinal: IntArray) -> Array:
-            time = (phase[source] + ordinal) / rates[source]
-            return np.where(placed[source], on_local_clock(time, profile, start), time)
-
-        beyond = horizon + SWITCH / SECONDS[start.time_unit]
-        source, time = order_refreshes(points_before(beyond, rates, phase), moment)
+        count = points_before(horizon + SWITCH / SECONDS[start.time_unit], rates, phase)
+        time = points(count, phase, rates)
+        time = np.where(np.repeat(placed, count), on_local_clock(time, profile, start), time)
+        source, time = order_refreshes(count, time)
         inside = (time >= 0.0) & (time < horizon)
         return source[inside], time[inside]
 
@@ -153,4 +151,4 @@ class Periodic:
 def _refreshes(rates: Array, horizon: float, phase: Array) -> tuple[IntArray, Array]:
     """Return the refreshes of sources at their phases, in order."""
     count = points_before(horizon, rates, phase)
-    return order_refreshes(count, lambda source, ordinal: (phase[source] + ordinal) / rates[source])
+    return order_refreshes(count, points(count, phase, rates))

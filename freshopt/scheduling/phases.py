@@ -15,15 +15,19 @@ day is placed one by one, and there is time for 32 phases in place of eight.
 Measured, load of the busiest minute of a day over the mean: 1.01 instead of 1.12 for that million, and 1.07
 instead of 1.30 with 100 refreshes a minute of 200 000 sources. Variance of the load of a day over its mean,
 344 sources with 360 refreshes in 90 days: .2 instead of 1.
-Cost: 8 moments a refresh, in NumPy; 32 for schedules of fewer than 16 384 refreshes, at most .2 s.
+Cost: 8 moments a refresh, 50 ns compiled and 600 in NumPy, with the same bits; 32 for schedules of fewer
+than 16 384 refreshes, at most .2 s.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.refresh_order import points_before, spread_phases
+from freshopt.compiled.backend import fast
+from freshopt.numerics.arrays import Array, IntArray, as_float64, total
+from freshopt.scheduling import refresh_loops
+from freshopt.scheduling.refresh_loops import LONGER
+from freshopt.scheduling.refresh_order import points_before, spread_phases, stable_order, worthwhile
 
 # Refreshes below which slots of one refresh and all the choices cost less than .2 s.
 FEW = 16_384
@@ -31,8 +35,6 @@ CHOICES, CHOICES_OF_FEW = 8, 32
 # Refreshes in the shortest slots, unless there were more than MOST; of few refreshes 1.
 PER_SLOT = 4
 MOST = 2**17
-# Ratio of the slot lengths of successive levels; there are three levels.
-LONGER = 8
 BATCHES = 512
 
 
@@ -54,23 +56,27 @@ def flat_phases(rates: Array, horizon: float) -> Array:
     >>> int(load.min()), int(load.max())
     (15, 24)
     """
-    phase = spread_phases(rates)
+    phase = spread_phases(rates, int(min(total(rates) * horizon, 2.0**53)))
     count = points_before(horizon, rates, phase)
     refreshes = int(count.sum())
     if not refreshes:
         return phase
     choices, per_slot = (CHOICES_OF_FEW, 1) if refreshes < FEW else (CHOICES, PER_SLOT)
     slots = LONGER**2 * max(1, min(refreshes // per_slot, MOST) // LONGER**2)
-    loads = [np.zeros(slots // LONGER**level, dtype=np.int64) for level in range(3)]
+    order = stable_order(as_float64(count.max() - count), refreshes)[: np.count_nonzero(count)]
+    done = np.cumsum(count[order])
+    ends = np.unique(np.searchsorted(done, np.linspace(0.0, float(refreshes), BATCHES + 1)[1:], side="right"))
+    ends = np.unique([*ends.tolist(), len(order)])
+    if worthwhile(refreshes):
+        fast(refresh_loops.level)(order, ends, rates, horizon, count, phase, slots, choices)
+        return phase
     # Below `edge` a phase gives one refresh more than above it: each source stays on its side.
     edge = rates * horizon % 1.0
     low = phase < edge
     base, width = np.where(low, 0.0, edge), np.where(low, edge, 1.0 - edge)
-    order = np.argsort(-count, kind="stable")[: np.count_nonzero(count)]
-    done = np.cumsum(count[order])
-    ends = np.unique(np.searchsorted(done, np.linspace(0.0, float(refreshes), BATCHES + 1)[1:], side="right"))
+    loads = [np.zeros(slots // LONGER**level, dtype=np.int64) for level in range(3)]
     begin = 0
-    for end in [*ends.tolist(), len(order)]:
+    for end in ends.tolist():
         if end > begin:
             batch = order[begin:end]
             phase[batch] = _best(batch, rates, horizon, count, phase, base, width, loads, choices)

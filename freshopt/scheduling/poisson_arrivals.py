@@ -44,9 +44,18 @@ class PoissonArrivals:
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
         """Return the refreshes in [0, horizon); see `Method.times`."""
+        return order_refreshes(*self.arrivals(rates, horizon))
+
+    def arrivals(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
+        """Return how many refreshes each source has, and their times.
+
+        The times come source by source, in no order within a source.
+        """
         random = np.random.default_rng(self.seed)
         count = random.poisson(rates * horizon)
-        return order_refreshes(count, lambda source, _: random.random(len(source)) * horizon)
+        time = random.random(int(np.sum(count)))
+        time *= horizon
+        return count, time
 
     def redrawn(self, run: int) -> PoissonArrivals:
         """Return the method with a later seed, its own for run 0."""

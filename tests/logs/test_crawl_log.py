@@ -148,6 +148,17 @@ def test_names_are_coded_as_by_sorting(
     assert labels[codes].tolist() == names
 
 
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_names_that_numpy_or_utf8_cannot_hold(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(source_index, "FEW", few)
+    names = ["b", "\ud800", "a", "b", "\uffff", "\U0001f98a"]
+    labels, codes = code_sources(names)
+    assert labels.tolist() == sorted(set(names))
+    assert labels[codes].tolist() == names
+    with pytest.raises(SourceDataError, match=r"source 'a\\x00' ends in a zero byte"):
+        code_sources(["a", "a\0"])  # as an array of NumPy both are "a"
+
+
 TEXT = "T" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "U"  # strings of any length, since NumPy 2
 
 
