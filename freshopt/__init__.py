@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from freshopt.certificates.certificate import certify as certify
     from freshopt.certificates.solution import Solution as Solution
     from freshopt.certificates.solution import Status as Status
+    from freshopt.certificates.solutions import Solutions as Solutions
     from freshopt.crosscheck import Agreement as Agreement
     from freshopt.crosscheck import cross_check as cross_check
     from freshopt.errors import CertificateError as CertificateError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from freshopt.io.read_log import read_log as read_log
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
+    from freshopt.many import solve_many as solve_many
     from freshopt.modelling.constraints.budget import Budget as Budget
     from freshopt.modelling.constraints.nested import Nested as Nested
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
     from freshopt.solving import solve as solve
+    from freshopt.warming import warm as warm
     from freshopt.weekly.profile import WeeklyProfile as WeeklyProfile
 
 __version__ = "0.1.0"
@@ -101,10 +104,14 @@ _HOME = {
     "schedule": "freshopt.scheduling.schedule",
     "plan_uncertainty": "freshopt.planning.uncertainty",
     "solve": "freshopt.solving",
+    "warm": "freshopt.warming",
+    "solve_many": "freshopt.many",
+    "Solutions": "freshopt.certificates.solutions",
 }
 _PACKAGES = (
     "automata",
     "bounds",
+    "cuda",
     "datasets",
     "distributed",
     "estimators",

@@ -1,4 +1,4 @@
-"""`frontier`: solutions along one limit, warm-started one after another."""
+"""`frontier`: solutions along one limit, each started from its neighbour's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, shortened, shown
+from freshopt.many import solve_many
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number
-from freshopt.solving import solve
 
 if TYPE_CHECKING:
     import polars
@@ -93,7 +93,7 @@ def frontier(
     constraint: str | None = None,
     tolerance: float = 1e-6,
 ) -> Frontier:
-    """Solve a problem at several limits, warm-started one after another.
+    """Solve a problem at several limits, by `solve_many`.
 
     Each solve starts from the last one's prices. An infeasible limit stays as a row with that status, and the
     reason: the constraints that conflict with it.
@@ -138,20 +138,17 @@ def frontier(
     given = tuple(as_number(limit, what, remedy) for limit in limits)
     if not given:
         raise SourceDataError("there are no limits. Pass at least one.")
-    solutions: list[Solution | None] = []
-    reasons: list[str] = []
-    start: Solution | None = None
-    for limit in given:
+    problems: dict[int, Problem] = {}
+    reasons = [""] * len(given)
+    for k, limit in enumerate(given):
         try:
-            changed = problem.with_limit(along, limit) if constraint else problem.with_bandwidth(limit)
-            solution = solve(changed, solver, tolerance=tolerance, throw=False, warm_start=start)
+            problems[k] = problem.with_limit(along, limit) if constraint else problem.with_bandwidth(limit)
         except InfeasibleProblemError as error:
-            solutions.append(None)
-            reasons.append(str(error))
-            continue
-        infeasible = solution.status is Status.INFEASIBLE
-        solutions.append(None if infeasible else solution)
-        reasons.append(solution.note)
-        if not infeasible and (solution.price > 0.0 or solution.multipliers is not None):
-            start = solution
+            reasons[k] = str(error)
+    solutions: list[Solution | None] = [None] * len(given)
+    if problems:
+        found = solve_many(problems.values(), solver=solver, tolerance=tolerance, throw=False)
+        for k, solution in zip(problems, found, strict=True):
+            solutions[k] = None if solution.status is Status.INFEASIBLE else solution
+            reasons[k] = solution.note
     return Frontier(given, tuple(solutions), tuple(reasons), along)

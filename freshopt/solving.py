@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import overload
 
 import numpy as np
 
-from freshopt.certificates.solution import Solution, Status
-from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
-from freshopt.errors import (
-    CertificateError,
-    InfeasibleProblemError,
-    SolverRefusedError,
-    expect,
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import (
+    SolveOptions,
+    Solver,
+    check_solver,
+    options_from,
+    raise_unless_good,
 )
+from freshopt.cuda.device_problem import DeviceProblem
+from freshopt.cuda.device_solution import DeviceSolution
+from freshopt.errors import SolverRefusedError, expect, shortened
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number
+from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
+from freshopt.solvers.auto import Auto
+from freshopt.solvers.water_filling_cuda import WaterFillingCuda
 
-if TYPE_CHECKING:
-    pass
 
-
+@overload
 def solve(
     problem: Problem,
     solver: Solver | None = None,
@@ -30,14 +33,39 @@ def solve(
     throw: bool = True,
     certify: bool = True,
     warm_start: float | Solution | None = None,
-) -> Solution:
+) -> Solution: ...
+
+
+@overload
+def solve(
+    problem: DeviceProblem,
+    solver: Solver | None = None,
+    *,
+    tolerance: float = 1e-6,
+    throw: bool = True,
+    certify: bool = True,
+    warm_start: float | None = None,
+) -> DeviceSolution: ...
+
+
+def solve(
+    problem: Problem | DeviceProblem,
+    solver: Solver | None = None,
+    *,
+    tolerance: float = 1e-6,
+    throw: bool = True,
+    certify: bool = True,
+    warm_start: float | Solution | None = None,
+) -> Solution | DeviceSolution:
     """Solve a problem and certify the result.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or DeviceProblem
+        Columns on the host, or on a CUDA device (``freshopt[cuda]``).
     solver : Solver, optional
-        An instance such as ``solvers.WaterFilling()``; None means ``solvers.Auto()``.
+        An instance such as ``solvers.WaterFilling()``; None means ``solvers.Auto()``, and
+        ``solvers.WaterFillingCuda()`` for columns on a device.
     tolerance : float
         Relative duality gap above which the status is inaccurate.
     throw : bool
@@ -52,7 +80,8 @@ def solve(
 
     Returns
     -------
-    Solution
+    Solution or DeviceSolution
+        The latter for columns on a device, where its rates stay.
 
     Raises
     ------
@@ -71,60 +100,38 @@ def solve(
     >>> solution.status.value, solution.certificate.relative_gap < 1e-12
     ('optimal', True)
     """
-    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    expect(problem, (Problem, DeviceProblem), "problem", "Pass a freshopt.Problem")
     for what, flag in (("throw", throw), ("certify", certify)):
         expect(flag, (int, np.bool_), what, "Pass True or False")
-    chosen = solver if solver is not None else importlib.import_module("freshopt.solvers.auto").Auto()
-    if isinstance(chosen, type) or not isinstance(chosen, Solver):
-        raise SolverRefusedError(
-            f"{solver!r} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
-        )
-    price: float | None
-    used: float | None
-    if isinstance(warm_start, Solution):
-        price, used = warm_start.price, _bandwidth_used(warm_start, problem)
-    else:
-        remedy = "Pass a price, an earlier solution, or None."
-        price, used = None if warm_start is None else as_number(warm_start, "warm_start", remedy), None
-    if price is not None and not SMALLEST <= price <= LARGEST:
-        # A price of 0, say, of a bandwidth that did not bind (complementary slackness), is no start.
-        price, used = None, None
-    multipliers = _multipliers(warm_start, problem) if isinstance(warm_start, Solution) else None
-    solution = chosen.solve(problem, SolveOptions(tolerance, certify, price, used, multipliers))
+    if isinstance(problem, DeviceProblem):
+        return _solve_on_device(problem, solver, warm_start, SolveOptions(tolerance, certify), throw=throw)
+    check_solver(solver)
+    chosen: Solver = solver if solver is not None else Auto()
+    options = options_from(problem, warm_start, tolerance, certify=certify)
+    solution = chosen.solve(problem, options)
     if throw:
-        _raise_unless_good(solution)
+        raise_unless_good(solution)
     return solution
 
 
-def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
-    """Return the bandwidth used at an earlier solution's price.
-
-    None unless the sources, their numerics and their bounds are the same.
-    """
-    before = earlier.problem
-    same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
-    return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
-
-
-def _multipliers(earlier: Solution, problem: Problem) -> Array | None:
-    """Return an earlier solution's multipliers, if its rows have the same labels."""
-    before, now = earlier.problem.program, problem.program
-    same = before is not None and now is not None and before.rows.labels == now.rows.labels
-    return earlier.multipliers if same else None
-
-
-def _raise_unless_good(solution: Solution) -> None:
-    if solution.status is Status.OPTIMAL:
-        return
-    if solution.status is Status.REFUSED:
-        raise SolverRefusedError(solution.note)
-    if solution.status is Status.INFEASIBLE:
-        reason = solution.note if solution.conflict is None else str(solution.conflict)
-        raise InfeasibleProblemError(reason, solution.conflict)
-    if solution.status is Status.INACCURATE and gap_is_expected(solution.solver):
-        return
-    raise CertificateError(
-        f"{solution.solver} ended {solution.status.value}. {solution.note} Solve with another solver, or "
-        f"pass throw=False to have the solution as it is.",
-        solution,
-    )
+def _solve_on_device(
+    problem: DeviceProblem,
+    solver: Solver | None,
+    warm_start: float | Solution | None,
+    options: SolveOptions,
+    *,
+    throw: bool,
+) -> DeviceSolution:
+    """Return the solution of a problem on a device."""
+    chosen = WaterFillingCuda() if solver is None else solver
+    if not isinstance(chosen, WaterFillingCuda):
+        raise SolverRefusedError(
+            f"{shortened(repr(solver))} does not solve problems on a device. "
+            "Pass freshopt.solvers.WaterFillingCuda()."
+        )
+    start = None if warm_start is None else as_number(warm_start, "warm_start", "Pass a price, or None.")
+    usable = start is not None and SMALLEST <= start <= LARGEST
+    solution = chosen.solve(problem, replace(options, warm_start=start if usable else None))
+    if throw:
+        raise_unless_good(solution)
+    return solution

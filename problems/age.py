@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from freshopt.compiled import cost_functions, demand_functions, proof_functions
+from freshopt.compiled import age_tables, cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import by_size, falling_total
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -29,7 +29,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows
-from freshopt.numerics.special_functions import age_index, harmonic_index, inverse_age_index, mean_age
+from freshopt.numerics.special_functions import age_index, harmonic_index, mean_age
 
 # Below the one u and above the other the periodic cell has simpler forms.
 SMALL, LARGE = 0.05, 40.0
@@ -39,8 +39,6 @@ FEW_CHANGES, MANY_CHANGES = 0.02, 30.0
 FEW = 5
 # Points of √t up to 7, where e^{−49} = 5e-22; J₂ has 14 periods there for u = 40.
 _POINTS, _REACH = 48, 7.0
-# Newton steps of the Poisson inverse; 5 reach the last ulp from its starting value.
-_NEWTON = 8
 
 
 @frozen_arrays
@@ -235,7 +233,7 @@ def _index(period: Array, d: Array) -> Array:
 
 
 def _inverse_index(price: Array, d: Array) -> Array:
-    return inverse_age_index(price * d * d) / d
+    return 1.0 / age_tables.rates_without_loops(age_tables.PERIODIC, price, d)
 
 
 def _poisson_cost(rate: Array, d: Array) -> Array:
@@ -247,12 +245,7 @@ def _poisson_marginal(rate: Array, d: Array) -> Array:
 
 
 def _poisson_inverse(price: Array, d: Array) -> Array:
-    # The marginal lies below 1/ρ² and below 2Δ/ρ³, and is near one of them away from ρ = Δ.
-    rate = np.minimum(1.0 / np.sqrt(price), np.cbrt(2.0 * d) / np.cbrt(price))
-    for _ in range(_NEWTON):
-        elasticity = 2.0 + 2.0 * rate / (rate + d) - 2.0 * rate / (2.0 * rate + d)
-        rate = rate * np.exp(np.log(_poisson_marginal(rate, d) / price) / elasticity)
-    return rate
+    return age_tables.rates_without_loops(age_tables.POISSON, price, d)
 
 
 def _signal_cost(rate: Array, d: Array) -> Array:

@@ -33,6 +33,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.octave_cache import OctaveCache
 from freshopt.separable.kernel import Kernel
 
 # Nodes of the conditioned forms, for rates within a factor of 2.
@@ -102,6 +103,8 @@ class ExpectedPenalty(Objective):
         Command("penalty-square", "its square", {"penalty": np.square}),
     )
     _increments: PenaltyIncrements = field(init=False)
+    _silent: _UnitCell = field(init=False)
+    _signalled: _UnitCell = field(init=False)
 
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless C is a penalty over its range."""
@@ -115,7 +118,10 @@ class ExpectedPenalty(Objective):
             raise ObjectiveError(
                 f"nodes={self.nodes!r} and smallest_ratio={self.smallest_ratio!r} must be > 0. Correct them."
             )
-        object.__setattr__(self, "_increments", PenaltyIncrements(self.penalty))
+        increments = PenaltyIncrements(self.penalty)
+        object.__setattr__(self, "_increments", increments)
+        object.__setattr__(self, "_silent", _UnitCell(increments, signalled=False))
+        object.__setattr__(self, "_signalled", _UnitCell(increments, signalled=True))
 
     def __repr__(self) -> str:
         """Return one line, with the penalty's name."""
@@ -214,7 +220,7 @@ class ExpectedPenalty(Objective):
         return self._kernel(sources, signalled=True)
 
     def _kernel(self, sources: Sources, *, signalled: bool) -> Kernel:
-        cell = _Cell(self._increments, signalled, sources)
+        cell = _Cell(self._increments, self._signalled if signalled else self._silent, sources)
         position = np.where(sources.importance > 0.0, np.arange(float(len(sources))), -1.0)
         parameters = (sources.change_rate, position)
         return Kernel(sources.importance, parameters, cell.cost, cell.marginal, cell.inverse)
@@ -257,48 +263,83 @@ def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expr
     return t, [*cones, cp.ExpCone(-cp.multiply((m - 1.0) * fall[place], f[place]), v[place], t)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cell:
-    """Cost, marginal and inverse marginal of one discipline.
+class _UnitCell:
+    """Cost, marginal and inverse of one discipline as functions of one number.
 
-    The variable is θ with e^{−θ} = 1/(1+x), or 1−p.
+    That is the ratio ρ/Δ, and for the inverse the price times Δ. Each has a table for many sources, which
+    holds where it is right to rounding; elsewhere exponentials are summed.
+    The variable of the sums is θ with e^{−θ} = 1/(1+x), or 1−p.
     """
 
-    increments: PenaltyIncrements
-    signalled: bool
-    sources: Sources
+    __slots__ = ("_increments", "_signalled", "cost", "inverse", "marginal")
 
-    def cost(self, rate: Array, d: Array, position: Array) -> Array:
-        """Return the cost Σ d_m e^{−mθ}."""
-        theta, sums = self._sums(rate, d, position)
-        value = np.exp(-(self.increments.shift + 1.0) * theta) * sums.zeroth
-        return np.where((rate == 0.0) & ~self.increments.bounded, np.inf, value)
+    def __init__(self, increments: PenaltyIncrements, *, signalled: bool) -> None:
+        self._increments, self._signalled = increments, signalled
+        # Costs of √m fall as 1/√x at small x, those of few changes as 1/x at large ones; marginals as their
+        # slopes.
+        self.cost = OctaveCache(self._cost, fall=1)
+        self.marginal = OctaveCache(self._marginal, fall=2)
+        self.inverse = OctaveCache(self._inverse)
 
-    def marginal(self, rate: Array, d: Array, position: Array) -> Array:
-        """Return the marginal Σ m d_m e^{−(m+1)θ}/Δ.
+    def _cost(self, ratio: Array) -> Array:
+        """Return the cost Σ d_m e^{−mθ}; NaN where it is not known."""
+        theta, sums = self._sums(ratio)
+        return self._known(np.exp(-(self._increments.shift + 1.0) * theta) * sums.zeroth, ratio, sums)
+
+    def _marginal(self, ratio: Array) -> Array:
+        """Return the marginal Σ m d_m e^{−(m+1)θ}, or NaN.
 
         On signals the exponent is −(m−1)θ.
         """
-        theta, sums = self._sums(rate, d, position)
-        value = np.exp(-(self.increments.shift + self._decay()) * theta) * (sums.first / d)
-        return np.where((rate == 0.0) & ~self.increments.bounded, np.inf, value)
+        theta, sums = self._sums(ratio)
+        decay = self._increments.shift + self._decay()
+        return self._known(np.exp(-decay * theta) * sums.first, ratio, sums)
+
+    def _inverse(self, price: Array) -> Array:
+        """Return the ratio with that marginal."""
+        theta = self._increments.theta_of(np.log(price), self._decay())
+        return -np.expm1(-theta) if self._signalled else np.expm1(theta)
+
+    def _sums(self, ratio: Array) -> tuple[Array, ExponentialSums]:
+        theta = -np.log1p(-np.minimum(ratio, 1.0)) if self._signalled else np.log1p(ratio)
+        theta = np.minimum(theta, LARGEST)
+        return theta, self._increments.sums(theta)
+
+    def _known(self, value: Array, ratio: Array, sums: ExponentialSums) -> Array:
+        if self._increments.bounded:
+            return np.where(sums.known, value, np.nan)
+        return np.where(ratio == 0.0, np.inf, np.where(sums.known, value, np.nan))
+
+    def _decay(self) -> float:
+        return 0.0 if self._signalled else 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cell:
+    """Cost, marginal and inverse marginal of sources under one discipline."""
+
+    increments: PenaltyIncrements
+    unit: _UnitCell
+    sources: Sources
+
+    def cost(self, rate: Array, d: Array, position: Array) -> Array:
+        """Return the cost of each source."""
+        return self._checked(self.unit.cost(rate / d), rate / d, position)
+
+    def marginal(self, rate: Array, d: Array, position: Array) -> Array:
+        """Return the marginal of each source."""
+        return self._checked(self.unit.marginal(rate / d), rate / d, position) / d
 
     def inverse(self, price: Array, d: Array, _position: Array) -> Array:
         """Return the rate with that marginal."""
-        theta = self.increments.theta_of(np.log(price) + np.log(d), self._decay())
-        return d * (-np.expm1(-theta) if self.signalled else np.expm1(theta))
+        return d * self.unit.inverse(price * d)
 
-    def _sums(self, rate: Array, d: Array, position: Array) -> tuple[Array, ExponentialSums]:
-        """Return θ and the sums; raise where they are unknown.
+    def _checked(self, value: Array, ratio: Array, position: Array) -> Array:
+        """Return the values; raise where they are unknown.
 
         Only sources of positive importance are checked.
         """
-        ratio = rate / d
-        theta = -np.log1p(-np.minimum(ratio, 1.0)) if self.signalled else np.log1p(ratio)
-        theta = np.minimum(theta, LARGEST)
-        sums = self.increments.sums(theta)
-        asked = (position >= 0.0) & ((rate > 0.0) | self.increments.bounded)
-        nowhere = np.flatnonzero(asked & ~sums.known)
+        nowhere = np.flatnonzero(np.isnan(value) & ~np.isnan(ratio) & (position >= 0.0))
         if len(nowhere):
             where = list_offenders(f"{self.sources.label(int(position[k]))}: {ratio[k]:.3g}" for k in nowhere)
             raise ObjectiveError(
@@ -306,7 +347,4 @@ class _Cell:
                 f"{self.increments.reason()} Raise min_rate of these sources, or choose a penalty that is "
                 f"bounded, smooth or slower."
             )
-        return theta, sums
-
-    def _decay(self) -> float:
-        return 0.0 if self.signalled else 2.0
+        return value

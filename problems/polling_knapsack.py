@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from freshopt.compiled import demand_functions
+from freshopt.compiled import demand_functions, poll_proofs
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
@@ -137,9 +137,16 @@ class PollingKnapsack(Objective):
                 _polls_inverse,
                 demand_functions.polls,
                 unit_gain=_polls_gain,
+                unit_proof=poll_proofs.POLLS,
             )
         return Kernel(
-            w, (a,), _materials_cost, _materials_marginal, _materials_inverse, demand_functions.materials
+            w,
+            (a,),
+            _materials_cost,
+            _materials_marginal,
+            _materials_inverse,
+            demand_functions.materials,
+            unit_proof=poll_proofs.MATERIALS,
         )
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from freshopt.compiled.columns import WORTHWHILE, Columns
+from freshopt.compiled import backend
+from freshopt.compiled.columns import Columns
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partitioned_sources import NUMBERS, Table
-from freshopt.dual_search.problem_columns import columns_of
+from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
@@ -27,6 +28,15 @@ from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
 
 Made = TypeVar("Made")
+
+# Partitions are compiled by size alone, not by what a worker happens to have loaded or done: a step that runs
+# again returns the same bits.
+COMPILED_FROM = 65_536
+
+
+def compiled_by_size(n: int) -> bool:
+    """Return whether passes over n sources of a partition are compiled."""
+    return n >= COMPILED_FROM and backend.compiled()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,8 +110,9 @@ class Partition:
         problem = Problem(objective, sources, bandwidth)
         if problem.numerics is None:
             raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
-        # By size alone, not by what a worker happens to have loaded: a step run again returns the same bits.
-        columns = columns_of(problem, problem.numerics) if len(sources) >= WORTHWHILE else None
+        columns = None
+        if compiled_by_size(len(sources)):
+            columns = numerics_columns(problem.numerics, sources.refresh_cost, problem.lower, problem.upper)
         return cls(problem, problem.numerics, columns, codes, hosts)
 
     def rates(self, price: float | Array) -> Array:

@@ -12,17 +12,19 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.certificates.certificate import TIGHT
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.proof_pass import proof_columns, proved_value
 from freshopt.certificates.zero_optimum import free_rates, typical_cost
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 # Share of a typical cost above which the optimal value is taken to be positive without a test.
@@ -142,27 +144,63 @@ def finish(
         return Finished(0, 0.0, 0.0, 0.0, np.zeros((2, 1 + hosts)), 0.0, 0.0, 0, 0, 0)
     piece = piece_of(table, label, first, own, terms)
     rates = decision.rates(piece)
-    gap = Gap.of(piece.problem, rates, piece.numerics)
-    each = np.broadcast_to(decision.price, (n,))
-    if piece.codes is not None:
-        each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
+    proof = _proof_by_pass(piece, rates, decision) or _proof_by_responses(piece, rates, decision)
     if folder is not None:
         write_part(
             rates_table(table, piece.problem.sources, rates, place, terms.time_unit), Path(folder), file
         )
-    lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(gap)
+    lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(proof.gap)
     return Finished(
         n,
-        gap.cost,
-        gap.value,
-        gap.halving_loss(),
-        np.stack([piece.totals(rates), piece.sums(np.broadcast_to(1.0, (n,)), gap.source_gaps(each))]),
+        proof.gap.cost,
+        proof.gap.value,
+        proof.halving_loss,
+        proof.sums,
         typical,
-        _free_use(piece) if abs(gap.cost) <= NEARLY * typical else np.inf,
+        _free_use(piece) if abs(proof.gap.cost) <= NEARLY * typical else np.inf,
         int(np.count_nonzero(rates == 0.0)),
         int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
         int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
     )
+
+
+class _Proof(NamedTuple):
+    """Certificate terms of a partition, as `Finished` has them."""
+
+    gap: Gap
+    halving_loss: float
+    sums: Array
+
+
+def _proof_by_pass(piece: Partition, rates: Array, decision: Decision) -> _Proof | None:
+    """Return the certificate terms by compiled passes, or None.
+
+    None means that there are none for the objective, for so few sources, or by host, or that they prove too
+    little.
+    """
+    without = piece.columns is None or piece.codes is not None
+    columns = None if without else proof_columns(piece.problem)
+    if columns is None:
+        return None
+    given, price = read_only(np.ascontiguousarray(rates)), decision.price
+    proof = columns.prove(given, price)
+    if not proof.gap <= TIGHT * (abs(proof.cost) + price * proof.used):
+        return None
+    fewer = np.where(piece.problem.lower < piece.problem.upper, 0.5 * given, given)
+    lost = columns.prove(read_only(fewer), price).cost - proof.cost
+    value = proved_value(piece.problem, piece.numerics, proof)
+    gap = Gap(piece.problem, rates, piece.numerics, proof.cost, value, 0.0, np.zeros(0), None)
+    return _Proof(gap, lost, np.array([[proof.used], [proof.gap]]))
+
+
+def _proof_by_responses(piece: Partition, rates: Array, decision: Decision) -> _Proof:
+    """Return the certificate terms from best responses."""
+    n = len(rates)
+    gap, each = Gap.of(piece.problem, rates, piece.numerics), np.broadcast_to(decision.price, (n,))
+    if piece.codes is not None:
+        each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
+    gaps = piece.sums(np.broadcast_to(1.0, (n,)), gap.source_gaps(each))
+    return _Proof(gap, gap.halving_loss(), np.stack([piece.totals(rates), gaps]))
 
 
 def rates_frame(

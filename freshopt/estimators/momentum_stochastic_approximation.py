@@ -65,8 +65,9 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     conjectured for the rest). It does not use the crawl intervals: with fixed ones of 1/p it tends to
     p(e^{Δ/p}−1). Use `MaximumLikelihood` or `MomentMatching` there. In the long run it moves as
     `StochasticApproximation` with step sizes β_k/ω does. With step = beta and omega = 1 the momentum is 0 and
-    it is `StochasticApproximation(step)`. With a step above 2·beta it diverges ([1]_, Remark 6), one below
-    beta makes ζ_k grow without bound. The paper has one p; here each crawl may have its own.
+    it is `StochasticApproximation(step)`. For a step above 2·beta nothing is proved, and [1]_, Remark 6,
+    reports simulations that run to infinity; simulated here it converges, if slowly. A step below beta makes
+    ζ_k grow without bound. The paper has one p; here each crawl may have its own.
 
     Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
 

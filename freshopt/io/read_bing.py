@@ -1,6 +1,6 @@
 """`read_bing`: Microsoft Bing's published crawl histories of 18.5 million pages.
 
-With the importances of the pages.
+With the importances of the pages, and their hosts.
 
 The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), are files of tab-separated columns, no header:
 
@@ -8,7 +8,10 @@ The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), are files of tab-sepa
   crawls ``[[gap, changed], ...]``, the crawl interval in days since the crawl before;
 * ``urlid_imp.txt``: id; importance;
 * ``urlid_chrate_compl_obs_hist.txt``: id; changes per day, of the 4 % of pages whose sitemaps announce
-  their changes.
+  their changes;
+* ``url_urlid_hostid.txt``: URL; id; the host's id;
+* ``host_hostid_isconstrained.txt``: URL of the host; its id; 1 if it limits how often it may be crawled,
+  0 if not.
 
 Cost: some 20 µs a page, 9 bytes a crawl and more while the log is sorted; `limit` reads the first pages only.
 """
@@ -30,10 +33,11 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_vector, read_only
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 HISTORY, IMPORTANCE, ANNOUNCED = "urlid_offset_history", "urlid_imp", "urlid_chrate_compl_obs_hist"
+PAGE_HOSTS, CONSTRAINED = "url_urlid_hostid", "host_hostid_isconstrained"
 ENDINGS = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
 
 
@@ -51,11 +55,18 @@ class BingData:
     importance : ndarray, shape (n,)
     announced_rate : ndarray, shape (n,)
         Changes per day of pages that announce them; NaN for the others.
+    host : ndarray of int, shape (n,), or None
+        The id of each page's host, where the folder has the file.
+    constrained_hosts : ndarray of int, or None
+        Ids of the hosts of these pages that limit how often they may be crawled, sorted. How often, the data
+        do not tell: ``dict.fromkeys(data.constrained_hosts.tolist(), 24.0)`` are `host_limits` of 24 a day.
     """
 
     log: CrawlLog
     importance: Array
     announced_rate: Array
+    host: IntArray | None = None
+    constrained_hosts: IntArray | None = None
 
     def __repr__(self) -> str:
         """Return the sizes."""
@@ -75,7 +86,7 @@ class BingData:
         n = len(self.importance)
         announced = ~np.isnan(self.announced_rate)
         rate = np.where(announced, self.announced_rate, as_vector(change_rate, n, "change_rate"))
-        return Sources(rate, self.importance, name=self.log.sources_, signalled=announced)
+        return Sources(rate, self.importance, name=self.log.sources_, host=self.host, signalled=announced)
 
 
 def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingData:
@@ -84,8 +95,8 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
     Parameters
     ----------
     folder : path
-        With the three files, which may be gzipped. Where the one of announced changes is missing, no page
-        announces any.
+        With the five files, which may be gzipped. Where the one of announced changes is missing, no page
+        announces any; where those of hosts are, the hosts are None.
     limit : int, optional
         Read the first pages of the histories only.
 
@@ -130,7 +141,50 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
         if announced is None
         else _values(announced, log, "change rate", SMALLEST)
     )
-    return BingData(log, read_only(importance), read_only(rate))
+    hosts = _find(place, PAGE_HOSTS)
+    limited = _find(place, CONSTRAINED)
+    host = None if hosts is None else _page_hosts(hosts, log)
+    constrained = None if host is None or limited is None else _constrained(limited, host)
+    return BingData(log, read_only(importance), read_only(rate), host, constrained)
+
+
+def _page_hosts(path: Path, log: CrawlLog) -> IntArray:
+    """Read the host of each page."""
+    position = {int(name): k for k, name in enumerate(log.sources_.tolist())}
+    hosts = np.full(len(position), -1, dtype=np.int64)
+    for line, (_, page, host) in _lines(path, 3, key=1):
+        where = f"line {line} of {path}"
+        number = _integer(host, where)
+        at = position.get(_integer(page, where))
+        if at is not None:
+            hosts[at] = number
+    missing = np.flatnonzero(hosts < 0)
+    if len(missing):
+        raise SourceDataError(
+            f"{path} has no host of {len(missing)} pages, the first being {log.sources_[missing[0]]}. "
+            f"Complete the file, or leave these pages out of {HISTORY}."
+        )
+    return read_only(hosts)
+
+
+def _constrained(path: Path, host: IntArray) -> IntArray:
+    """Read which of the pages' hosts limit their crawl rate."""
+    told: dict[int, bool] = {}
+    for line, (_, label, flag) in _lines(path, 3, key=1):
+        where = f"line {line} of {path}"
+        if flag.strip() not in {"0", "1"}:
+            raise SourceDataError(
+                f"whether the host is constrained is {_short(flag)} in {where}. It is 0 or 1. Correct it."
+            )
+        told[_integer(label, where)] = flag.strip() == "1"
+    own = np.unique(host)
+    unknown = [number for number in own.tolist() if number not in told]
+    if unknown:
+        raise SourceDataError(
+            f"{path} has no line of {len(unknown)} hosts of pages, the first being {unknown[0]}. Complete "
+            "the file."
+        )
+    return read_only(own[[told[number] for number in own.tolist()]])
 
 
 def _histories(path: Path, limit: int | None) -> CrawlLog:
@@ -222,10 +276,10 @@ def _values(path: Path, log: CrawlLog, what: str, least: float) -> Array:
     return values
 
 
-def _lines(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path, columns: int, key: int = 0) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the fields of each line.
 
-    A header and blank lines are passed over.
+    A header, where field `key` is no number, and blank lines are passed over.
     """
     try:
         with _opened(path) as file:
@@ -233,7 +287,7 @@ def _lines(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
                 if not raw.strip():
                     continue
                 fields = raw.decode("utf-8", "backslashreplace").rstrip("\r\n").split("\t")
-                if line == 1 and not fields[0].strip().lstrip("-").isdecimal():
+                if line == 1 and not fields[min(key, len(fields) - 1)].strip().lstrip("-").isdecimal():
                     continue
                 if len(fields) != columns:
                     raise SourceDataError(

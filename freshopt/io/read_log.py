@@ -17,7 +17,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.source_index import code_names
+from freshopt.logs.source_index import ranked_names
 from freshopt.logs.timestamps import Moments, RowNames, read_text, scattered
 
 if TYPE_CHECKING:
@@ -141,13 +141,15 @@ class Cells:
             )
         if text:
             column = column.cast(polars.String)
-            self._require_known(column, ~column.str.contains("\0", literal=True))
             numbers = column.cast(polars.Int64, strict=False) if self.has_lines else column.clear()
             # Only what prints the same is a number: 007 and +7 are names.
             if len(numbers) and not numbers.has_nulls() and (numbers.cast(polars.String) == column).all():
                 column, text = numbers, False
         if text:
-            return code_names(column)
+            labels, codes = ranked_names(column)
+            if labels.str.contains("\0", literal=True).any():
+                self._require_known(column, ~column.str.contains("\0", literal=True))
+            return np.asarray(labels.to_list(), dtype=np.str_), codes
         known = column.unique().sort().to_numpy()
         return known, np.searchsorted(known, column.to_numpy()).astype(np.int64)
 

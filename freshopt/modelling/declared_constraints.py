@@ -55,7 +55,7 @@ class Declared:
 
 def as_constraints(given: object) -> tuple[Constraint | Written, ...]:
     """Return declared constraints as a tuple; raise TypeError for what is none."""
-    if given is None:
+    if given is None or (isinstance(given, tuple) and not given):
         return ()
     many = (given,) if callable(given) or isinstance(given, Constraint) else given
     if isinstance(many, str) or not isinstance(many, Iterable):

@@ -31,11 +31,14 @@ def require_domain(problem: Problem) -> None:
     n, signalled, numerics = len(problem.sources), problem.sources.signalled, problem.numerics
     silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
     announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else numerics
-    for method, chosen, own in (
-        (problem.objective.per_source, ~signalled, silent),
-        (problem.objective.signalled_per_source, signalled, announced),
+    for method, signals, own in (
+        (problem.objective.per_source, False, silent),
+        (problem.objective.signalled_per_source, True, announced),
     ):
-        if bool(np.any(chosen)) and (own is None or isinstance(own, DerivedNumerics)):
+        if own is not None and not isinstance(own, DerivedNumerics):
+            continue
+        chosen = signalled if signals else ~signalled
+        if bool(np.any(chosen)):
             rate = cp.Variable(n, nonneg=True, name="rate")
             declaration = declare(problem.objective, method, rate, problem.sources)
             where = name_of(problem.objective, method)

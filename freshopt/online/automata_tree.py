@@ -72,8 +72,8 @@ class AutomataTree:
 
     [1]_ compares with LAKG, an earlier scheme. Neither [1]_ nor the paper on web polling that uses it says
     how LAKG moves; it cannot be rebuilt from them and is not here. Of the other policies of that comparison,
-    `FixedPolling` is Uniform, Proportional or Optimal by the solver that it is given, and Estimator is
-    `ExploreThenCommit` with ``solver=Proportional()``.
+    `FixedPolling` is Uniform or Optimal by the solver that it is given; Proportional and Estimator poll in
+    proportion to the probability of an update, not to the change rate as `solvers.Proportional` does.
 
     References
     ----------

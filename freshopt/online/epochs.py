@@ -81,7 +81,7 @@ class EpochRun:
     truth : Problem, optional
         With the true change rates; known anyway in a Poisson world.
     memory : float, optional
-        How far back crawls are used for estimation, in time units.
+        How far back crawls and signals are used for estimation, in time units.
     """
 
     def __init__(
@@ -186,7 +186,10 @@ class EpochRun:
             "now": np.array(begin),
             **NO_ROWS,
             "last": np.full(n, begin),
+            # The signals that the change rates of signalled sources are counted from.
             "announced": np.zeros(n),
+            "recent_source": np.empty(0, dtype=np.int64),
+            "recent_time": np.empty(0),
             "visited": np.zeros(n),  # expected visits so far: the phases of equal intervals
             "slots": np.zeros(()),
             "change_rate": np.array(self.problem.sources.change_rate),
@@ -267,21 +270,34 @@ class EpochRun:
     ) -> tuple[IntArray, Array, State]:
         """Return the followed signals and the updated state.
 
-        Signals are sorted by time, and the state counts all of them.
+        Signals are sorted by time. The state counts all of them, or those within the memory, whose times it
+        then keeps.
         """
         if not self.signalled.any():
             return np.empty(0, dtype=np.int64), np.empty(0), state
         origin, moment = self.crawler.signals(start, end)  # type: ignore[attr-defined]
         chance = state["rates"] / state["change_rate"]
         wanted = rng.random(len(origin)) < chance[origin]
-        announced = state["announced"] + np.bincount(origin, minlength=len(chance))
-        return origin[wanted], moment[wanted], {**state, "announced": announced}
+        if self.memory is None:
+            announced = state["announced"] + np.bincount(origin, minlength=len(chance))
+            return origin[wanted], moment[wanted], {**state, "announced": announced}
+        source = np.concatenate([state["recent_source"], origin])
+        time = np.concatenate([state["recent_time"], moment])
+        recent = time > end - self.memory
+        counts: State = {
+            "recent_source": source[recent],
+            "recent_time": time[recent],
+            "announced": np.bincount(source[recent], minlength=len(chance)).astype(np.float64),
+        }
+        return origin[wanted], moment[wanted], {**state, **counts}
 
     def _learn(self, state: State) -> Array:
-        """Return the change rates estimated from all epochs."""
+        """Return the change rates estimated from the epochs within the memory."""
         estimates = state["change_rate"].copy()
         if self.signalled.any():
             watched = float(state["now"] - state["begin"])
+            if self.memory is not None:
+                watched = min(watched, self.memory)
             half = convert_time(SMOOTHING, "day", self.problem.sources.time_unit)
             counted = (state["announced"] + SMOOTHING) / (watched + half)
             estimates = np.where(self.signalled, counted, estimates)

@@ -20,6 +20,7 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect
 from freshopt.inference.interval_methods import check_bounds
+from freshopt.many import solve_many
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_numbers, as_whole, read_only, total
@@ -140,17 +141,15 @@ def best_exploration(
     chance = -np.expm1(-sources.change_rate * sweep)
     regrets = np.empty((draws, len(numbers)))
     for draw in range(draws):
-        start: float = best.price
-        for k, number in enumerate(numbers.tolist()):
+        estimated = []
+        for number in numbers.tolist():
             found = np.random.default_rng([seed, draw, number]).binomial(number, chance)
             with np.errstate(divide="ignore"):
                 estimate = np.clip(-np.log1p(-found / number) / sweep, lowest, highest)
-            planned = solve(
-                with_rates(problem, problem.objective, estimate, sources.min_rate), warm_start=start
-            )
-            start = planned.price if planned.price > 0.0 else start
+            estimated.append(with_rates(problem, problem.objective, estimate, sources.min_rate))
+        for k, planned in enumerate(solve_many(estimated)):
             lost = sign * (value_under(problem, planned.rates, problem.objective.refresh) - best.value)
-            length = number * sweep
+            length = int(numbers[k]) * sweep
             regrets[draw, k] = exploring * length + lost * (horizon - length)
     mean = regrets.mean(axis=0)
     k = int(np.argmin(mean))

@@ -38,8 +38,10 @@ class FixedPolling:
 
     Notes
     -----
-    The policies Uniform, Proportional and Optimal of [1]_, which know the true change rates: pass the problem
-    with these. There, proportional is to the probability u of an update in a slot, not to −log(1 − u).
+    The policies Uniform and Optimal of [1]_, the latter with ``Auto()``; it knows the true change rates: pass
+    the problem with these. Their Proportional polls in proportion to the probability u of an update in a
+    slot. ``Proportional()`` is not that policy: its rates are proportional to the change rates −log(1 − u),
+    which on a `PollingKnapsack` of equal importances is Optimal.
 
     References
     ----------

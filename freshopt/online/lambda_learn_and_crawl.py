@@ -43,12 +43,13 @@ class LambdaLearnAndCrawl:
     epoch : float
         Length of an epoch, in time units.
     memory : float, optional
-        How far back crawls are used, in time units, for change rates that drift. By default all are.
+        How far back crawls and signals are used, in time units, for change rates that drift: the history
+        suffix S(n) of Algorithm 4. By default all are.
     floor : float
         Lower bound on each rate, as a share of the mean rate bandwidth/n: 0..1.
     estimator : Estimator
         Any of `freshopt.estimators`, not fitted. Signalled sources are estimated by counting in any case,
-        (U+½)/(S+½ day) for U signals in a time S.
+        (U+½)/(S+½ day) for U signals in a time S (at most the memory).
     solver : Solver, optional
         By default `solvers.Auto`, or `solvers.LambdaCrawlApprox` if approximate.
     seed : int

@@ -15,13 +15,13 @@ import numpy as np
 from freshopt.certificates.solution import Solution
 from freshopt.dual_search.segment_ends import hull_of
 from freshopt.estimators.estimator import Estimator
-from freshopt.formatting import percent
+from freshopt.formatting import count, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.phased_objective import PhasedObjective, why_no_phases
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, total
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
 from freshopt.scheduling.periodic import Periodic
 from freshopt.weekly.peak_hours import peak_hours
 from freshopt.weekly.profile import WeeklyProfile
@@ -29,6 +29,9 @@ from freshopt.weekly.profile_learning import learnt_shape
 
 # Bins of the week that is learnt, of three hours each.
 BINS = 56
+# Crawls that the week is learnt from; of a longer log those of every so many sources. Two bins of a week then
+# differ by 2 % by chance, which costs of good phases do not show.
+MOST_CRAWLS = 500_000
 # Savings below this share of the cost do not justify a load that is not flat.
 WORTHWHILE = 1e-3
 
@@ -49,6 +52,8 @@ class GoodPhases:
         Share of the cost that the profile saves; of a freshness the cost is the stale part.
     sources : int
         Sources at gaps of the week.
+    sampled : int or None
+        Sources that the profile was learnt from, if not all.
     """
 
     profile: WeeklyProfile
@@ -56,6 +61,7 @@ class GoodPhases:
     value_without: float
     saved: float
     sources: int
+    sampled: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -68,7 +74,8 @@ class GoodPhases:
         saved = percent(self.saved, space=" ")
         monday = "" if self.profile.origin is not None else ", taking day 0 for a Monday"
         peak = f"{peak_hours(self.profile)}{monday}"
-        return f"{peak}: crawling after the peaks saves {saved} of the cost at {load}"
+        some = "" if self.sampled is None else f" (learnt from {count(self.sampled, 'source')})"
+        return f"{peak}{some}: crawling after the peaks saves {saved} of the cost at {load}"
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""
@@ -80,6 +87,7 @@ class GoodPhases:
             "value_without": self.value_without,
             "saved": self.saved,
             "sources": self.sources,
+            **({} if self.sampled is None else {"sampled_sources": self.sampled}),
             "sentence": self.sentence,
         }
 
@@ -101,7 +109,7 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
     """
     if load_limit <= 1.0 or not log.timed or problem.constraints or why_no_phases(problem.objective):
         return None
-    shape = learnt_shape(log, estimate.change_rate_, BINS, None)
+    shape = learnt_shape(log, estimate.change_rate_, BINS, None, sampled_sources(log))
     profile = WeeklyProfile(*shape, log.time_unit, log.origin)
     if not profile.active:
         return None
@@ -116,8 +124,21 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
     return phased if isinstance(phased.objective, PhasedObjective) else None
 
 
-def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
-    """Return what a profile saves, or None if that is negligible."""
+def sampled_sources(log: CrawlLog) -> IntArray | None:
+    """Return the sources that a long log's week is learnt from.
+
+    By position; None for all of them.
+    """
+    n = len(log.sources_)
+    some = max(1, n * MOST_CRAWLS // len(log))
+    return None if some >= n else np.linspace(0, n - 1, some).astype(np.int64)
+
+
+def good_phases(solution: Solution, without: Solution, sample: IntArray | None = None) -> GoodPhases | None:
+    """Return what a profile saves, or None if that is negligible.
+
+    `sample` are the sources that it was learnt from, if not all.
+    """
     objective, hull = solution.problem.objective, hull_of(solution.problem.numerics)
     if not isinstance(objective, PhasedObjective) or hull is None:
         return None
@@ -131,6 +152,7 @@ def good_phases(solution: Solution, without: Solution) -> GoodPhases | None:
         without.value,
         saved,
         int(np.sum(at_good_phases(solution.problem, solution.rates))),
+        None if sample is None else len(sample),
     )
 
 

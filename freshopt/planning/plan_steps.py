@@ -21,7 +21,13 @@ from freshopt.planning.declared import (
     solve_declared,
 )
 from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
-from freshopt.planning.good_phases import GoodPhases, good_phases, phase_savings, phased_problem
+from freshopt.planning.good_phases import (
+    GoodPhases,
+    good_phases,
+    phase_savings,
+    phased_problem,
+    sampled_sources,
+)
 from freshopt.planning.request import PlanRequest
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
@@ -43,7 +49,7 @@ def at_phases_that_pay(
     if phased is None:
         return without, None
     solution = solve_declared(phased, TOLERANCE, PROVED)
-    phases = good_phases(solution, without)
+    phases = good_phases(solution, without, sampled_sources(log))
     return (without, None) if phases is None else (solution, phases)
 
 

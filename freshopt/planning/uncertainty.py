@@ -24,6 +24,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import percent
 from freshopt.inference.interval_methods import check_confidence
 from freshopt.inference.rate_distribution import MOST_NUMBERS
+from freshopt.many import solve_many
 from freshopt.modelling.matched_rates import match
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
@@ -203,16 +204,15 @@ def plan_uncertainty(
     planned = problem.with_estimates(estimator)
     plan = solve(planned, solver)
     change_rates = _draws(planned, estimator, draws, seed)
-    rates, optimal, values = np.empty_like(change_rates), np.empty(draws), np.empty(draws)
-    for k, drawn in enumerate(change_rates):
-        truth = planned.with_change_rate(drawn)
-        best = solve(truth, solver, warm_start=plan if plan.price > 0.0 else None)
-        rates[k], optimal[k] = best.rates, best.value
+    truths = [planned.with_change_rate(drawn) for drawn in change_rates]
+    best = solve_many(truths, solver=solver)
+    rates, values = np.reshape(best.rates, change_rates.shape), np.empty(draws)
+    for k, (truth, own) in enumerate(zip(truths, best, strict=True)):
         if truth.program is None:
-            values[k] = certify(truth, plan.rates, best.price, best.host_prices).value
+            values[k] = certify(truth, plan.rates, own.price, own.host_prices).value
         else:
-            values[k] = certify(truth, plan.rates, prices=best.prices).value
-    return PlanUncertainty(plan, *map(read_only, (change_rates, rates, optimal, values)))
+            values[k] = certify(truth, plan.rates, prices=own.prices).value
+    return PlanUncertainty(plan, *map(read_only, (change_rates, rates, best.values, values)))
 
 
 def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:

@@ -2,8 +2,9 @@
 
 They take the place of a hand-written kernel. Everything is evaluated in pieces of 16 384 sources, whose
 temporaries (128 KiB each) stay in the cache whatever the length of the whole, and only to the order needed: a
-cost costs no derivatives. For many sources the expression is compiled (`freshopt.compiled.tape_passes`), with
-the same results to a few ulp; rules that users registered stay in NumPy.
+cost costs no derivatives. For many sources the expression is compiled
+(`freshopt.compiled.tapes.tape_passes`), with the same results to a few ulp; rules that users registered stay
+in NumPy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.autodiff.tape import Tape
 from freshopt.autodiff.tape_description import describe
 from freshopt.compiled import backend
-from freshopt.compiled.tape_passes import TapePasses, enabled
+from freshopt.compiled.tapes.tape_passes import TapePasses, enabled
 from freshopt.numerics.arrays import Array, BoolArray, Index, chunks
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.root_finding import decreasing_root

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freshopt.compiled.tape_passes import RowResponse, row_response
+from freshopt.compiled.tapes.tape_passes import RowResponse, row_response
 from freshopt.numerics.arrays import Array, BoolArray, Index, as_float64
 from freshopt.numerics.root_finding import decreasing_root
 from freshopt.separable.derived_kernel import DerivedNumerics

@@ -49,6 +49,21 @@ class RecordedTimes(NamedTuple):
     times: Array
 
 
+class Grouped(NamedTuple):
+    """Times of refreshes, source by source.
+
+    Attributes
+    ----------
+    firsts : ndarray of int, shape (n+1,)
+        Where each source's times begin.
+    times : ndarray
+        Increasing within a source.
+    """
+
+    firsts: IntArray
+    times: Array
+
+
 class Histories(NamedTuple):
     """Refreshes and changes of sources, source by source.
 

@@ -107,10 +107,10 @@ class PoissonChanges:
     def poll(self, state: State, source: IntArray, time: Array, keep: BoolArray) -> IntArray:
         """See `Changes.poll`."""
         if len(time):
-            self._require_few(state["due"][source], source, time[-1], np.max)
+            self.require_few(state["due"][source], source, time[-1], np.max)
         out = np.empty(len(source), dtype=np.int64)
         if backend.compiled():
-            loops()["poll_poisson"](source, time, keep, self._tables(), state["missed"], _moving(state), out)
+            loops()["poll_poisson"](source, time, keep, self.tables(), state["missed"], _moving(state), out)
             return out
         for part in rounds(source):
             at, until = source[part], time[part]
@@ -130,16 +130,16 @@ class PoissonChanges:
 
     def collect(self, state: State, index: IntArray, end: float) -> tuple[IntArray, Array]:
         """See `Changes.collect`."""
-        self._require_few(state["due"], index, end, np.sum)
+        self.require_few(state["due"], index, end, np.sum)
         moving = _moving(state)
         offsets = np.zeros(len(index) + 1, dtype=np.int64)
         if backend.compiled():
             loop = loops()["collect_poisson"]
             trial = _moving({name: column.copy() for name, column in state.items()})
-            loop(index, end, self._tables(), trial, offsets, np.empty(0))
+            loop(index, end, self.tables(), trial, offsets, np.empty(0))
             times = np.empty(offsets[-1])
             if len(times):
-                loop(index, end, self._tables(), moving, offsets, times)
+                loop(index, end, self.tables(), moving, offsets, times)
             return offsets, times
         sources: list[IntArray] = []
         found: list[Array] = []
@@ -157,14 +157,15 @@ class PoissonChanges:
         np.cumsum(np.bincount(source, minlength=len(index)), out=offsets[1:])
         return offsets, times[np.argsort(source, kind="stable")]
 
-    def _require_few(
+    def require_few(
         self, due: Array, source: IntArray, end: float, together: Callable[[Array], np.float64]
     ) -> None:
         """Raise if sources have too many changes to draw."""
         with np.errstate(over="ignore"):
-            ahead = np.maximum(end - np.minimum(due, end), 0.0) * np.max(
-                self.rates[source], axis=1, initial=0.0
-            )
+            fastest = self.rates[source, 0]
+            for epoch in range(1, len(self.edges)):
+                fastest = np.maximum(fastest, self.rates[source, epoch])
+            ahead = np.maximum(end - np.minimum(due, end), 0.0) * fastest
             many = float(together(ahead)) if len(ahead) else 0.0
         if not many <= MOST_CHANGES:
             raise SourceDataError(
@@ -172,7 +173,8 @@ class PoissonChanges:
                 f"{MOST_CHANGES:g} are. Choose an earlier end or horizon."
             )
 
-    def _tables(self) -> PoissonTables:
+    def tables(self) -> PoissonTables:
+        """Return what compiled passes draw changes from."""
         return PoissonTables(np.uint64(self.seed), self.edges, self.rates, self.before)
 
     def _draw(self, state: State, at: IntArray, index: IntArray) -> None:

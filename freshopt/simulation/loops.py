@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,13 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word
 from freshopt.simulation import change_columns
 from freshopt.simulation.change_columns import Histories, PoissonState, PoissonTables, RecordedTimes
+
+# Changes drawn at a time, and times that are sorted by insertion.
+AHEAD, FEW = 64, 32
+# Of a float64: where its exponent begins, by how much that is more than that of math.frexp, the bits that are
+# not the exponent's, and those of the exponent of numbers in [½, 1).
+FRACTION, BIAS = np.uint64(52), 1022
+BELOW_ONE, HALF = np.uint64(2**52 - 1), np.uint64(1022 << 52)
 
 for _function in (random_streams.mix, stream, word, unit, minus_log):
     register_jitable(_function)
@@ -105,6 +111,53 @@ def integrate(histories: Histories, penalty: Array, out: Array, most: npt.NDArra
             integrate_source(k, histories, penalty, out, most)
 
 
+def integrate_drawn(
+    firsts: IntArray,
+    refreshes: Array,
+    begin: Array,
+    end: Array,
+    tables: PoissonTables,
+    penalty: Array,
+    out: Array,
+    most: npt.NDArray[np.int64],
+) -> None:
+    """Integrate costs of Poisson sources, drawing their changes.
+
+    The changes are not kept. The columns are those of `Histories`, but for the changes.
+    """
+    ahead = np.empty(AHEAD)
+    for k in range(len(begin)):
+        if begin[k] <= end[k]:
+            integrate_source_drawn(k, firsts, refreshes, begin, end, tables, penalty, out, most, ahead)
+
+
+def count_within(firsts: IntArray, times: Array, first: Array, until: Array, out: IntArray) -> None:
+    """Count the times of each source in its window, both ends included."""
+    for k in range(len(first)):
+        many = 0
+        for i in range(firsts[k], firsts[k + 1]):
+            many += first[k] <= times[i] <= until[k]
+        out[k] = many
+
+
+def sort_each(firsts: IntArray, times: Array) -> None:
+    """Sort the times of each source in place.
+
+    By insertion, unless there are many.
+    """
+    for k in range(len(firsts) - 1):
+        first, stop = firsts[k], firsts[k + 1]
+        if stop - first > FEW:
+            times[first:stop].sort()
+            continue
+        for i in range(first + 1, stop):
+            time, j = times[i], i
+            while j > first and times[j - 1] > time:
+                times[j] = times[j - 1]
+                j -= 1
+            times[j] = time
+
+
 def group(source: IntArray, time: Array, place: IntArray, out: Array) -> None:
     """Write times grouped by source, in their order.
 
@@ -122,15 +175,94 @@ def draw_change(j: int, k: int, key: np.uint64, tables: PoissonTables, state: Po
 
     Its state is at j, its tables at k.
     """
-    mantissa, exponent = math.frexp(unit(word(key, np.uint64(state.seen[j]))))
-    hazard = state.hazard[j] + minus_log(mantissa, exponent)
-    state.hazard[j] = hazard
+    state.hazard[j], state.epoch[j], state.due[j] = next_change(
+        k, key, state.seen[j], state.hazard[j], state.epoch[j], tables
+    )
     state.seen[j] += 1
-    e = state.epoch[j]
-    while e + 1 < len(tables.edges) and hazard > tables.before[k, e + 1]:
-        e += 1
-    state.epoch[j] = e
-    state.due[j] = tables.edges[e] + (hazard - tables.before[k, e]) / tables.rates[k, e]
+
+
+@register_jitable
+def next_change(
+    k: int, key: np.uint64, seen: int, hazard: float, epoch: int, tables: PoissonTables
+) -> tuple[float, int, float]:
+    """Return hazard, epoch and time of the next change.
+
+    There were `seen` before it.
+    """
+    # The parts of a number in (0, 1) as math.frexp returns them, by its bits: a call would cost as much as
+    # the logarithm.
+    bits = np.float64(unit(word(key, np.uint64(seen)))).view(np.uint64)
+    exponent = np.int64(bits >> FRACTION) - BIAS
+    mantissa = np.uint64((bits & BELOW_ONE) | HALF).view(np.float64)
+    hazard += minus_log(mantissa, exponent)
+    while epoch + 1 < len(tables.edges) and hazard > tables.before[k, epoch + 1]:
+        epoch += 1
+    return hazard, epoch, tables.edges[epoch] + (hazard - tables.before[k, epoch]) / tables.rates[k, epoch]
+
+
+@register_jitable
+def integrate_source_drawn(
+    k: int,
+    firsts: IntArray,
+    refreshes: Array,
+    begin: Array,
+    end: Array,
+    tables: PoissonTables,
+    penalty: Array,
+    out: Array,
+    most: npt.NDArray[np.int64],
+    ahead: Array,
+) -> None:
+    """Add up one source's costs as `integrate_source` does, and draw its changes."""
+    now, last = begin[k], end[k]
+    oldest, missed, harmonic, largest = 0.0, 0, 0.0, 0
+    stale, harmonics, number, age, penalties = 0.0, 0.0, 0.0, 0.0, 0.0
+    r, stop = firsts[k], firsts[k + 1]
+    while r < stop and refreshes[r] < now:
+        r += 1
+    key, seen, hazard, epoch = stream(tables.seed, np.uint64(k)), 0, 0.0, 0
+    # Changes are drawn some at a time: whether the next one comes before the next refresh is a guess for the
+    # processor, and a wrong one would wait for the logarithm.
+    c = filled = 0
+    while True:
+        if c == filled:
+            c = filled = 0
+            while filled < len(ahead):
+                hazard, epoch, due = next_change(k, key, seen, hazard, epoch, tables)
+                seen += 1
+                if not due <= last:
+                    ahead[filled] = np.inf
+                    filled += 1
+                    break
+                if due > begin[k]:
+                    ahead[filled] = due
+                    filled += 1
+        change = ahead[c]
+        refresh = refreshes[r] if r < stop else np.inf
+        to = min(min(change, refresh), last)
+        if missed > 0:
+            span = to - now
+            stale += span
+            harmonics += harmonic * span
+            number += missed * span
+            age += 0.5 * (to - oldest + (now - oldest)) * span
+            if len(penalty):
+                penalties += penalty[missed] * span
+        now = to
+        if change <= refresh and change <= last:
+            c += 1
+            missed += 1
+            harmonic += 1.0 / missed
+            if missed == 1:
+                oldest = to
+            largest = max(largest, missed)
+        elif refresh <= last:
+            r += 1
+            missed, harmonic = 0, 0.0
+        else:
+            break
+    out[0, k], out[1, k], out[2, k], out[3, k], out[4, k] = stale, harmonics, number, age, penalties
+    most[k] = largest
 
 
 @register_jitable
@@ -141,6 +273,8 @@ def integrate_source(
     now, last = histories.begin[k], histories.end[k]
     oldest, missed, harmonic = 0.0, 0, 0.0
     r, c = histories.firsts[k], histories.offsets[k]
+    while r < histories.firsts[k + 1] and histories.refreshes[r] < now:
+        r += 1
     while True:
         change = histories.changes[c] if c < histories.offsets[k + 1] else np.inf
         refresh = histories.refreshes[r] if r < histories.firsts[k + 1] else np.inf
@@ -168,7 +302,16 @@ def integrate_source(
             break
 
 
-PASSES = (poll_poisson, poll_recorded, collect_poisson, integrate, group)
+PASSES = (
+    poll_poisson,
+    poll_recorded,
+    collect_poisson,
+    integrate,
+    integrate_drawn,
+    count_within,
+    sort_each,
+    group,
+)
 for _pass in PASSES:
     register_jitable(_pass)
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from freshopt.compiled import backend
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Objective
@@ -17,8 +18,10 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
+from freshopt.simulation.change_columns import Grouped
+from freshopt.simulation.change_processes import loops
 from freshopt.simulation.replay_result import NAMED
-from freshopt.simulation.staleness_integrals import MissedCosts, missed_costs
+from freshopt.simulation.staleness_integrals import MissedCosts, grouped, grouped_costs
 from freshopt.simulation.world import World
 
 Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by source and then by time
@@ -46,10 +49,21 @@ class Window:
         """Length of each source's window, shape (n,)."""
         return np.maximum(self.until - self.first, 0.0)
 
-    def count(self, refreshes: Refreshes) -> int:
+    def count(self, refreshes: Grouped) -> int:
         """Return the number of refreshes in the window."""
-        source, time = refreshes
-        return int(np.count_nonzero((time >= self.first[source]) & (time <= self.until[source])))
+        firsts, times = refreshes
+        if backend.compiled():
+            inside = np.empty(len(self.first), dtype=np.int64)
+            loops()["count_within"](firsts, times, self.first, np.array(self.until), inside)
+            return int(np.sum(inside))
+        source = sources_of(refreshes)
+        return int(np.count_nonzero((times >= self.first[source]) & (times <= self.until[source])))
+
+
+def sources_of(refreshes: Grouped) -> IntArray:
+    """Return the source of each refresh."""
+    firsts = refreshes.firsts
+    return np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
 
 
 def integrals(
@@ -59,6 +73,13 @@ def integrals(
 
     Per source and for unit importance.
     """
+    return grouped_integrals(world, grouped(*refreshes, len(world)), window, objective)
+
+
+def grouped_integrals(
+    world: World, refreshes: Grouped, window: Window, objective: Objective | None
+) -> dict[str, Array]:
+    """Return what `integrals` does, of refreshes that are grouped."""
     penalty = None
     if isinstance(objective, ExpectedPenalty):
         of_number = objective.penalty
@@ -67,7 +88,7 @@ def integrals(
             return of_number(missed.astype(np.float64))
 
     def costs(until: Array) -> dict[str, Array]:
-        found: MissedCosts = missed_costs(world, *refreshes, until, begin=window.begin, penalty=penalty)
+        found: MissedCosts = grouped_costs(world, refreshes, until, begin=window.begin, penalty=penalty)
         own = {"binary": found.stale, "harmonic": found.harmonic, "delay": found.count, "age": found.age}
         if found.penalty is not None:
             own[repr(objective)] = found.penalty
@@ -87,9 +108,9 @@ def integrals(
     return {name: whole[name] - early[name] for name in whole}
 
 
-def _of_age(curve: Curve, refreshes: Refreshes, begin: Array, until: Array) -> Array:
+def _of_age(curve: Curve, refreshes: Grouped, begin: Array, until: Array) -> Array:
     """Return ∫c(age) of each source from a fresh copy."""
-    source, time = refreshes
+    source, time = sources_of(refreshes), refreshes.times
     inside = (time >= begin[source]) & (time <= until[source])
     source, time = source[inside], time[inside]
     before = np.concatenate([[0.0], time[:-1]])

@@ -14,8 +14,8 @@ missed changes is an integral over its steps:
 Each step adds a positive term to its integral, so that short steps late in a long history lose no digits.
 Expected costs do not enter: the predictions of the objectives can be tested against these integrals.
 
-Cost: 0.1 µs a refresh among a thousand sources, up to 1 µs among a million, compiled; changes of a Poisson
-world are sampled for some sources at a time.
+Cost: 0.1 µs a refresh, compiled; changes of a Poisson world are drawn on the way and not kept. In NumPy they
+are collected for some sources at a time, as they are from a recorded world.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,11 +32,13 @@ from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.simulation.change_columns import Histories
+from freshopt.simulation.change_columns import Grouped, Histories
 from freshopt.simulation.change_processes import PoissonChanges, loops
 from freshopt.simulation.world import World
 
-# Changes drawn at a time: 32 MB.
+# C(counts of missed changes), vectorised.
+Penalty: TypeAlias = Callable[[IntArray], npt.ArrayLike]
+# Changes collected at a time: 32 MB.
 _TOGETHER = 4_000_000.0
 
 
@@ -87,7 +90,7 @@ def missed_costs(
     end: npt.ArrayLike,
     *,
     begin: float = 0.0,
-    penalty: Callable[[IntArray], npt.ArrayLike] | None = None,
+    penalty: Penalty | None = None,
 ) -> MissedCosts:
     """Integrate the costs of staleness between refreshes, exactly.
 
@@ -140,42 +143,101 @@ def missed_costs(
         raise SourceDataError(
             f"refreshed sources range over {sources.min()}..{sources.max()}. Use 0..{n - 1}."
         )
-    first = np.maximum(world.start, begin)
-    inside = (times >= first[sources]) & (times <= until[sources])
-    sources, times = sources[inside], times[inside]
-    firsts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
-    times = _by_source(sources, times, firsts)
+    refreshes = grouped(sources, times, n)
+    return grouped_costs(world, refreshes, until, begin=begin, penalty=penalty)
+
+
+def grouped(source: IntArray, time: Array, n: int) -> Grouped:
+    """Return refreshes in any order source by source, increasing in each."""
+    firsts = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(source, minlength=n), out=firsts[1:])
+    if ((source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (time[1:] >= time[:-1]))).all():
+        return Grouped(firsts, time)
+    if not (time[1:] >= time[:-1]).all():
+        order = np.argsort(time)
+        source, time = source[order], time[order]
+    if not backend.compiled():
+        return Grouped(firsts, time[np.argsort(source, kind="stable")])
+    out = np.empty(len(time))
+    loops()["group"](source, time, firsts[:-1].copy(), out)
+    return Grouped(firsts, out)
+
+
+def grouped_costs(
+    world: World,
+    refreshes: Grouped,
+    until: Array,
+    *,
+    begin: float,
+    penalty: Penalty | None = None,
+) -> MissedCosts:
+    """Integrate costs between refreshes that are grouped: see `missed_costs`.
+
+    They are known to be valid and in order.
+
+    Raises
+    ------
+    SourceDataError
+        If there would be too many changes to draw.
+    """
+    n, first, until = len(world), np.maximum(world.start, begin), np.array(until)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
-    for part in _parts(world, latest):
-        offsets, changes = _changes(world, part, first[part], latest)
-        here = Histories(
-            firsts[part.start : part.stop + 1], times, offsets, changes, first[part], until[part]
-        )
-        if penalty is not None:
-            _integrate(here, np.empty(0), np.zeros((5, part.stop - part.start)), most[part])
-            table = np.ascontiguousarray(penalty(np.arange(most[part].max() + 1)), dtype=np.float64)
-        else:
-            table = np.empty(0)
-        sums = np.zeros((5, part.stop - part.start))
-        _integrate(here, table, sums, most[part])
-        out[:, part] = sums
+    drawn = backend.compiled() and isinstance(world.changes, PoissonChanges)
+    integrate = _integrate_drawn if drawn else _integrate_collected
+    integrate(world, refreshes, first, until, penalty, out, most)
     return MissedCosts(
         first, until, out[0], out[1], out[2], out[3], None if penalty is None else out[4], most
     )
 
 
-def _by_source(source: IntArray, time: Array, firsts: IntArray) -> Array:
-    """Return the times source by source, increasing in each."""
-    if ((source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (time[1:] >= time[:-1]))).all():
-        return time
-    if not (time[1:] >= time[:-1]).all():
-        order = np.argsort(time)
-        source, time = source[order], time[order]
-    if not backend.compiled():
-        return time[np.argsort(source, kind="stable")]
-    out = np.empty(len(time))
-    loops()["group"](source, time, firsts[:-1].copy(), out)
-    return out
+def _integrate_drawn(
+    world: World,
+    refreshes: Grouped,
+    first: Array,
+    until: Array,
+    penalty: Penalty | None,
+    out: Array,
+    most: IntArray,
+) -> None:
+    """Integrate while changes of a Poisson world are drawn; none is kept."""
+    changes = world.changes
+    if not isinstance(changes, PoissonChanges):
+        raise TypeError(f"changes of type {type(changes).__name__} are not drawn. Collect them.")
+    for part in _parts(world, float(np.max(until))):
+        changes.require_few(np.zeros(1), np.arange(part.start, part.stop), float(np.max(until)), np.sum)
+    run, columns = loops()["integrate_drawn"], (*refreshes, first, until, changes.tables())
+    if penalty is not None:
+        run(*columns, np.empty(0), out, most)
+    run(*columns, _table(penalty, most), out, most)
+
+
+def _integrate_collected(
+    world: World,
+    refreshes: Grouped,
+    first: Array,
+    until: Array,
+    penalty: Penalty | None,
+    out: Array,
+    most: IntArray,
+) -> None:
+    """Integrate between changes that are collected for some sources at a time."""
+    latest = float(np.max(until))
+    for part in _parts(world, latest):
+        offsets, changes = _changes(world, part, first[part], latest)
+        firsts = refreshes.firsts[part.start : part.stop + 1]
+        here = Histories(firsts, refreshes.times, offsets, changes, first[part], until[part])
+        sums = np.zeros((5, part.stop - part.start))
+        if penalty is not None:
+            _integrate(here, np.empty(0), np.zeros_like(sums), most[part])
+        _integrate(here, _table(penalty, most[part]), sums, most[part])
+        out[:, part] = sums
+
+
+def _table(penalty: Penalty | None, most: IntArray) -> Array:
+    """Return a penalty of 0, 1, ... missed changes; empty for none."""
+    if penalty is None:
+        return np.empty(0)
+    return np.ascontiguousarray(penalty(np.arange(most.max(initial=0) + 1)), dtype=np.float64)
 
 
 def _parts(world: World, end: float) -> Iterator[slice]:
@@ -219,7 +281,9 @@ def _integrate(histories: Histories, penalty: Array, out: Array, most: IntArray)
     at = np.flatnonzero(begin <= end)
     now, oldest = begin.copy(), np.zeros(len(begin))
     missed, harmonic = np.zeros(len(begin), dtype=np.int64), np.zeros(len(begin))
-    r, c = firsts[:-1].copy(), offsets[:-1].copy()
+    owner = np.repeat(np.arange(len(begin)), np.diff(firsts))
+    early = np.bincount(owner[refreshes[firsts[0] : firsts[-1]] < begin[owner]], minlength=len(begin))
+    r, c = firsts[:-1] + early, offsets[:-1].copy()
     last_change, last_refresh = max(len(changes) - 1, 0), max(len(refreshes) - 1, 0)
     changes = changes if len(changes) else np.full(1, np.inf)
     refreshes = refreshes if len(refreshes) else np.full(1, np.inf)

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, chunks
 from freshopt.simulation.replay_result import Measured
 
 # Fewest runs unless their number is given.
@@ -51,10 +51,13 @@ class CostSums:
     def add(self, cost: Array) -> None:
         """Add the integrals of one more run."""
         self.runs += 1
-        step = cost - self.mean
-        self.mean += step / self.runs
-        self.squares += step * (cost - self.mean)
-        self.squares_of_total += float(self.weight @ step) * float(self.weight @ (cost - self.mean))
+        before = float(self.weight @ (cost - self.mean)) if self.shared else 0.0
+        for part in chunks(len(cost)):
+            step = cost[part] - self.mean[part]
+            self.mean[part] += step / self.runs
+            self.squares[part] += step * (cost[part] - self.mean[part])
+        if self.shared:
+            self.squares_of_total += before * float(self.weight @ (cost - self.mean))
 
     @property
     def variance(self) -> float:

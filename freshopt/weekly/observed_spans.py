@@ -15,7 +15,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.segments import segment_rows
 from freshopt.units import SECONDS
 from freshopt.weekly.week_clock import FIRST_MONDAY, to_local
 
@@ -45,7 +46,9 @@ class ObservedSpans:
     dated: BoolArray
 
     @classmethod
-    def of(cls, log: CrawlLog, change_rate: Array, zone: str | None) -> ObservedSpans:
+    def of(
+        cls, log: CrawlLog, change_rate: Array, zone: str | None, chosen: IntArray | None = None
+    ) -> ObservedSpans:
         """Return what the rows of a log tell.
 
         Sources without a finite positive rate are left out.
@@ -57,6 +60,8 @@ class ObservedSpans:
             Changes per time unit of each source.
         zone : str or None
             The clock; None for UTC.
+        chosen : ndarray of int, optional
+            Positions of the sources whose rows are looked at; all by default.
 
         Raises
         ------
@@ -69,8 +74,14 @@ class ObservedSpans:
                 "place: give the log a column time."
             )
         unit = SECONDS[log.time_unit]
-        rate = np.repeat(change_rate, np.diff(log.offsets)) / unit
-        use = np.flatnonzero(~np.isnan(log.interval) & (rate > 0.0) & (rate < np.inf))
+        counts = np.diff(log.offsets)
+        if chosen is None:
+            rows, rate = np.arange(len(log)), np.repeat(change_rate, counts) / unit
+        else:
+            rows = segment_rows(log.offsets, chosen)
+            rate = np.repeat(change_rate[chosen], counts[chosen]) / unit
+        known = ~np.isnan(log.interval[rows]) & (rate > 0.0) & (rate < np.inf)
+        use, rate = rows[known], rate[known]
         origin = FIRST_MONDAY if log.origin is None else log.origin.timestamp()
         end, length = log.time[use] * unit, log.interval[use] * unit
         changes = np.where(log.changed[use], np.nan, 0.0)
@@ -88,7 +99,7 @@ class ObservedSpans:
             # A span in which the clock is set back may seem to end before it begins: it keeps its length.
             shown = to_local(origin + end, zone) - begin
             length = np.where(shown > 0.0, shown, length)
-        return cls(begin - FIRST_MONDAY, length, rate[use], changes, dated)
+        return cls(begin - FIRST_MONDAY, length, rate, changes, dated)
 
     def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
         """Return the spans that end in even and in odd periods.

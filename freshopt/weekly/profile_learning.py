@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, IntArray
 from freshopt.weekly.daily_shape import DAY, daily_shape, with_hours
 from freshopt.weekly.observed_spans import ObservedSpans
 from freshopt.weekly.shape_likelihood import ShapeLikelihood
@@ -40,7 +40,9 @@ class LearntShape(NamedTuple):
     daily_evidence: float
 
 
-def learnt_shape(log: CrawlLog, change_rate: Array, bins: int, zone: str | None) -> LearntShape:
+def learnt_shape(
+    log: CrawlLog, change_rate: Array, bins: int, zone: str | None, chosen: IntArray | None = None
+) -> LearntShape:
     """Return the shape of the week, with its evidence.
 
     Parameters
@@ -52,13 +54,15 @@ def learnt_shape(log: CrawlLog, change_rate: Array, bins: int, zone: str | None)
         Of the week. Hours of the day are learnt where they are a multiple of 7, above 7.
     zone : str or None
         The clock; None for UTC.
+    chosen : ndarray of int, optional
+        Positions of the sources to learn from; all by default.
 
     Raises
     ------
     SourceDataError
         If the log does not have the times of its crawls.
     """
-    rows = ObservedSpans.of(log, change_rate, zone)
+    rows = ObservedSpans.of(log, change_rate, zone, chosen)
     parts = (rows, *rows.every_other(WEEK))
     weeks = [ShapeLikelihood.of(part, WEEK, bins) for part in parts]
     shapes = [week.maximising() for week in weeks]

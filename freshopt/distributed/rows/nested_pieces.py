@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.compiled.columns import WORTHWHILE, Columns
+from freshopt.compiled.columns import Columns
 from freshopt.compiled.rows.nested_records import LOWEST_PRICE
+from freshopt.distributed.partition import compiled_by_size
 from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, own_objectives
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
 from freshopt.dual_search.problem_columns import numerics_columns
@@ -123,8 +124,7 @@ class NestedPiece:
         lower, upper, cost = sources.min_rate, sources.max_rate, sources.refresh_cost
         if bool(np.any(sources.signalled)):
             upper = read_only(np.where(sources.signalled, np.minimum(upper, sources.change_rate), upper))
-        # By size alone, so that a step that runs again returns the same bits.
-        large = len(sources) >= WORTHWHILE
+        large = compiled_by_size(len(sources))
         compiled = numerics_columns(numerics, cost, lower, upper) if large else None
         return cls(numerics, compiled, cost, lower, upper, sources.change_rate, leaf)
 

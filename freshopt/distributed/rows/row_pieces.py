@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.columns import WORTHWHILE
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.partition import codes_of, naming_rows, numbers_of, sources_of
+from freshopt.distributed.partition import codes_of, compiled_by_size, naming_rows, numbers_of, sources_of
 from freshopt.distributed.partitioned_sources import NUMBERS, FilePart, Frame, Table, read
 from freshopt.distributed.rows.column_rows import ColumnRows
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
@@ -97,7 +96,7 @@ class PartitionedRows:
 
         Compiled or not by size alone, so that a step that runs again returns the same bits.
         """
-        if len(program) >= WORTHWHILE:
+        if compiled_by_size(len(program)):
             return passes_in_parts(program, self.arrow)
         return NumpyRowPasses(program, self.arrow)
 
