@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from hypothesis import settings
 
 from freshopt.cli import main
+from freshopt.compiled import backend
 from tests.ground_truth.command_lines import FILES, Run, crawl_log
 
 settings.register_profile("seeded", derandomize=True, database=None)
@@ -34,6 +35,12 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _own_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test an account of its own: which route it takes does not depend on the tests before."""
+    monkeypatch.setattr(backend, "account", backend.Account())
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.certificate import TIGHT, certify_in_one_pass
 from freshopt.certificates.proof_pass import proof_columns, proved_gap
-from freshopt.compiled import proof_columns as compiled_proofs
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -19,6 +18,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from tests.ground_truth.routes import compile_all
 
 PERIODIC = fo.Refresh.PERIODIC
 N = 1000
@@ -27,6 +27,8 @@ OBJECTIVES = [
     HarmonicStaleness(PERIODIC),
     BinaryFreshness(),
     BinaryFreshness(PERIODIC),
+    PollingKnapsack("polls"),
+    PollingKnapsack("materials"),
     AccumulatedDelay(),
     AccumulatedDelay(PERIODIC),
     Age(),
@@ -46,8 +48,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_proofs, "WORTHWHILE", 1)
-    monkeypatch.setattr(compiled_proofs, "AT_HAND", 1)
+    compile_all(monkeypatch)
 
 
 def problem(objective: fo.Objective, *, hosts: bool = False, signals: bool = False, n: int = N) -> fo.Problem:
@@ -137,8 +138,6 @@ def test_rates_that_are_not_feasible_are_repaired_first() -> None:
 
 
 def test_objectives_without_a_cell_keep_the_other_certificate() -> None:
-    task = problem(PollingKnapsack("polls"))
-    assert proof_columns(task) is None
     capped = problem(SynchronizationCost(PowerCost(2.0, 0.7, cap=3.0)))
     assert proof_columns(capped) is None
     assert fo.solve(capped).certificate is not None

@@ -72,6 +72,7 @@ def test_signalled_sources_are_read_as_such(run: Run) -> None:
     assert rates[0] != pytest.approx(rates[1], rel=0.01)
 
 
+@pytest.mark.exhaustive
 def test_examples_are_listed_and_written_with_their_dates(run: Run) -> None:
     listed = run("examples").output
     uploads = r"debian-uploads +upload days of 344 Debian source packages, .*"
@@ -110,8 +111,8 @@ def test_every_name_in_the_help_is_accepted(run: Run) -> None:
         cell = ("--objective", "deadline", "--deadline", "1d") if solver == "highs" else cell
         cell = ("--objective", "polls") if solver == "automata-tree" else cell
         how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
-        if solver in ("nested-water-filling", "ratio-water-filling", "leximin"):
-            # They are for declared constraints and for the worst of several groups.
+        if solver in ("nested-water-filling", "ratio-water-filling", "leximin", "water-filling-cuda"):
+            # They are for declared constraints, for the worst of several groups, and for a GPU.
             assert "does not apply" in run("solve", "sources.csv", *how, code=2).output
             continue
         run("solve", "sources.csv", *how)

@@ -63,6 +63,7 @@ def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run, log: Pat
     assert sorted(os.listdir()) == ["log.parquet", "plan"]
 
 
+@pytest.mark.exhaustive
 def test_the_example_follows_the_time_unit(run: Run) -> None:
     run("plan", *EXAMPLE, "--out", "days")
     shown = fields(run("plan", *EXAMPLE, "--out", "hours", "--time-unit", "hour").output)

@@ -9,7 +9,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled import demand_functions
-from freshopt.compiled.columns import WORTHWHILE
+from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
 from freshopt.numerics.arrays import Array
@@ -25,6 +25,7 @@ from freshopt.problems import (
 )
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
 
@@ -45,7 +46,7 @@ OBJECTIVES = [
     SynchronizationCost(BinaryCost()),
 ]
 FAMILIES = ("plain", "lower", "upper", "cost", "hosts", "signals")
-N = WORTHWHILE + 1234
+N = SMALL + 1234
 
 
 def problem(objective: fo.Objective, family: str, budget: float, *, ill: bool, n: int = N) -> fo.Problem:
@@ -68,6 +69,11 @@ def problem(objective: fo.Objective, family: str, budget: float, *, ill: bool, n
     tight = 10.0 * share * 10 ** rng.uniform(-1, 1, len(known))
     limits = dict(zip(known.tolist(), tight.tolist(), strict=True)) if family == "hosts" else None
     return fo.Problem(objective, fo.Sources(d, w, **extra), share * n, limits)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
 
 
 def solved(
@@ -136,14 +142,35 @@ def test_the_compiled_path_is_the_one_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert again.certificate.relative_gap < EXACT
 
 
-@pytest.mark.parametrize("family", ["plain", "hosts"])
-def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
-    task = problem(BinaryFreshness(), family, 0.5, ill=True)
-    one, two, four = (solved(monkeypatch, task, "1", threads) for threads in ("1", "2", "4"))
-    assert np.array_equal(one.rates, two.rates)
-    assert np.array_equal(one.rates, four.rates)
-    assert one.price == two.price == four.price
-    assert one.host_prices == two.host_prices == four.host_prices
+@pytest.mark.parametrize(
+    ("objective", "family"),
+    [
+        (BinaryFreshness(), "plain"),
+        (BinaryFreshness(), "hosts"),
+        *(
+            pytest.param(objective, family, marks=pytest.mark.exhaustive)
+            for objective in OBJECTIVES
+            for family in ("plain", "hosts")
+        ),
+    ],
+    ids=repr,
+)
+def test_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, family: str
+) -> None:
+    task = problem(objective, family, 0.5, ill=True)
+    found, proofs = [], []
+    for threads in ("1", "2", "4"):
+        found.append(solved(monkeypatch, task, "1", threads))
+        proofs.append(fo.solve(task, WaterFilling(), throw=False).certificate)
+    for other in found[1:]:
+        assert np.array_equal(found[0].rates, other.rates)
+        assert (found[0].price, found[0].value) == (other.price, other.value)
+        assert found[0].host_prices == other.host_prices
+    assert proofs[0] is not None
+    for proof in proofs[1:]:
+        assert proof is not None
+        assert (proofs[0].gap, proofs[0].value, proofs[0].price) == (proof.gap, proof.value, proof.price)
 
 
 def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:

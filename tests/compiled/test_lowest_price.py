@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled import columns as compiled_columns
 from freshopt.compiled.columns import Columns
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.problem_columns import columns_of
@@ -26,6 +25,7 @@ from freshopt.problems import (
 from freshopt.separable.kernel import SMALLEST_PRICE, Kernel
 from freshopt.solvers import WaterFilling
 from tests.compiled.dual_truth import MARGINALS, Floats, optimal_rates
+from tests.ground_truth.routes import compile_all
 
 PERIODIC = fo.Refresh.PERIODIC
 CELLS: dict[str, fo.Objective] = {
@@ -174,8 +174,7 @@ def test_both_paths_and_an_own_dual(
     monkeypatch: pytest.MonkeyPatch, name: str, kind: str, budget: float
 ) -> None:
     problem = instance(name, kind, budget)
-    monkeypatch.setattr(compiled_columns, "WORTHWHILE", 0)
-    monkeypatch.setattr(compiled_columns, "AT_HAND", 0)
+    compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
     assert problem.numerics is not None
     columns = columns_of(problem, problem.numerics)
@@ -206,8 +205,7 @@ def test_limits_hold_exactly_where_sources_are_alike(
     monkeypatch: pytest.MonkeyPatch, name: str, compiled: str
 ) -> None:
     """Equal and nearly equal sources: the rounding of a long sum of them has one sign."""
-    monkeypatch.setattr(compiled_columns, "WORTHWHILE", 0)
-    monkeypatch.setattr(compiled_columns, "AT_HAND", 0)
+    compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
     rng = np.random.default_rng(3)
     for each, hosts in ((500, 8), (512, 8), (4000, 3)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled.rows import mixed_costs, row_columns
+from freshopt.compiled.rows import mixed_costs
 from freshopt.compiled.rows.row_records import FamilyColumns
 from freshopt.interior_point.program_columns import row_columns as columns_of
 from freshopt.numerics.arrays import Array
@@ -18,6 +18,7 @@ from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.routes import compile_all
 
 LATE = 0.7
 # J, −J' and J'' of a source of importance 1, as in the documentation.
@@ -60,9 +61,7 @@ MIXED = [
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
-    monkeypatch.setattr(row_columns, "WORTHWHILE", 1)
-    monkeypatch.setattr(row_columns, "AT_HAND", 1)
+    compile_all(monkeypatch)
 
 
 class Case:

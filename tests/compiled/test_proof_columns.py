@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshopt.compiled import proof_functions
-from freshopt.compiled.columns import AT_HAND, WORTHWHILE
-from freshopt.compiled.proof_columns import INFLATION, Proof, ProofColumns, enabled
+from freshopt.compiled import backend, poll_proofs, proof_functions
+from freshopt.compiled.proof_columns import EVALUATIONS, INFLATION, Proof, ProofColumns, enabled
 from freshopt.compiled.proof_functions import ProofCell, proved
 from freshopt.numerics.arrays import CACHED, Array, read_only
 
@@ -31,6 +30,8 @@ CELLS = {
     "delay periodic": proof_functions.DELAY_PERIODIC,
     "age periodic": proof_functions.AGE_PERIODIC,
     "power": proof_functions.POWER,
+    "polls": poll_proofs.POLLS,
+    "materials": poll_proofs.MATERIALS,
 }
 
 
@@ -179,12 +180,12 @@ def test_rates_that_are_not_within_bounds_are_counted(bad: float) -> None:
 
 
 def test_few_sources_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, rates = columns("harmonic")
-    own.prove(rates, 0.1)
-    assert enabled(AT_HAND, CELLS["harmonic"])
-    assert not enabled(AT_HAND - 1, CELLS["harmonic"])
+    enough = int(backend.LOADING / EVALUATIONS) + 1
     unused = ProofCell(proof_functions.delay_poisson, proof_functions.reach_from_change)
-    assert not enabled(WORTHWHILE - 1, unused)
-    assert enabled(WORTHWHILE, unused)
+    assert not enabled(enough // 2, CELLS["harmonic"])
+    assert enabled(enough // 2 + 1, CELLS["harmonic"])
+    assert enabled(backend.AT_HAND, CELLS["harmonic"])
+    assert not enabled(backend.AT_HAND - 1, CELLS["harmonic"])
+    assert not enabled(1000, unused)
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
-    assert not enabled(10 * WORTHWHILE, CELLS["harmonic"])
+    assert not enabled(10 * enough, CELLS["harmonic"])

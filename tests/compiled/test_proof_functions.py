@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from freshopt.compiled import proof_functions
+from freshopt.compiled import poll_proofs, proof_functions
 from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, ProofCell, proved
 from freshopt.compiled.proof_tables import mean_harmonic_loss
 from tests.ground_truth.source_gaps import CELLS, DIGITS, exact_source_gap
@@ -27,6 +27,8 @@ PROOFS: dict[str, ProofCell] = {
     "age periodic": proof_functions.AGE_PERIODIC,
     "age signals": proof_functions.AGE_SIGNAL,
     "power": proof_functions.POWER,
+    "polls": poll_proofs.POLLS,
+    "materials": poll_proofs.MATERIALS,
 }
 TRIALS = 60
 # Near the best response a bound exceeds the exact share by twice the elasticity, at most 3.
@@ -110,7 +112,8 @@ def test_marginal_values_are_within_the_rounding_allowed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PROOFS if name not in ("binary signals", "binary periodic")]
+    "name",
+    [name for name in PROOFS if name not in ("binary signals", "binary periodic", "polls", "materials")],
 )
 def test_marginal_values_fall_at_least_as_fast_as_the_reach_says(name: str) -> None:
     shifted = name == "binary"
@@ -148,9 +151,9 @@ def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
         assert term(name, rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
     cost, _, gap, _ = term(name, 0.0, 1.0, 2.0, (0.0, 1.0), p)
-    if name in ("binary", "binary periodic", "binary signals"):
+    if name in ("binary", "binary periodic", "binary signals", "polls", "materials"):
         # Starved for good: the marginal value at 0 is below the price.
-        assert (cost, gap) == (1.0, 0.0)
+        assert (cost, gap) == (0.0 if name == "materials" else 1.0, 0.0)
     else:
         assert not np.isfinite(gap)
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled import cost_functions
-from freshopt.compiled.rows import row_columns
+from freshopt.compiled import backend, cost_functions
 from freshopt.compiled.rows.row_columns import ArrowGram, RowColumns
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.interior_point import program_columns
@@ -34,6 +33,7 @@ from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.routes import compile_all
 
 PERIODIC, SIGNAL = fo.Refresh.PERIODIC, "on signal"
 SOME = [(HarmonicStaleness(), None), (SynchronizationCost(PowerCost(2.0, 0.7)), None)]
@@ -65,9 +65,7 @@ NEAR = 1e-11
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
-    monkeypatch.setattr(row_columns, "WORTHWHILE", 1)
-    monkeypatch.setattr(row_columns, "AT_HAND", 1)
+    compile_all(monkeypatch)
 
 
 class Case(NamedTuple):
@@ -453,10 +451,9 @@ def test_what_numpy_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     both = Rows.gather([*blocks(matrix), curved(*entry, binary)], n)
     both = replace(both, row=np.where(both.row == 1, 2, both.row).astype(np.int32))
     assert program_columns.row_columns(replace(program(harmonic, binary), rows=both)) is None
-    monkeypatch.setattr(row_columns, "AT_HAND", n + 1)
-    monkeypatch.setattr(row_columns, "WORTHWHILE", n + 1)
+    monkeypatch.setattr(backend, "AT_HAND", n + 1)
     assert program_columns.row_columns(program(harmonic)) is None
-    monkeypatch.setattr(row_columns, "AT_HAND", n)
+    monkeypatch.setattr(backend, "AT_HAND", n)
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     assert program_columns.row_columns(program(harmonic)) is None
 

@@ -10,8 +10,8 @@ import pytest
 import freshopt as fo
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.autodiff.tape_description import describe
-from freshopt.compiled import tape_passes
-from freshopt.compiled.tape_passes import TapePasses, row_response
+from freshopt.compiled.tapes import tape_passes
+from freshopt.compiled.tapes.tape_passes import TapePasses, row_response
 from freshopt.cvx import cp
 from freshopt.numerics.arrays import CACHED, Array
 from freshopt.separable.derived_kernel import DerivedNumerics

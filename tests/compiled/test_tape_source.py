@@ -10,8 +10,8 @@ import pytest
 
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.autodiff.tape_description import describe
-from freshopt.compiled import atom_functions
-from freshopt.compiled.tape_source import jet_source, numbers_of
+from freshopt.compiled.tapes import atom_functions
+from freshopt.compiled.tapes.tape_source import jet_source, numbers_of
 from freshopt.cvx import cp
 from freshopt.numerics import vector_math
 from freshopt.numerics.arrays import Array

@@ -35,6 +35,7 @@ from tests.contracts.api_fixtures import (
     BOUNDED,
     COUNTED,
     GREEDY,
+    GROUPED,
     LIKELY,
     LIMITED,
     LOG,
@@ -194,6 +195,7 @@ CALLS: dict[str, Call] = {
         fo.schedule,
         {"rates": {"a": 1.0, "b": 0.5}, "horizon": 3.0, "method": scheduling.Periodic(), "time_unit": "day"},
     ),
+    "freshopt.solve_many": Call(fo.solve_many, GROUPED),
     "freshopt.solve": Call(
         fo.solve,
         {

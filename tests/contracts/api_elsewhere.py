@@ -16,6 +16,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "freshopt.Plan",
             "freshopt.Replay",
             "freshopt.Solution",
+            "freshopt.Solutions",
             "online.RunHistory",
             "goodness_of_fit.PoissonCheck",
             "freshopt.PlanUncertainty",
@@ -73,5 +74,6 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     "test_read_dbt": frozenset(["io.read_dbt"]),
     "test_read_git": frozenset(["io.read_git"]),
     "test_validation": frozenset(["testing.validate"]),
+    "test_backend": frozenset(["freshopt.warm"]),
     "test_solving": frozenset(["distributed.plan", "distributed.solve"]),
 }

@@ -123,3 +123,12 @@ OBSERVED = estimators.FullObservation().fit(COUNTED)
 
 MAX = {"min_rate": 0.01, "max_rate": 5.0}
 BOUNDED = fo.Problem(problems.SynchronizationCost(problems.BinaryCost()), sources(importance=1.0, **MAX), 2.0)
+GROUPED = {
+    "problems": problems.AccumulatedDelay(),
+    "sources": SOURCES,
+    "offsets": [0, 1, 3],
+    "bandwidths": [1.0, 2.0],
+    "solver": None,
+    "tolerance": 1e-6,
+    "throw": True,
+}

@@ -8,6 +8,7 @@ import pytest
 import freshopt as fo
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 from freshopt.solvers import SeparableNewton, WaterFilling
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
 N = 3000
@@ -45,8 +46,8 @@ def test_narrow_columns_are_kept_and_never_copied() -> None:
 
 @pytest.mark.parametrize(("objective", "compiled"), CASES, ids=repr)
 def test_as_if_widened(objective: fo.Objective, compiled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
-    monkeypatch.setattr("freshopt.compiled.columns.WORTHWHILE", 1)
     d, w = columns()
     bandwidth = 0.3 * float(np.sum(d, dtype=float))
     narrow = fo.solve(fo.Problem(objective, fo.Sources(d, w), bandwidth), WaterFilling())

@@ -159,6 +159,7 @@ def test_no_room_for_a_plan(size: int, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == before
 
 
+@pytest.mark.exhaustive
 def test_two_runs_at_once_do_not_mix(folder: Path) -> None:
     """Whoever comes last is refused or, told to overwrite, replaces the whole; a plan is never of both."""
     jobs = [

@@ -51,18 +51,21 @@ ROOMS = {
     "testing": "certificates problems",
     "bounds": "problems estimators",
     "noisy_signals": "simulation inference",
-    "solvers": "dual_search interior_point first_order automata problems",
+    "cuda": "certificates",
+    "solvers": "cuda dual_search interior_point first_order automata problems",
     "crosscheck": "solvers",
     "solving": "solvers",
-    "parametric": "solving",
-    "online": "solving simulation estimators",
-    "planning": "solving report simulation goodness_of_fit noisy_signals exporters bounds datasets",
+    "many": "solvers",
+    "warming": "solving problems",
+    "parametric": "many",
+    "online": "solving many simulation estimators",
+    "planning": "solving many report simulation goodness_of_fit noisy_signals exporters bounds datasets",
     "distributed": "planning",
     "terminal": "planning",
     "cli": "terminal distributed online crosscheck parametric testing",
     "__main__": "cli",
 }
-FRONT = {"solving", "parametric", "crosscheck"}  # files beside the rooms: front doors
+FRONT = {"solving", "many", "warming", "parametric", "crosscheck"}  # files beside the rooms: front doors
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
     "automata_tree": {"binary_freshness", "polling_knapsack"},

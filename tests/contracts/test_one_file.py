@@ -164,6 +164,7 @@ def test_the_command_line_tells_of_them(house: Path) -> None:
     assert "toy-halving; auto chooses one" in solved.replace("- ", "-")
 
 
+@pytest.mark.exhaustive
 def test_the_contract_tests_take_them(house: Path) -> None:
     output = ran(house, "-c", HELPERS)
     assert "ToyStaleness(refresh=Refresh.PERIODIC)" in output

@@ -92,6 +92,7 @@ def test_processes_and_threads_agree_to_the_bit(client: Any, tmp_path: Path) -> 
         assert PartitionedSources.from_dask(lazy).rows is None
 
 
+@pytest.mark.exhaustive
 def test_an_error_on_a_worker_is_the_same_line(client: Any, tmp_path: Path) -> None:  # noqa: ANN401, ARG001
     frame, _ = web(100, seed=1)
     files = write(tmp_path / "in", frame, 4)

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled.columns import WORTHWHILE
+from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import IntArray, total
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.ground_truth.partitioned import frame_of, write
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
 
-FOURS = WORTHWHILE // 4 + 300  # sources come in fours, so many that loops are compiled
+FOURS = SMALL // 4 + 300  # sources come in fours, so many that loops are compiled
 TOP = 0.1  # no binary fraction: what equal rates add up to depends on how they are added
 
 
@@ -79,6 +80,7 @@ def market(case: Flat, order: str, fours: int = FOURS) -> fo.Problem:
 def test_the_least_price_in_any_order(
     monkeypatch: pytest.MonkeyPatch, name: str, compiled: str, order: str
 ) -> None:
+    compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
     case = CASES[name]
     for fours in (1, 25, FOURS):

@@ -168,6 +168,7 @@ def test_prices_of_bandwidth_and_hosts_are_those_of_the_optimum(descent: Descent
     assert abs(solution.price - best.price) <= 1e-2 * best.price
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("descent", DESCENTS)
 @pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()])
 def test_a_hundred_hosts_agree_with_water_filling(objective: fo.Objective, descent: Descent) -> None:

@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.compiled.rows import row_columns
 from freshopt.interior_point.compiled_row_passes import CompiledRowPasses, row_passes
 from freshopt.interior_point.row_passes import ArrowGram, NumpyRowPasses, numpy_passes
 from freshopt.interior_point.solve_rows import solve_rows
 from freshopt.problems import HarmonicStaleness
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
 
 @pytest.fixture(autouse=True)
 def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
-    monkeypatch.setattr(row_columns, "WORTHWHILE", 1)
-    monkeypatch.setattr(row_columns, "AT_HAND", 1)
+    compile_all(monkeypatch)
 
 
 def program(hosts: int, n: int = 3000) -> Program:

@@ -24,6 +24,8 @@ FILES = {
     "urlid_offset_history": HISTORY,
     "urlid_imp": "12\t3.5\n5\t100\n9\t0\n77\t1\n",
     "urlid_chrate_compl_obs_hist": "9\t0.7\n77\t2\n",
+    "url_urlid_hostid": "http://a/1\t5\t31\nhttp://b/\t12\t4\nhttp://a/2\t9\t31\nhttp://c/\t77\t8\n",
+    "host_hostid_isconstrained": "http://a\t31\t1\nhttp://b\t4\t0\nhttp://c\t8\t1\n",
 }
 
 
@@ -60,6 +62,20 @@ def test_they_become_sources_of_a_problem(tmp_path: Path) -> None:
     assert sources.change_rate.tolist() == [learnt[0], 0.7, learnt[2]]
     assert sources.name is not None
     assert sources.name.tolist() == [5, 9, 12]
+    assert sources.host is not None
+    assert sources.host.tolist() == [31, 31, 4]
+    assert data.constrained_hosts is not None
+    assert data.constrained_hosts.tolist() == [31]
+
+
+def test_hosts_are_none_without_their_files(tmp_path: Path) -> None:
+    data = read_bing(write(tmp_path, host_hostid_isconstrained=None))
+    assert data.constrained_hosts is None
+    assert data.host is not None
+    (tmp_path / "url_urlid_hostid.txt").unlink()
+    data = read_bing(tmp_path)
+    assert data.host is None
+    assert data.sources(1.0).host is None
 
 
 def test_limit_headers_gzip_and_no_announcements(tmp_path: Path) -> None:
@@ -87,6 +103,13 @@ def test_limit_headers_gzip_and_no_announcements(tmp_path: Path) -> None:
         ({"urlid_imp": "5,1\n"}, r"line 1|no importance"),
         ({"urlid_imp": "5\t1\n12 1\n"}, r"line 2 of .*urlid_imp.txt has 1 columns, not 2"),
         ({"urlid_chrate_compl_obs_hist": "9\t0\n"}, r"change rate is '0' in line 1"),
+        ({"url_urlid_hostid": "http://a\t5\t31\n"}, r"no host of 2 pages, the first being 9"),
+        ({"url_urlid_hostid": "http://a\t5\tx\n"}, r"the id is 'x' in line 1 of .*url_urlid_hostid.txt"),
+        ({"host_hostid_isconstrained": "http://a\t31\t2\n"}, r"constrained is '2' in line 1"),
+        (
+            {"host_hostid_isconstrained": "http://a\t31\t1\n"},
+            r"no line of 1 hosts of pages, the first being 4",
+        ),
         ({"urlid_offset_history": ""}, r"urlid_offset_history.txt has no lines"),
         ({"urlid_offset_history": "5\t1\n"}, r"line 1 of .* has 2 columns, not 3"),
         ({"urlid_offset_history": "5\t0\t[]\nx\t0\t[]\n"}, r"the id is 'x' in line 2"),

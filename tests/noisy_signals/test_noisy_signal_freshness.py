@@ -168,6 +168,7 @@ def test_endless_rates_are_fresh_and_no_rates_are_stale(monkeypatch: pytest.Monk
         assert worth.tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
+@pytest.mark.exhaustive
 def test_bounds_costs_and_hosts_are_kept_to_in_plain_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     several = fo.Sources(

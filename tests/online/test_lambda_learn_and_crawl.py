@@ -173,6 +173,21 @@ def test_memory_follows_rates_that_drift() -> None:
     assert short.best[0] != short.best[-1]
 
 
+def test_signals_are_counted_within_the_memory(tmp_path: Path) -> None:
+    # With bandwidth in plenty the rate of a signalled source is its estimated change rate: (U+½)/(S+½ day).
+    sources = fo.Sources([10.0, 1.0], signalled=[True, False])
+    world = fo.World.poisson(sources, seed=1, times=[50.0], change_rate=np.array([[0.1, 1.0]]))
+    told = fo.Problem(HARMONIC, fo.Sources(1.0, signalled=[True, False], max_rate=30.0), 50.0)
+    _, moment = SimulatedCrawler(world).signals(0.0, 239.0)
+    for memory, since in ((20.0, 219.0), (None, 0.0)):
+        learner, file = LambdaLearnAndCrawl(memory=memory), tmp_path / f"{memory}.npz"
+        learner.run(world, told, 100.0, checkpoint=file)
+        resumed = learner.run(world, told, 240.0, checkpoint=file)
+        counted = np.count_nonzero(moment > since)
+        assert resumed.rates[-1][0] == pytest.approx((counted + 0.5) / (239.0 - since + 0.5), rel=EXACT)
+        assert resumed.rates.tobytes() == learner.run(world, told, 240.0).rates.tobytes()
+
+
 def test_resumed_with_signals(tmp_path: Path) -> None:
     sources, file = instance(7), tmp_path / "run.npz"
     world, learner = fo.World.poisson(sources, seed=2), LambdaLearnAndCrawl(seed=5)

@@ -54,6 +54,7 @@ def gains(reset: float, prior: GammaPrior | None, seeds: int) -> npt.NDArray[np.
     return np.array(found)
 
 
+@pytest.mark.exhaustive
 def test_where_rates_last_it_comes_near_the_optimum() -> None:
     """Band set before the run: 8 % of the optimum's cost over 2 worlds; equal rates cost over 30 % more."""
     ratios, equal = [], []
@@ -120,6 +121,7 @@ def test_a_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
     assert resumed.value.tolist() == whole.value.tolist()
 
 
+@pytest.mark.exhaustive
 def test_it_runs_with_a_crawler_of_ones_own() -> None:
     world, guess = world_of(0.0, 4)
     history = ReplanEvery(7.0, reset=0.01).run(SimulatedCrawler(world), guess, 28.0)

@@ -212,6 +212,7 @@ def test_a_history_with_dates_keeps_its_clock() -> None:
     assert held.rows[0].realised == pytest.approx(0.5 * inside, abs=0.15)  # half a gap after each change
 
 
+@pytest.mark.exhaustive
 def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
     names = [f"page/{k}" for k in range(8)]
     Path("hosts.csv").write_text(

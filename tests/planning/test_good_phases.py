@@ -11,8 +11,12 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError
+from freshopt.estimators import MaximumLikelihood
+from freshopt.planning import good_phases
+from freshopt.planning.good_phases import sampled_sources
 from freshopt.planning.plan_files import summary
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
+from freshopt.weekly.profile_learning import learnt_shape
 
 Floats = np.typing.NDArray[np.float64]
 HOUR = np.arange(168)
@@ -83,6 +87,30 @@ def test_plans_crawl_after_the_peaks(dates: bool) -> None:
     assert true[1] - true[0] > 0.9 * (stale[0] - stale[1])
 
 
+def test_the_week_of_a_long_log_is_learnt_from_some_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Cycle(OFFICE).log(RATES, 80, 1)
+    estimate = MaximumLikelihood().fit(log)
+    assert sampled_sources(log) is None
+    monkeypatch.setattr(good_phases, "MOST_CRAWLS", len(log) // 2)
+    chosen = sampled_sources(log)
+    assert chosen is not None
+    assert len(chosen) == len(RATES) // 2
+    # What is learnt from them is learnt from a log of their rows alone.
+    rows = np.isin(log.source_index, chosen)
+    begin = BEGIN + (log.time[rows] * 86_400e6).astype("timedelta64[us]")
+    part = fo.CrawlLog(log.sources_[log.source_index[rows]], begin, log.changed[rows])
+    assert np.datetime64(part.origin.replace(tzinfo=None) if part.origin else "NaT") == BEGIN
+    some = learnt_shape(log, estimate.change_rate_, 56, None, chosen)
+    alone = learnt_shape(part, estimate.change_rate_[chosen], 56, None)
+    np.testing.assert_allclose(some.g, alone.g, rtol=1e-9)
+    assert some.evidence == pytest.approx(alone.evidence, rel=1e-6)
+    objective = BinaryFreshness(fo.Refresh.PERIODIC)
+    plan = fo.plan(log, len(RATES) / 7.0, "28d", objective=objective, draws=0)
+    assert plan.phases is not None
+    assert plan.phases.facts()["sampled_sources"] == len(chosen)
+    assert f"(learnt from {len(chosen)} sources): crawling after the peaks" in repr(plan)
+
+
 def test_what_is_told_is_computed() -> None:
     log = Cycle(OFFICE).log(RATES, 80, 1)
     plan = fo.plan(log, len(RATES) / 7.0, "28d", objective=BinaryFreshness(fo.Refresh.PERIODIC), draws=3)
@@ -137,6 +165,7 @@ def test_a_load_limit_below_one_is_refused() -> None:
         fo.plan(Cycle(OFFICE).log(RATES, 3, 1), 12.0, "28d", load_limit=0.5)
 
 
+@pytest.mark.exhaustive
 def test_expected_is_the_value_where_rates_are_known_well() -> None:
     log = Cycle(OFFICE).log(RATES, 600, 3)
     plan = fo.plan(log, len(RATES) / 7.0, "28d", objective=HarmonicStaleness(fo.Refresh.PERIODIC), draws=2)

@@ -186,6 +186,7 @@ def test_a_log_too_short_has_no_ratios() -> None:
     assert len(found.ratios) == 4
 
 
+@pytest.mark.exhaustive
 def test_plans_tell_it(tmp_path: Path) -> None:
     log = log_of(np.random.default_rng(8).gamma(0.8, 0.1, 30), 60, seed=3)
     made = fo.plan(log, bandwidth="5/day", horizon="7d")

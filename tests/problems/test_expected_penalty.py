@@ -15,6 +15,7 @@ from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
 from freshopt.numerics.exponential_sums import PenaltyIncrements
 from freshopt.numerics.gauss_quadrature import gauss
+from freshopt.numerics.octave_cache import MANY
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
 from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth.cost_truth import Floats, market
@@ -338,3 +339,46 @@ def test_sums_are_positive_and_complete_for_every_theta() -> None:
     sums = increments.sums(theta)
     assert np.all(sums.known)
     assert np.all(np.diff(np.log(sums.zeroth) - theta) < 0.0)  # Σ d e^{−jθ} falls, also where octaves change
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tables_for_many_sources_are_the_sums(name: str) -> None:
+    few = RATIOS[::6]
+    ratios = np.tile(few, 1 + MANY // len(few))
+    d = np.geomspace(1e-5, 1e5, len(ratios))
+    kernel = ExpectedPenalty(CASES[name][0]).kernel(fo.Sources(d))
+    rates = ratios * d
+    cost, marginal = kernel.cost(rates), kernel.marginal(rates)
+    for k, ratio in enumerate(few):
+        expected = poisson(name, float(rates[k] / d[k]))
+        if expected > 1e-250:
+            assert abs(cost[k] / expected - 1) <= EXACT, ratio
+            worth = slope(lambda x: poisson(name, x), float(rates[k] / d[k])) / d[k]
+            assert abs(marginal[k] / worth - 1) <= EXACT, ratio
+    sensible = (marginal > 1e-280) & (marginal < 1e280)
+    back = kernel.inverse_marginal(np.where(sensible, marginal, 1.0))
+    assert np.all(np.abs(kernel.marginal(back) - marginal)[sensible] <= EXACT * marginal[sensible])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_certificates_by_tables_bound_the_true_gap(seed: int) -> None:
+    # Without bounds the least Σ wΔ/ρ is (Σ √(wΔ))²/B.
+    rng = np.random.default_rng(seed)
+    n = 2 * MANY
+    d, w = 10.0 ** rng.uniform(-6, 4, n), 10.0 ** rng.uniform(-6, 6, n)
+    bandwidth = float(np.sum(d)) * 10.0 ** rng.uniform(-3, 1)
+    problem = fo.Problem(ExpectedPenalty(lambda m: m), fo.Sources(d, w), bandwidth)
+    roots = np.sqrt(np.longdouble(w) * np.longdouble(d))
+    least = np.sum(roots) ** 2 / np.longdouble(bandwidth)
+    best = roots / np.sum(roots)
+    price = float((np.sum(roots) / np.longdouble(bandwidth)) ** 2)
+    for size in (1e-12, 1e-6, 1e-2, 1.0):
+        shares = best * np.exp(np.longdouble(size * rng.standard_normal(n)))
+        rates = np.asarray(shares / np.sum(shares) * bandwidth * (1 - 1e-15), dtype=np.float64)
+        paid = np.sum(np.longdouble(w) * np.longdouble(d) / np.longdouble(rates))
+        certificate = fo.certify(problem, rates, price * (1.0 + 0.1 * size))
+        assert certificate.gap >= float(paid - least) * (1.0 - EXACT) - 1e-18 * float(least)
+    solution = fo.solve(problem)
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap < EXACT
+    assert solution.value == pytest.approx(float(least), rel=EXACT)

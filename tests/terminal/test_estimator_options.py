@@ -190,7 +190,7 @@ def test_a_log_of_many_sources_teaches_its_own_prior(run: Run, tmp_path: Path, m
     np.testing.assert_allclose(rates(run), weak)
 
 
-@pytest.mark.parametrize("sources", [1, 4, 60])
+@pytest.mark.parametrize("sources", [1, 4, pytest.param(60, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("dated", [False, True])
 def test_python_and_the_command_line_estimate_alike(
     sources: int,

@@ -1,0 +1,196 @@
+"""Prices where demand jumps or is nearly flat: against sorted jumps, bisection and closed forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import gammainc
+
+import freshopt as fo
+from freshopt.compiled.columns import Columns
+from freshopt.compiled.price_pairs import at_two_prices, memory
+from freshopt.dual_search.jump_search import crossing, jump_search
+from freshopt.dual_search.problem_columns import numerics_columns
+from freshopt.numerics.arrays import CACHED, Array
+from freshopt.problems import BinaryFreshness
+from freshopt.solvers import WaterFilling
+from tests.ground_truth.routes import compile_all
+from tests.ground_truth.tolerances import EXACT
+
+PERIODIC = fo.Refresh.PERIODIC
+N = 3000
+
+
+def columns_of(task: fo.Problem) -> Columns:
+    assert task.numerics is not None
+    found = numerics_columns(task.numerics, task.sources.refresh_cost, task.lower, task.upper)
+    assert found is not None
+    return found
+
+
+def sources(n: int, seed: int, *, ties: bool = False) -> dict[str, Any]:
+    """Return columns over twelve decades, with bounds on some sources."""
+    rng = np.random.default_rng(seed)
+    d = rng.choice([0.5, 1.0, 3.0], n) if ties else 10.0 ** rng.uniform(-6.0, 4.0, n)
+    w = rng.choice([1.0, 2.0], n) if ties else 10.0 ** rng.uniform(-6.0, 6.0, n)
+    return {
+        "change_rate": d,
+        "importance": np.where(rng.random(n) < 0.05, 0.0, w),
+        "min_rate": np.where(rng.random(n) < 0.2, 1e-3 * d, 0.0),
+        "max_rate": np.where(rng.random(n) < 0.2, 0.5 * d, np.inf),
+        "signalled": rng.random(n) < 0.5,
+    }
+
+
+def binary_rates(own: dict[str, Any], price: float) -> Array:
+    """Return best responses: all or nothing on signals, else √(wΔ/λ) − Δ."""
+    d, w = own["change_rate"], own["importance"]
+    silent = np.maximum(0.0, np.sqrt(w * d / price) - d)
+    free = np.where(own["signalled"], np.where(w >= price * d, d, 0.0), silent)
+    return np.clip(free, own["min_rate"], own["max_rate"])
+
+
+def bisected(demand: Callable[[float], float], target: float) -> float:
+    """Return the least price at which a demand is within a target."""
+    low, high = 1e-30, 1e30
+    for _ in range(2000):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if demand(middle) > target else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_crossing_is_the_least_price_within_the_target(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(-200.0, 200.0)
+    places = np.sort(scale * 10.0 ** rng.uniform(-1.0, 1.0, rng.integers(1, 9)))
+    sizes = 10.0 ** rng.uniform(-8.0, 3.0, len(places))
+    smooth = float(rng.choice([0.0, 1e-6, 1.0]))
+
+    def demand(price: float) -> float:
+        return float(np.sum(sizes[places > price]) + smooth * scale / price)
+
+    target = float(rng.uniform(0.01, 0.99)) * demand(0.99 * places[0])
+    start = scale * 10.0 ** rng.uniform(-40.0, 40.0)
+    found = crossing(demand, target, float(start), 1e-290, 1e290)
+    assert demand(found) <= target < demand(found * (1.0 - 1e-15))
+
+
+@pytest.mark.parametrize(
+    ("n", "budget", "ties"),
+    [
+        (N, 1e-3, False),
+        (N, 0.5, True),
+        (N, 0.9, False),
+        (5, 0.4, False),
+        (2, 0.7, True),
+        pytest.param(1, 0.7, True, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_signals_that_are_followed_all_or_not_at_all(n: int, budget: float, ties: bool) -> None:
+    own = sources(n, 7 * n, ties=ties)
+    if n == 1:
+        own = {**own, "signalled": np.array([True]), "importance": np.ones(1), "max_rate": np.full(1, np.inf)}
+    d, least = own["change_rate"], own["min_rate"]
+    bandwidth = float(np.sum(least)) + budget * float(np.sum(np.minimum(d, own["max_rate"]) - least))
+    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), bandwidth)
+    found = jump_search(columns_of(task), bandwidth)
+    assert found is not None
+    assert math.fsum(found.rates) == pytest.approx(bandwidth, rel=2e-13)
+    price = bisected(lambda price: math.fsum(binary_rates(own, price)), bandwidth)
+    assert found.price == pytest.approx(price, rel=1e-12)
+    above, below = binary_rates(own, price * (1.0 - 1e-9)), binary_rates(own, price * (1.0 + 1e-9))
+    assert np.all(found.rates <= above * (1.0 + EXACT))
+    assert np.all(found.rates >= below * (1.0 - EXACT))
+    assert np.all((found.rates >= least) & (found.rates <= own["max_rate"]))
+
+
+@pytest.mark.parametrize("budget", [1e-4, 0.02, 0.3, 0.999])
+def test_sources_that_are_all_alike(budget: float) -> None:
+    """By symmetry all have the mean rate, at its own marginal value, where that is above no price's rate."""
+    d, w = np.full(N, 2.0), np.full(N, 3.0)
+    task = fo.Problem(BinaryFreshness(PERIODIC), fo.Sources(d, w), budget * 2.0 * N)
+    found = jump_search(columns_of(task), task.bandwidth)
+    assert found is not None
+    mean = task.bandwidth / N
+    assert math.fsum(found.rates) == pytest.approx(task.bandwidth, rel=2e-13)
+    assert found.price == pytest.approx(1.5 * float(gammainc(2.0, 2.0 / mean)), rel=1e-12)
+    gain = 3.0 * found.rates * -np.expm1(-2.0 / found.rates) / 2.0
+    assert math.fsum(gain) == pytest.approx(N * 3.0 * mean * -math.expm1(-2.0 / mean) / 2.0, rel=1e-12)
+
+
+def test_where_any_price_of_an_interval_will_do_it_is_the_least() -> None:
+    d, w = np.ones(N), np.where(np.arange(N) < N // 2, 10.0, 1.0)
+    free, none = np.full(N, np.inf), np.zeros(N)
+    own = fo.Sources(d, w, signalled=none == 0.0, max_rate=free, min_rate=none)
+    task = fo.Problem(BinaryFreshness(), own, N // 2)
+    found = jump_search(columns_of(task), task.bandwidth)
+    assert found is not None
+    assert found.price == pytest.approx(1.0, rel=EXACT)
+    assert found.rates.tolist() == [1.0] * (N // 2) + [0.0] * (N - N // 2)
+    plenty = task.with_bandwidth(2.0 * N)
+    most = jump_search(columns_of(plenty), plenty.bandwidth)
+    assert most is not None
+    assert (most.price, float(np.sum(most.rates))) == (0.0, N)
+
+
+def test_a_pass_at_two_prices_adds_up_and_mixes() -> None:
+    own = sources(2 * CACHED + 77, 3)
+    columns, into = columns_of(fo.Problem(BinaryFreshness(), fo.Sources(**own), 1e6)), memory(2 * CACHED + 77)
+    low, high = 1.0, 1.3
+    used = at_two_prices(columns, low, high, into, steep=0.4, share=0.25)
+    generous, frugal = binary_rates(own, low), binary_rates(own, high)
+    jumps = generous - frugal > 0.4 * generous
+    assert into.jumps.tolist() == jumps.tolist()
+    np.testing.assert_allclose(into.rates, frugal + 0.25 * (generous - frugal), rtol=1e-9, atol=1e-12)
+    for sum_, rates in (
+        (used.above, generous),
+        (used.below, frugal),
+        (used.smooth_above, generous[~jumps]),
+        (used.smooth_below, frugal[~jumps]),
+        (used.mixed, into.rates),
+    ):
+        assert sum_ == pytest.approx(math.fsum(rates), rel=1e-12)
+
+
+def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 40 * CACHED
+    own = sources(n, 5)
+    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.1 * float(np.sum(own["change_rate"])))
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("FRESHOPT_THREADS", threads)
+        found.append(jump_search(columns_of(task), task.bandwidth))
+    one, three = found
+    assert one is not None
+    assert three is not None
+    assert one.price == three.price
+    assert np.array_equal(one.rates, three.rates)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_what_jumps_is_solved_and_proved(monkeypatch: pytest.MonkeyPatch, ties: bool) -> None:
+    compile_all(monkeypatch)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
+    own = sources(N, 11, ties=ties)
+    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.3 * float(np.sum(own["change_rate"])))
+    solution = fo.solve(task, WaterFilling(), tolerance=EXACT)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    plain = fo.solve(task, WaterFilling(), tolerance=EXACT)
+    assert solution.value == pytest.approx(plain.value, rel=EXACT)
+
+
+def test_samples_follow_no_order_of_the_sources() -> None:
+    for period in (2, 3, 10, 64):
+        place = np.arange(100_000) % period
+        own = fo.Sources(np.where(place == 0, 2.0, 1.0))
+        columns = columns_of(fo.Problem(BinaryFreshness(), own, 1e4))
+        drawn = np.asarray(columns.sample(5000).parameters[0])
+        assert 4900 <= len(drawn) <= 5100
+        assert np.mean(drawn == 2.0) == pytest.approx(1.0 / period, rel=0.1)

@@ -1,0 +1,306 @@
+"""Many problems at once: each is what it is alone, and what closed forms and NumPy say."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import mpmath
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.compiled.batch import batch_columns
+from freshopt.numerics.arrays import Array
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryFreshness,
+    HarmonicStaleness,
+    PollingKnapsack,
+    PowerCost,
+    SynchronizationCost,
+)
+from freshopt.solvers import Uniform
+from tests.ground_truth.routes import compile_all
+from tests.ground_truth.tolerances import EXACT
+
+PERIODIC = fo.Refresh.PERIODIC
+CELLS: dict[str, fo.Objective] = {
+    "harmonic": HarmonicStaleness(),
+    "harmonic periodic": HarmonicStaleness(PERIODIC),
+    "binary": BinaryFreshness(),
+    "binary periodic": BinaryFreshness(PERIODIC),
+    "delay": AccumulatedDelay(),
+    "delay periodic": AccumulatedDelay(PERIODIC),
+    "age": Age(),
+    "age periodic": Age(PERIODIC),
+    "power": SynchronizationCost(PowerCost(2.0, 0.5)),
+}
+SIZES = (1, 2, 3, 700, 1, 100, 2500, 60)
+
+
+@pytest.fixture(autouse=True)
+def _loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
+
+
+def groups(
+    rng: np.random.Generator, sizes: tuple[int, ...], *, ill: bool, bounded: bool, signals: bool = False
+) -> tuple[fo.Sources, Array, Array]:
+    """Return sources of groups, offsets and bandwidths within what bounds leave."""
+    n = sum(sizes)
+    spread = 4.0 if ill else 1.0
+    d, w = np.exp(spread * rng.normal(size=n)), np.exp(spread * rng.normal(size=n)) * (rng.random(n) > 0.1)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    cost = np.exp(rng.normal(size=n)) if bounded else np.ones(n)
+    signalled = rng.random(n) < 0.4 if signals else np.zeros(n, dtype=bool)
+    lower = np.where(rng.random(n) < 0.3, 0.05 * d, 0.0) * bounded
+    upper = np.where(rng.random(n) < 0.5, 0.6 * d, math.inf) if bounded else np.full(n, math.inf)
+    need = np.add.reduceat(cost * lower, offsets[:-1])
+    most = np.add.reduceat(cost * d, offsets[:-1])
+    bandwidths = need + most * 10 ** rng.uniform(-3.0, 1.0, len(sizes))
+    sources = fo.Sources(
+        d,
+        w,
+        signalled=signalled,
+        min_rate=lower if bounded else 0.0,
+        max_rate=upper if bounded else math.inf,
+        refresh_cost=cost if bounded else 1.0,
+    )
+    return sources, offsets, bandwidths
+
+
+def same(one: fo.Solution, other: fo.Solution, gap: float = EXACT) -> None:
+    """Compare what is unique: value, price where rates respond to it, and rates beyond rounding."""
+    assert one.status is other.status
+    scale = abs(other.value) + other.price * other.problem.bandwidth
+    assert abs(one.value - other.value) <= EXACT * scale
+    assert one.certificate is not None
+    assert one.certificate.relative_gap <= gap
+    used = other.problem.sources.refresh_cost
+    inside = (other.rates > other.problem.lower) & (other.rates < other.problem.upper)
+    if bool(np.any(inside)):
+        assert abs(one.price - other.price) <= EXACT * other.price
+    apart = used * np.abs(one.rates - other.rates)
+    assert float(apart.sum()) <= 1e2 * EXACT * other.problem.bandwidth
+
+
+# Of the plateau's proof the reach is a rate that is never approached.
+LOOSE = {"binary periodic": 1e-9}
+# Each cell and kind of columns has loops of its own, which are compiled once per machine.
+MOST_USED = [
+    ("harmonic", False),
+    ("harmonic", True),
+    ("binary", True),
+    ("binary periodic", True),
+    ("power", False),
+]
+CASES = [
+    pytest.param(name, bounded, marks=[] if (name, bounded) in MOST_USED else pytest.mark.exhaustive)
+    for name in CELLS
+    for bounded in (False, True)
+]
+
+
+@pytest.mark.parametrize("ill", [False, True])
+@pytest.mark.parametrize(("name", "bounded"), CASES)
+def test_each_problem_is_what_it_is_alone(
+    name: str, bounded: bool, ill: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objective = CELLS[name]
+    rng = np.random.default_rng(sum(map(ord, name)))
+    sources, offsets, bandwidths = groups(rng, SIZES, ill=ill, bounded=bounded)
+    found = fo.solve_many(objective, sources, offsets=offsets, bandwidths=bandwidths)
+    assert len(found) == len(SIZES)
+    assert found.statuses == (fo.Status.OPTIMAL,) * len(SIZES)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    for k, solution in enumerate(found):
+        own = slice(int(offsets[k]), int(offsets[k + 1]))
+        alone = fo.solve(fo.Problem(objective, sources.take(own), bandwidths[k]))
+        same(solution, alone, LOOSE.get(name, EXACT))
+        assert solution.rates.tolist() == found.rates[own].tolist()
+        assert solution.price == found.prices[k]
+        assert solution.value == pytest.approx(found.values[k], rel=EXACT, abs=1e-300)
+        assert solution.certificate is not None
+        assert solution.certificate.relative_gap == pytest.approx(
+            found.relative_gaps[k], rel=1e-9, abs=1e-300
+        )
+
+
+@pytest.mark.parametrize("name", ["binary", pytest.param("harmonic", marks=pytest.mark.exhaustive)])
+def test_signalled_sources(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    sources, offsets, bandwidths = groups(rng, SIZES, ill=False, bounded=True, signals=True)
+    found = fo.solve_many(CELLS[name], sources, offsets=offsets, bandwidths=bandwidths)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    for k, solution in enumerate(found):
+        same(solution, fo.solve(found.problems[k]))
+
+
+def test_the_rates_of_delay_are_the_closed_form() -> None:
+    """ρ ∝ √(wΔ), in 50 digits, at scales from 1e-12 to 1e12."""
+    rng = np.random.default_rng(8)
+    sizes = (5, 1, 80, 3)
+    n, offsets = sum(sizes), np.concatenate(([0], np.cumsum(sizes)))
+    d, w = 10 ** rng.uniform(-6, 4, n), 10 ** rng.uniform(-6, 6, n)
+    bandwidths = 10 ** rng.uniform(-6, 6, len(sizes))
+    found = fo.solve_many(AccumulatedDelay(), fo.Sources(d, w), offsets=offsets, bandwidths=bandwidths)
+    with mpmath.workdps(50):
+        for k in range(len(sizes)):
+            own = range(offsets[k], offsets[k + 1])
+            roots = [mpmath.sqrt(mpmath.mpf(w[j]) * mpmath.mpf(d[j])) for j in own]
+            whole = mpmath.fsum(roots)
+            for j, root in zip(own, roots, strict=True):
+                assert found.rates[j] == pytest.approx(float(bandwidths[k] * root / whole), rel=EXACT)
+            assert found.prices[k] == pytest.approx(float((whole / bandwidths[k]) ** 2), rel=EXACT)
+            assert found.values[k] == pytest.approx(float(whole**2 / bandwidths[k]), rel=EXACT)
+
+
+@pytest.mark.parametrize("name", ["binary", "binary periodic"])
+def test_alike_sources_and_plateaus(name: str) -> None:
+    """Demand jumps where all sources are alike: the mixture uses the bandwidth up, and is proved."""
+    d = np.concatenate((np.full(300, 2.0), np.full(200, 0.5), np.linspace(1.0, 2.0, 50)))
+    w = np.concatenate((np.ones(300), np.ones(200), np.zeros(50)))
+    offsets, bandwidths = [0, 300, 500, 550], np.array([30.0, 400.0, 1.0])
+    found = fo.solve_many(CELLS[name], fo.Sources(d, w), offsets=offsets, bandwidths=bandwidths)
+    assert found.statuses == (fo.Status.OPTIMAL,) * 3
+    assert float(found.relative_gaps.max()) <= EXACT
+    used = np.add.reduceat(found.rates, offsets[:-1])
+    assert np.all(used <= bandwidths * (1.0 + EXACT))
+    assert used[1] == pytest.approx(400.0, rel=EXACT)
+    assert found.prices[2] == 0.0
+
+
+def test_an_answer_does_not_depend_on_its_neighbours() -> None:
+    rng = np.random.default_rng(1)
+    sources, offsets, bandwidths = groups(rng, (40,) * 20, ill=True, bounded=True)
+    together = fo.solve_many(HarmonicStaleness(), sources, offsets=offsets, bandwidths=bandwidths)
+    again = fo.solve_many(HarmonicStaleness(), sources, offsets=offsets, bandwidths=bandwidths)
+    assert together.rates.tolist() == again.rates.tolist()
+    for k in (0, 7, 19):
+        own = slice(int(offsets[k]), int(offsets[k + 1]))
+        alone = fo.solve_many(
+            HarmonicStaleness(), sources.take(own), offsets=[0, 40], bandwidths=bandwidths[k]
+        )
+        assert np.allclose(alone.rates, together.rates[own], rtol=EXACT, atol=0.0)
+        assert alone.prices[0] == pytest.approx(together.prices[k], rel=EXACT)
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_columns, "BLOCK", 200)
+    rng = np.random.default_rng(1)
+    sources, offsets, bandwidths = groups(rng, (40,) * 20, ill=False, bounded=False)
+    rates = []
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("FRESHOPT_THREADS", threads)
+        found = fo.solve_many(BinaryFreshness(), sources, offsets=offsets, bandwidths=bandwidths)
+        rates.append(found.rates.tolist())
+    assert rates[0] == rates[1] == rates[2]
+
+
+def test_problems_of_all_kinds_keep_their_order() -> None:
+    rng = np.random.default_rng(4)
+    sources = fo.Sources(rng.lognormal(size=30), rng.lognormal(size=30), host=["a"] * 10 + ["b"] * 20)
+    single = fo.Sources(rng.lognormal(size=9).astype(np.float32), 2.0)
+    problems = [
+        fo.Problem(HarmonicStaleness(), sources, 5.0),
+        fo.Problem(BinaryFreshness(), single, 3.0),
+        fo.Problem(HarmonicStaleness(), sources, 5.0, {"a": 0.5}),
+        fo.Problem(HarmonicStaleness(), sources, 7.0),
+        fo.Problem(AccumulatedDelay(), sources, 5.0, constraints=[fo.Budget(4.0, cost=2.0, name="kB")]),
+        fo.Problem(PollingKnapsack(), single, 1.0),
+        fo.Problem(HarmonicStaleness(), single, 7.0),
+        fo.Problem(SynchronizationCost(PowerCost(1.0, 0.5)), single, 7.0),
+        fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0], signalled=[True, False]), 1.0),
+    ]
+    found = fo.solve_many(iter(problems))
+    assert [len(one.rates) for one in found] == [len(problem.sources) for problem in problems]
+    for solution, problem in zip(found, problems, strict=True):
+        assert solution.problem is problem
+        alone = fo.solve(problem)
+        assert solution.value == pytest.approx(alone.value, rel=1e-9)
+        assert solution.rates == pytest.approx(alone.rates, rel=1e-6, abs=1e-9)
+    assert "at once" in found[0].note
+    assert "at once" not in found[4].note
+    chosen = fo.solve_many(problems[:2], solver=Uniform(), throw=False)
+    assert chosen.statuses == (fo.Status.INACCURATE,) * 2
+
+
+def test_the_result_is_a_sequence() -> None:
+    sources = fo.Sources([1.0, 4.0, 1.0, 9.0, 4.0])
+    found = fo.solve_many(AccumulatedDelay(), sources, offsets=[0, 2, 5], bandwidths=[3.0, 12.0])
+    assert repr(found).startswith("Solutions(2 problems of 2..3 sources: 2 optimal; relative gaps <= ")
+    assert [one.value for one in found[::-1]] == pytest.approx([3.0, 3.0], rel=EXACT)
+    assert found[-1].price == found.prices[1]
+    assert found.offsets.tolist() == [0, 2, 5]
+    assert not found.rates.flags.writeable
+    with pytest.raises(IndexError):
+        found[2]
+    again = pickle.loads(pickle.dumps(found))
+    assert again[1].rates.tolist() == found[1].rates.tolist()
+    assert len(found.problems[:]) == 2
+
+
+def test_what_cannot_be_done_is_named() -> None:
+    sources = fo.Sources([1.0, 4.0, 1.0], min_rate=[0.0, 2.0, 0.0])
+    delay = AccumulatedDelay()
+    with pytest.raises(fo.InfeasibleProblemError, match=r"problem 1: lower bounds need 2 .* is 1 "):
+        fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=[3.0, 1.0])
+    found = fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=[3.0, 1.0], throw=False)
+    assert found.statuses == (fo.Status.OPTIMAL, fo.Status.INFEASIBLE)
+    assert np.isnan(found.rates).tolist() == [False, True, True]
+    assert found.gaps[1] == math.inf
+    with pytest.raises(fo.InfeasibleProblemError, match="lower bounds"):
+        found[1]
+    for bandwidths in ([3.0, 0.0], [3.0, math.nan], [3.0, -1.0], [3.0, math.inf]):
+        with pytest.raises(fo.SourceDataError, match="bandwidths out of range for group 1: "):
+            fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=bandwidths)
+    for offsets, words in (
+        ([0, 1, 1, 3], "no sources in group 1"),
+        ([0, 2, 1, 3], "no sources in group 1"),
+        ([0, 4], "from 0 to 4 but there are 3 sources"),
+        ([1, 3], "Begin at 0"),
+        ([0.0, 3.0], "whole numbers"),
+        ([3], "whole numbers"),
+    ):
+        with pytest.raises(fo.SourceDataError, match=words):
+            fo.solve_many(delay, sources, offsets=offsets, bandwidths=4.0)
+    with pytest.raises(fo.SourceDataError, match=r"bandwidths have shape \(3,\) but offsets tell of 2"):
+        fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=[1.0, 2.0, 3.0])
+    with pytest.raises(fo.SourceDataError, match="there are no problems"):
+        fo.solve_many([])
+    with pytest.raises(TypeError, match="a problem is of type int"):
+        fo.solve_many([3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"Pass a list of freshopt\.Problem"):
+        fo.solve_many(fo.Problem(delay, fo.Sources([1.0]), 1.0))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="go with an objective"):
+        fo.solve_many([fo.Problem(delay, fo.Sources([1.0]), 1.0)], sources)  # type: ignore[call-overload]
+    with pytest.raises(fo.SourceDataError, match="no offsets or bandwidths"):
+        fo.solve_many(delay, sources)  # type: ignore[call-overload]
+
+
+def test_bandwidth_for_all_is_free() -> None:
+    """Where max_rate takes less than the bandwidth, the price is 0."""
+    sources = fo.Sources([1.0, 4.0, 1.0], max_rate=[1.0, 2.0, math.inf], importance=[1.0, 1.0, 0.0])
+    found = fo.solve_many(AccumulatedDelay(), sources, offsets=[0, 2, 3], bandwidths=[5.0, 1.0])
+    assert found.prices.tolist() == [0.0, 0.0]
+    assert found.rates[:2].tolist() == [1.0, 2.0]
+    assert found.values[1] == 0.0
+    assert found.statuses == (fo.Status.OPTIMAL,) * 2
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_group_that_may_never_be_refreshed_is_infeasible_alone(
+    monkeypatch: pytest.MonkeyPatch, *, compiled: bool
+) -> None:
+    """A max_rate of 0 makes one group's cost infinite, and no other's."""
+    if compiled:
+        compile_all(monkeypatch)
+    sources = fo.Sources([1.0, 4.0, 1.0], max_rate=[math.inf, math.inf, 0.0])
+    delay, offsets = AccumulatedDelay(), [0, 2, 3]
+    found = fo.solve_many(delay, sources, offsets=offsets, bandwidths=3.0, throw=False)
+    assert found.statuses == (fo.Status.OPTIMAL, fo.Status.INFEASIBLE)
+    assert found.rates[:2].tolist() == pytest.approx([1.0, 2.0], rel=EXACT)
+    with pytest.raises(fo.InfeasibleProblemError, match="problem 1: max_rate is 0"):
+        fo.solve_many(delay, sources, offsets=offsets, bandwidths=3.0)
