@@ -35,7 +35,16 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_vector, read_only
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    BoolArray,
+    IntArray,
+    as_vector,
+    read_only,
+    shape_of,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
@@ -340,6 +349,7 @@ def _groups(
     expect(sources, Sources, "sources", "Pass freshopt.Sources after the objective")
     if sources is None or offsets is None or bandwidths is None:
         raise SourceDataError("groups have no offsets or bandwidths. Pass offsets= and bandwidths=.")
+    shape_of(offsets, "offsets")
     given = np.asarray(offsets)
     if given.ndim != 1 or len(given) < 2 or given.dtype.kind not in "iu":
         raise SourceDataError(
@@ -359,10 +369,10 @@ def _groups(
             "empty groups out."
         )
     m = len(places) - 1
-    if np.ndim(bandwidths) and np.shape(bandwidths) != (m,):
+    shape = shape_of(bandwidths, "bandwidths")
+    if shape not in {(), (m,)}:
         raise SourceDataError(
-            f"bandwidths have shape {np.shape(bandwidths)} but offsets tell of {m} groups. Pass a number or "
-            "one each."
+            f"bandwidths have shape {shape} but offsets tell of {m} groups. Pass a number or one each."
         )
     limits = as_vector(bandwidths, m, "bandwidths")
     usable: BoolArray = (limits >= SMALLEST) & (limits <= LARGEST)

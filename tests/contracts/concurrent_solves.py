@@ -75,9 +75,13 @@ TASKS = (
 
 
 def difference(found: list[Floats], wanted: list[Floats]) -> float:
-    """Return the largest relative difference."""
+    """Return the largest difference, relative to a number and the mean of its task.
+
+    The rate of a source close to its threshold has few digits of its own where routes differ.
+    """
     return max(
-        float(np.max(np.abs(a - b) / (np.abs(b) + 1e-300))) for a, b in zip(found, wanted, strict=True)
+        float(np.max(np.abs(a - b) / (np.abs(b) + np.mean(np.abs(b)))))
+        for a, b in zip(found, wanted, strict=True)
     )
 
 
