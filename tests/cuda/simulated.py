@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from numba.cuda.simulator import kernelapi
 
 import freshopt as fo
 from freshopt.cuda import DeviceProblem, price_search
@@ -41,6 +43,41 @@ WEIGHTED = [OBJECTIVES[k] for k in (0, 3, 6, 8)]
 # What float32 leaves of a bandwidth for some hundred sources is a part of one rate's last bit.
 NARROW_GAP = 1e-9
 ULPS = 8 * float(np.finfo(float).eps)
+
+
+class OneEach(dict[Any, Any]):
+    """Shared arrays by the line that asks for them, of which the threads of a block get one.
+
+    The simulator's own look-up lets two threads that come at once have an array each.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        """Return the array; hold up other threads until it is entered if there is none."""
+        self.lock.acquire()
+        found = super().get(key, default)
+        if found is not None:
+            self.lock.release()
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
+        super().__setitem__(key, value)
+        self.lock.release()
+
+
+class SharedOnce(kernelapi.FakeCUDAShared):  # type: ignore[misc, name-defined]
+    """The simulator's shared memory, one array for all threads of a block."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._allocations = OneEach()
+
+
+@pytest.fixture(autouse=True)
+def _one_shared_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernelapi, "FakeCUDAShared", SharedOnce)
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_compiled_models_find_the_same_optimum(
     fast = fo.solve(fo.Problem(objective, sources, bandwidth), SeparableNewton())
     assert fast.certificate is not None
     assert plain.certificate is not None
-    assert fast.certificate.relative_gap <= max(EXACT, 1.1 * plain.certificate.relative_gap)
+    assert fast.certificate.relative_gap <= max(10 * EXACT, 1.1 * plain.certificate.relative_gap)
     assert fast.certificate.infeasibility <= EXACT
     assert fast.value == pytest.approx(plain.value, rel=2.0 * EXACT)
 
