@@ -24,7 +24,7 @@ RESULTS = DOCS.parent / "benchmarks" / "results"
 TUTORIAL, REFERENCE, PAPERS = DOCS / "tutorial.md", DOCS / "commands.md", DOCS / "papers.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BEGIN = "<!-- help -->\n"
-SHOWN = re.compile(r"(<!-- shown by (\w+) \| ([^|]+) \| (.+?) -->\n)(?:> .*\n)?")
+SHOWN = re.compile(r"(<!-- shown by (\w+) \| ([^|]+?) -->\n)(?:> .*\n)?")
 VERDICTS = re.compile(r"(<!-- verdicts -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
 NAMES = {
     "lambdacrawl": "LambdaCrawl",
@@ -74,40 +74,49 @@ def commands(page: str) -> str:
     return "".join(parts)
 
 
-def statements(paper: str) -> list[dict[str, Any]]:
+def findings(paper: str) -> list[dict[str, Any]]:
     """Return what seeded runs have decided of a paper."""
     saved = json.loads((RESULTS / f"reproduce_{paper}.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = saved["statements"]
+    found: list[dict[str, Any]] = saved["findings"]
     return found
 
 
 def papers(page: str) -> str:
-    """Return the page of the papers with the measurement of each statement that it names."""
+    """Return the page of the papers with the finding of each claim that it names."""
 
     def measured(found: re.Match[str]) -> str:
-        marker, paper, figure, text = found.groups()
-        (one,) = (s for s in statements(paper) if s["figure"] == figure and s["text"].startswith(text))
-        return f"{marker}> {one['figure']}: {one['text']}. {_numbers(one)}\n"
+        marker, paper, name = found.groups()
+        (one,) = (each for each in findings(paper) if each["id"] == name)
+        return f"{marker}> {one['place']}: {one['claim']}: {one['statistic']}. {_numbers(one)}\n"
 
-    lines = ["| paper | statement | stated | measured |\n", "| --- | --- | --- | --- |\n"]
+    lines = ["| paper | claim | decided by | found |\n", "| --- | --- | --- | --- |\n"]
     for paper, name in NAMES.items():
-        for one in statements(paper):
+        for one in findings(paper):
             if one["verdict"] != "holds":
-                cells = (name, f"{one['figure']}: {one['text']}", one["expected"], _ours(one))
+                cells = (name, f"{one['place']}: {one['claim']}: {one['statistic']}", _band(one), _ours(one))
                 lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n")
     table = "".join(lines)
     return VERDICTS.sub(lambda found: found[1] + table + found[2], SHOWN.sub(measured, page))
 
 
 def _numbers(one: dict[str, Any]) -> str:
-    return f"Stated: {one['expected']}; measured: {_ours(one)}."
+    return f"Decided by {_band(one)}; found {_ours(one)}."
+
+
+def _band(one: dict[str, Any]) -> str:
+    low, high = one["at_least"], one["at_most"]
+    if one["kind"] == "always":
+        return "always"
+    if low is None:
+        return f"≤ {high:g}"
+    return f"≥ {low:g}" if high is None else f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 def _ours(one: dict[str, Any]) -> str:
     runs = "" if one["runs"] == 1 else f" in {one['runs']:,} runs"
     low, high = one["low"], one["high"]
     interval = "" if low is None or low == high else f" ({_short(low)} to {_short(high)})"
-    return f"{_short(one['ours'])}{interval}{runs}, **{one['verdict']}**"
+    return f"{_short(one['estimate'])}{interval}{runs}, **{one['verdict']}**"
 
 
 def _short(x: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from statements import mean_interval
+from claims import mean_interval
 
 Array = npt.NDArray[np.float64]
 DIGITS = 6  # of what is kept; a figure shows three

@@ -1,102 +1,111 @@
-"""Decide what the papers state, by seeded runs, and print those statements that do not hold too.
+"""Decide what the papers claim, by seeded runs, and print what does not hold too.
 
-    python benchmarks/reproduce/reproduce.py [--only PAPER ...] [--runs N] [--seed N] [--quick] [--save]
-    [--page]
+    python benchmarks/reproduce/reproduce.py [--only PAPER ...] [--claims ID ...] [--seed N] [--quick]
+    [--save] [--page] [--bing FOLDER]
 
-Each paper is a module ``reproduce_<paper>.py`` beside this file; `statements.py` tells how one is written.
-A statement holds if the 95 % interval of its measurement lies within what is stated, and does not hold if it
-lies outside; the interval decides, nobody else. --save keeps each paper's measurement as
-benchmarks/results/reproduce_<paper>.json and writes docs/reproduction.md from all that are kept. --quick is
-the reduced form that the tests run, --page writes the page and measures nothing.
+The claims, their bands and their numbers of runs are fixed in ``claims/<paper>.toml``; `claims.py` has the
+rules. --save keeps the findings as benchmarks/results/reproduce_<paper>.json and writes docs/reproduction.md
+from all that are kept; with --claims it replaces the findings of their groups. --quick is the reduced form
+that the tests run, --page writes the page and measures nothing. --bing measures the claims of LambdaCrawl
+that need the published Bing data, from the five files in FOLDER, and saves nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import importlib.metadata
 import json
 import math
 import platform
 import textwrap
-import time
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from statements import FAILS, HOLDS, UNDECIDED, Statement
+from claims import FAILS, FOLDER, HOLDS, ORIGINS, UNDECIDED, Finding, Measurements, Plan, Table, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction.md"
-PAPERS = tuple(
-    sorted(path.stem.removeprefix("reproduce_") for path in Path(__file__).parent.glob("reproduce_*.py"))
-)
+PAPERS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 LIBRARIES = ("freshopt", "numpy", "scipy", "numba")
-WIDTHS = (10, 62, 18, 11, 23, 6, 13)
-HEADINGS = ("figure", "statement", "paper, prototype", "ours", "95 % interval", "runs", "verdict")
-INTRODUCTION = """# What the papers state, and what was found
+WIDTHS = (10, 64, 24, 32, 13)
+HEADINGS = ("where", "claim", "decided by", "found", "verdict")
+VERDICTS = (HOLDS, FAILS, UNDECIDED)
+INTRODUCTION = """# What the papers claim, and what was found
 
-Every statement below is decided by seeded runs of freshopt's own algorithms: one number per run, the mean
-over the runs, and its 95 % interval (Student's; of paired differences where runs share their random
-numbers). It **holds** if the interval lies within what is stated, **does not hold** if the interval lies
-outside, and is undecided otherwise. Where a paper leaves a parameter or a number out, the expected number is
-that of an independent prototype. Statements that do not hold stay in the tables.
+Each claim was written down with the statistic, the band and the number of runs that decide it, and then run
+with freshopt's own algorithms. It **holds** if the 95 % interval of the runs lies inside the band, **does not
+hold** if the interval lies outside, and is undecided otherwise. A claim comes from *the paper's number*, *the
+paper's ordering or figure*, *its theorem*, or is *our own addition*: a check that the paper does not make.
 
-`python benchmarks/reproduce/reproduce.py --save` repeats everything and writes this page;
-`--only` takes one paper.
-Notebooks 4 to 6 draw the figures, from the same runs (`python benchmarks/reproduce/curves.py --save`).
+`python benchmarks/reproduce/reproduce.py --save` repeats everything and writes this page; `--only` takes one
+paper. The tables with all settings are in `benchmarks/reproduce/claims/`, the findings with their intervals
+in `benchmarks/results/reproduce_*.json`. What the papers get wrong is told in [papers](papers.md).
 """
 
 
-def load(paper: str) -> ModuleType:
-    """Return a paper's module."""
-    return importlib.import_module(f"reproduce_{paper}")
+def measurements(paper: str) -> Measurements:
+    """Return the functions that measure a paper's claims."""
+    found: Measurements = importlib.import_module(f"reproduce_{paper}").measure
+    return found
 
 
-def about(paper: str) -> str:
-    """Return what a paper's module says of itself, without importing it."""
-    path = Path(__file__).with_name(f"reproduce_{paper}.py")
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or paper
+def measure(
+    paper: str, *, quick: bool = False, seed: int = 0, only: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Decide the claims of a paper, printing each as it is decided, and return what is saved."""
+    table, registered = Table.read(paper), measurements(paper)
+    registered.check(table)
+    plan = Plan(table.claims, seed, quick=1 if quick else None)
+    groups: list[dict[str, Any]] = []
+    findings: list[dict[str, Any]] = []
+    for group in registered.groups:
+        if (quick and group.quick is None) or (only and not only & set(group.ids)):
+            continue
+        found, seconds = decide(group, plan)
+        for each in found:
+            print(lines(cells(each)), flush=True)
+            findings.append(each.record())
+        groups.append({"claims": list(group.ids), "seconds": round(seconds, 1), "versions": versions()})
+    return {"paper": paper, "seed": seed, "quick": quick, "groups": groups, "findings": findings}
 
 
-def measure(paper: str, runs: int | None, *, quick: bool, seed: int) -> dict[str, Any]:
-    """Decide the statements of a paper, printing each as it is decided, and return what is saved."""
-    start, found = time.perf_counter(), []
-    for each in load(paper).statements(runs, quick, seed):
-        print(lines(cells(each)), flush=True)
-        found.append(each)
-    return {
-        "paper": paper,
-        "seed": seed,
-        "runs": runs,
-        "quick": quick,
-        "seconds": round(time.perf_counter() - start, 1),
-        "versions": {
-            "python": platform.python_version(),
-            **{x: importlib.metadata.version(x) for x in LIBRARIES},
-        },
-        "statements": [each.record() for each in found],
-    }
+def versions() -> dict[str, str]:
+    """Return the versions that measure."""
+    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version(), **found}
 
 
-def cells(each: Statement) -> tuple[str, ...]:
-    """Return the row of a statement."""
-    fixed = each.low == each.high
-    interval = "–" if fixed else f"{number(each.low, each)} to {number(each.high, each)}"
-    return (
-        each.figure,
-        each.text,
-        each.expected,
-        number(each.ours, each),
-        interval,
-        f"{each.runs:,}",
-        each.verdict,
-    )
+def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with newly measured groups in place of older ones, in the order of the table."""
+    if old is None:
+        return new
+    fresh = {each["id"] for each in new["findings"]}
+    order = list(Table.read(new["paper"]).claims)
+    findings = [each for each in old["findings"] if each["id"] not in fresh] + new["findings"]
+    groups = [each for each in old["groups"] if not fresh & set(each["claims"])] + new["groups"]
+    kept = [each for each in findings if each["id"] in order]
+    kept.sort(key=lambda each: order.index(each["id"]))
+    return {**new, "groups": groups, "findings": kept}
 
 
-def number(value: float, each: Statement) -> str:
+def cells(each: Finding) -> tuple[str, ...]:
+    """Return the row of a finding."""
+    claim = each.claim
+    decided_by = claim.band if claim.kind in {"always", "exact"} else f"{claim.band} ({claim.kind})"
+    return claim.place, f"{claim.claim}: {claim.statistic}", decided_by, measured(each), each.verdict
+
+
+def measured(each: Finding) -> str:
+    """Return the estimate, its interval and the runs."""
+    runs = "" if each.runs == 1 else f", {each.runs:,} runs"
+    if each.low == each.high:
+        return f"{number(each.estimate, each)}{runs}"
+    return f"{number(each.estimate, each)} ({number(each.low, each)} to {number(each.high, each)}){runs}"
+
+
+def number(value: float, each: Finding) -> str:
     """Return a number to two digits of its interval's width, to five where there is none."""
     width = each.high - each.low
     if not math.isfinite(value):
@@ -118,52 +127,90 @@ def lines(row: tuple[str, ...]) -> str:
     )
 
 
-def counts(statements: list[Statement]) -> str:
+def counts(found: list[Finding]) -> str:
     """Return how many hold."""
-    found = Counter(each.verdict for each in statements)
+    number_of = Counter(each.verdict for each in found)
     words = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "undecided"}
-    return ", ".join(f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict])
+    return ", ".join(f"{number_of[verdict]} {words[verdict]}" for verdict in VERDICTS if number_of[verdict])
 
 
-def saved() -> list[dict[str, Any]]:
-    """Return the kept measurements, by paper."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("reproduce_*.json"))]
+def saved(paper: str) -> dict[str, Any] | None:
+    """Return the kept findings of a paper."""
+    path = RESULTS / f"reproduce_{paper}.json"
+    if not path.exists():
+        return None
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def kept(paper: str) -> list[Finding]:
+    """Return the kept findings; raise ValueError where the table has changed since they were measured."""
+    record, claims = saved(paper), Table.read(paper).claims
+    found = [] if record is None else [Finding.of(each) for each in record["findings"]]
+    void = [each.claim.id for each in found if claims.get(each.claim.id) != each.claim]
+    void += sorted(set(claims) - {each.claim.id for each in found})
+    if void:
+        raise ValueError(f"{paper}: measure again, with --claims {' '.join(void)} --save")
+    return found
 
 
 def page() -> str:
-    """Return docs/reproduction.md as the kept measurements give it."""
-    records = saved()
-    return INTRODUCTION + overview(records) + "".join(section(record) for record in records)
+    """Return docs/reproduction.md as the kept findings give it."""
+    return INTRODUCTION + overview() + "".join(map(section, PAPERS))
 
 
-def overview(records: list[dict[str, Any]]) -> str:
-    """Return how many statements of each paper hold."""
-    rows = [("paper", "hold", "do not hold", "undecided"), ("---",) * 4]
-    for record in records:
-        found = Counter(each["verdict"] for each in record["statements"])
-        rows.append((heading(record)[0], *(str(found[verdict]) for verdict in (HOLDS, FAILS, UNDECIDED))))
+def overview() -> str:
+    """Return how many claims hold, by origin and by paper."""
+    found = {paper: kept(paper) for paper in PAPERS}
+    everything = [each for some in found.values() for each in some]
+    rows = [("", "hold", "do not hold", "undecided"), ("---",) * 4]
+    for origin, name in ORIGINS.items():
+        rows.append(tally(name, [each for each in everything if each.claim.origin == origin]))
+    rows.append(tally("all", everything))
+    rows += [tally(Table.read(paper).title, some) for paper, some in found.items()]
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def heading(record: dict[str, Any]) -> tuple[str, str]:
-    """Return the title of a paper's part, and what its module says besides."""
-    title, _, more = about(record["paper"]).partition("\n")
-    return title.rstrip("."), more.strip()
+def tally(name: str, found: list[Finding]) -> tuple[str, ...]:
+    """Return a row of counts."""
+    number_of = Counter(each.verdict for each in found)
+    return (name, *(str(number_of[verdict]) for verdict in VERDICTS))
 
 
-def section(record: dict[str, Any]) -> str:
+def section(paper: str) -> str:
     """Return a paper's part of the page."""
-    title, more = heading(record)
-    found = [Statement.of(each) for each in record["statements"]]
-    rows = [HEADINGS, ("---",) * len(HEADINGS), *map(cells, found)]
-    table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    runs = "" if record["runs"] is None else f" --runs {record['runs']}"
-    command = (
-        f"python benchmarks/reproduce/reproduce.py --only {record['paper']}{runs} --seed {record['seed']}"
-    )
-    how = f"{counts(found)}. `{command}`: {record['seconds']:.3g} s by the clock."
-    parts = ["", f"## {title}", more, how[0].upper() + how[1:], table]
-    return "\n\n".join(part for k, part in enumerate(parts) if part or k == 0)[1:] + "\n"
+    table, found, record = Table.read(paper), kept(paper), saved(paper)
+    seconds = sum(each["seconds"] for each in record["groups"]) if record else 0.0
+    command = f"python benchmarks/reproduce/reproduce.py --only {paper}"
+    how = f"{counts(found)}. `{command}`: {seconds:.3g} s by the clock."
+    rows = [HEADINGS, ("---",) * len(HEADINGS), *map(page_cells, found)]
+    grid = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    parts = [f"## {table.title}", table.place, table.setting, how[0].upper() + how[1:], grid]
+    if table.undecidable:
+        listed = (f"* {each['place']}: {each['claim']} {each['why']}" for each in table.undecidable)
+        parts.append("Cannot be decided:\n\n" + "\n".join(listed))
+    return "\n" + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def page_cells(each: Finding) -> tuple[str, ...]:
+    """Return the row of the page: origin below the place, settings below the claim."""
+    place, claim, *rest = cells(each)
+    settings = [f"Paper: {each.claim.theirs}"] * bool(each.claim.theirs)
+    settings += [f"Here: {each.claim.ours}"] * bool(each.claim.ours)
+    origin = ORIGINS[each.claim.origin].removeprefix("the paper's ").removeprefix("its ")
+    return f"{place}<br>*{origin}*", "<br>".join([claim, *settings]), *rest
+
+
+def keep(record: dict[str, Any], *, part: bool) -> None:
+    """Save a record, and write the page if all claims are measured."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    whole = merged(saved(record["paper"]), record) if part else record
+    text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
+    (RESULTS / f"reproduce_{record['paper']}.json").write_text(text + "\n", encoding="utf-8")
+    try:
+        PAGE.write_text(page(), encoding="utf-8")
+    except ValueError as missing:
+        print(f"the page is not written: {missing}")
 
 
 def main() -> None:
@@ -174,30 +221,32 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=PAPERS, default=PAPERS, metavar="PAPER", help=", ".join(PAPERS)
     )
-    parser.add_argument("--runs", type=int, help="runs per statement instead of each paper's own number")
+    parser.add_argument("--claims", nargs="+", default=(), metavar="ID", help="of the papers of --only")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--bing", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.page:
         PAGE.write_text(page(), encoding="utf-8")
         return
-    if options.quick and options.save:
-        parser.error("only a full measurement is saved")
+    if options.bing is not None:
+        importlib.import_module("bing").main(options.bing)
+        return
+    if options.save and (options.quick or options.seed):
+        parser.error("only a full measurement from seed 0 is saved")
+    only = frozenset(options.claims)
     for paper in options.only:
         print(f"\n{paper}\n{lines(HEADINGS)}")
-        record = measure(paper, options.runs, quick=options.quick, seed=options.seed)
-        found = [Statement.of(each) for each in record["statements"]]
-        print(f"{counts(found)}; {record['seconds']} s")
+        record = measure(paper, quick=options.quick, seed=options.seed, only=only)
+        found = [Finding.of(each) for each in record["findings"]]
+        print(f"{counts(found)}; {sum(each['seconds'] for each in record['groups']):.4g} s")
         for each in found:
-            if each.verdict == FAILS:
-                print(f"  {FAILS}: {each.figure}: {each.text}")
+            if each.verdict != HOLDS:
+                print(f"  {each.verdict}: {each.claim.place}: {each.claim.claim}: {measured(each)}")
         if options.save:
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-            (RESULTS / f"reproduce_{paper}.json").write_text(text + "\n", encoding="utf-8")
-            PAGE.write_text(page(), encoding="utf-8")
+            keep(record, part=bool(only))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,14 +32,9 @@ def curve(paper: str, figure: str, panel: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def stated(paper: str, figure: str, text: str) -> dict[str, Any]:
-    found = [
-        x
-        for x in read("reproduce", paper)["statements"]
-        if x["figure"] == figure and re.search(rf"\b{re.escape(text)}", x["text"])
-    ]
-    assert len(found) == 1
-    return dict(found[0])
+def stated(paper: str, name: str) -> dict[str, Any]:
+    (found,) = (x for x in read("reproduce", paper)["findings"] if x["id"] == name)
+    return dict(found)
 
 
 def at(each: dict[str, Any], x: float) -> float:

@@ -1,4 +1,4 @@
-"""What the papers state: quick runs do not contradict the saved ones, and the page shows what is saved."""
+"""What the papers claim: tables fixed before the runs, verdicts that could come out otherwise, the page."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import json
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
 
+Row: TypeAlias = list[float] | list[bool] | NDArray[np.float64]
+Samples: TypeAlias = Row | tuple[Row, Row]
 ROOT = Path(__file__).parents[2]
 FOLDER, RESULTS = ROOT / "benchmarks" / "reproduce", ROOT / "benchmarks" / "results"
-PAPERS = sorted(path.stem.removeprefix("reproduce_") for path in FOLDER.glob("reproduce_*.py"))
-SAVED = {path.stem.removeprefix("reproduce_"): path for path in sorted(RESULTS.glob("reproduce_*.json"))}
+PAPERS = sorted(path.stem for path in (FOLDER / "claims").glob("*.toml"))
+OPPOSITE = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided"}
 
 
 @pytest.fixture(scope="module")
@@ -32,93 +37,190 @@ def frame() -> Iterator[ModuleType]:
             sys.modules.pop(name)
 
 
+@pytest.fixture(scope="module")
+def made(frame: ModuleType) -> ModuleType:  # noqa: ARG001 - makes the import work
+    return importlib.import_module("claims")
+
+
+def saved(paper: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RESULTS / f"reproduce_{paper}.json").read_text(encoding="utf-8"))
+    return record
+
+
+def test_every_paper_has_a_table_and_a_module() -> None:
+    modules = sorted(path.stem.removeprefix("reproduce_") for path in FOLDER.glob("reproduce_*.py"))
+    assert modules == PAPERS
+    assert len(PAPERS) == 5
+
+
 @pytest.mark.parametrize("paper", stratified(PAPERS, every=3))
 def test_a_quick_run_does_not_contradict_the_saved_one(frame: ModuleType, paper: str) -> None:
-    kept = json.loads(SAVED[paper].read_text(encoding="utf-8"))
-    assert kept["paper"] == paper
-    assert kept["quick"] is False
-    verdicts = {(each["figure"], each["text"]): each["verdict"] for each in kept["statements"]}
-    assert len(verdicts) == len(kept["statements"]), "figure and text tell statements apart"
-    record = frame.measure(paper, None, quick=True, seed=kept["seed"])
-    assert record["statements"]
-    contradicted = []
-    for each in record["statements"]:
-        expected = verdicts[each["figure"], each["text"]]
-        if {each["verdict"], expected} == {"holds", "does not hold"}:
-            contradicted.append((each, expected))
+    kept = saved(paper)
+    assert (kept["paper"], kept["quick"], kept["seed"]) == (paper, False, 0)
+    verdicts = {each["id"]: each["verdict"] for each in kept["findings"]}
+    record = frame.measure(paper, quick=True)
+    assert record["findings"]
+    contradicted = [
+        each
+        for each in record["findings"]
+        if {each["verdict"], verdicts[each["id"]]} == {"holds", "does not hold"}
+    ]
     assert not contradicted
 
 
 def test_the_page_is_what_is_saved(frame: ModuleType) -> None:
-    assert sorted(SAVED) == PAPERS
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == frame.page()
 
 
-@pytest.mark.parametrize("paper", SAVED)
-def test_saved_verdicts_follow_from_the_saved_intervals(frame: ModuleType, paper: str) -> None:
-    for each in json.loads(SAVED[paper].read_text(encoding="utf-8"))["statements"]:
-        assert frame.Statement.of(each).record() == each
-        assert each["low"] is None or each["low"] <= each["ours"] <= each["high"]
+@pytest.mark.parametrize("paper", PAPERS)
+def test_saved_findings_are_of_the_claims_in_the_table(frame: ModuleType, paper: str) -> None:
+    found = frame.kept(paper)  # raises where a band or a number of runs changed after the measurement
+    frame.measurements(paper).check(frame.Table.read(paper))
+    assert all(each.runs == each.claim.runs for each in found)
+    for each, record in zip(found, saved(paper)["findings"], strict=True):
+        assert each.record() == record
+        assert record["low"] is None or record["low"] <= record["estimate"] <= record["high"]
+    listed = [name for group in saved(paper)["groups"] for name in group["claims"]]
+    assert sorted(listed) == sorted(each.claim.id for each in found)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_saved_verdict_turns_with_the_sign_of_its_claim(frame: ModuleType, paper: str) -> None:
+    ordered = [each for each in frame.kept(paper) if math.isinf(each.claim.at_least - each.claim.at_most)]
+    assert ordered
+    for each in ordered:
+        low, high = each.claim.at_least, each.claim.at_most
+        turned = replace(
+            each.claim,
+            at_least=-math.inf if math.isinf(high) else high,
+            at_most=math.inf if math.isinf(low) else low,
+        )
+        assert replace(each, claim=turned).verdict == OPPOSITE[each.verdict], each.claim.id
+
+
+@pytest.mark.parametrize(
+    ("kind", "samples", "mirrored"),
+    [
+        ("mean", [-2.0, -2.1, -2.2], [2.0, 2.1, 2.2]),
+        ("root", [0.01, 0.02, 0.03], [9.0, 9.5, 10.0]),
+        ("two means", ([1.0, 2.0, 3.0], [7.0, 8.0, 9.0]), ([7.0, 8.0, 9.0], [1.0, 2.0, 3.0])),
+        ("share", [False] * 30, [True] * 30),
+        ("exact", [-1.0], [1.0]),
+    ],
+)
+def test_the_other_sign_gives_the_other_verdict(
+    made: ModuleType, kind: str, samples: Samples, mirrored: Samples
+) -> None:
+    runs = len(samples[0]) if isinstance(samples, tuple) else len(samples)
+    edge = {"root": 1.0, "share": 0.5}.get(kind, 0.0)
+    claim = made.Claim(
+        "x", "Fig 1", "figure", "one is below the other", "difference", kind, runs, at_most=edge
+    )
+    turned = replace(claim, at_least=edge, at_most=math.inf)
+    plan = made.Plan({"x": claim})
+    for given, verdict in ((samples, "holds"), (mirrored, "does not hold")):
+        assert made.decided(claim, given, plan).verdict == verdict
+        assert made.decided(turned, given, plan).verdict == OPPOSITE[verdict]
+
+
+def test_one_run_that_disagrees_is_enough(made: ModuleType) -> None:
+    claim = made.Claim("x", "Thm 1", "theorem", "always so", "share", "always", 20, 1.0, 1.0)
+    plan = made.Plan({"x": claim})
+    assert made.decided(claim, [True] * 20, plan).verdict == "holds"
+    assert made.decided(claim, [True] * 19 + [False], plan).verdict == "does not hold"
+
+
+def test_tables_decide_how_many_runs_there_are(made: ModuleType) -> None:
+    claim = made.Claim("x", "Fig 1", "number", "a number", "mean", "mean", 3, 0.0, 1.0)
+    with pytest.raises(ValueError, match="2 runs instead of 3"):
+        made.decided(claim, [0.1, 0.2], made.Plan({"x": claim}))
+    with pytest.raises(ValueError, match="decides nothing"):
+        replace(claim, at_least=-math.inf, at_most=math.inf)
+    with pytest.raises(ValueError, match="origin 'prototype'"):
+        replace(claim, origin="prototype")
+    table = made.Table("p", "P", "", "", {"x": claim}, [])
+    measure = made.Measurements()
+    with pytest.raises(ValueError, match=r"never \{'x'\}"):
+        measure.check(table)
+    measure.of("x")(lambda plan: iter([("x", [0.5] * plan.runs("x"))]))
+    measure.check(table)
+    measure.of("x", quick=2)(lambda plan: iter([("x", [0.5] * plan.runs("x"))]))
+    with pytest.raises(ValueError, match=r"measured twice \{'x'\}"):
+        measure.check(table)
 
 
 def test_the_command_prints_and_saves_what_does_not_hold_too(
-    frame: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    frame: ModuleType,
+    made: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def statements(runs: int | None, quick: bool, seed: int) -> Iterator[object]:
-        assert (runs, quick, seed) == (5, False, 3)
-        yield frame.Statement("Fig 1", "true | so", "1", 1.0, 0.9, 1.1, 5, 0.5, 1.5)
-        yield frame.Statement("Fig 2", "false", "1", 3.0, 2.9, math.inf, 5, 0.5, 1.5)
-
-    monkeypatch.setattr(frame, "load", lambda _: SimpleNamespace(statements=statements))
+    (tmp_path / "claims").mkdir()
+    entry = (
+        '[[claim]]\nid = "{0}"\nplace = "Fig {1}"\norigin = "figure"\nclaim = "{0} | so"\n'
+        'statistic = "mean"\nkind = "mean"\nruns = 5\nat_least = 0.5\nat_most = 1.5\n'
+    )
+    head = 'title = "A paper"\nplace = "2020"\nsetting = "Small."\n'
+    table = head + entry.format("true", 1) + entry.format("false", 2)
+    (tmp_path / "claims" / "p.toml").write_text(table, encoding="utf-8")
+    measure = made.Measurements()
+    measure.of("true", quick=3)(lambda plan: iter([("true", np.linspace(0.9, 1.1, plan.runs("true")))]))
+    measure.of("false")(lambda plan: iter([("false", np.linspace(2.9, 3.1, plan.runs("false")))]))
+    monkeypatch.setattr(made, "FOLDER", tmp_path / "claims")
+    monkeypatch.setattr(frame, "PAPERS", ("p",))
+    monkeypatch.setattr(frame.importlib, "import_module", lambda _: SimpleNamespace(measure=measure))
     monkeypatch.setattr(frame, "RESULTS", tmp_path)
     monkeypatch.setattr(frame, "PAGE", tmp_path / "page.md")
-    arguments = ["reproduce.py", "--only", PAPERS[0], "--runs", "5", "--seed", "3"]
-    monkeypatch.setattr(sys, "argv", [*arguments, "--save"])
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--save"])
     frame.main()
     printed = capsys.readouterr().out
     assert "1 hold, 1 do not hold" in printed
     assert "does not hold: Fig 2: false" in printed
-    (path,) = tmp_path.glob("*.json")
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    assert (kept["paper"], kept["seed"], kept["runs"]) == (PAPERS[0], 3, 5)
-    assert [each["verdict"] for each in kept["statements"]] == ["holds", "does not hold"]
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page == frame.page()
-    assert "| Fig 1 | true \\| so | 1 | 1.00 | 0.90 to 1.10 | 5 | holds |" in page
-    assert "| Fig 2 | false | 1 | 3 | 2.9 to ∞ | 5 | does not hold |" in page
-    monkeypatch.setattr(sys, "argv", [*arguments, "--quick", "--save"])
+    assert "| the paper's ordering or figure | 1 | 1 | 0 |" in page
+    assert "true \\| so: mean | 0.5 to 1.5 (mean) | 1.00 (0.90 to 1.10), 5 runs | holds |" in page
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--claims", "false", "--save"])
+    frame.main()
+    assert (tmp_path / "page.md").read_text(encoding="utf-8").split("by the clock")[1] == page.split(
+        "by the clock"
+    )[1]
+    assert [each["id"] for each in frame.measure("p", quick=True)["findings"]] == ["true"]
+    changed = table.replace("at_most = 1.5", "at_most = 3.5")
+    (tmp_path / "claims" / "p.toml").write_text(changed, encoding="utf-8")
+    with pytest.raises(ValueError, match="measure again, with --claims true false --save"):
+        frame.page()
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--quick", "--save"])
     with pytest.raises(SystemExit):
         frame.main()
-    assert "only a full measurement is saved" in capsys.readouterr().err
+    assert "only a full measurement" in capsys.readouterr().err
 
 
-def test_verdicts_follow_from_intervals(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
-    made = importlib.import_module("statements")
-    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+def test_verdicts_follow_from_intervals(made: ModuleType) -> None:
+    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     half = 2.7764451051977934 * math.sqrt(2.5 / 5)  # Student's 97.5 % quantile of 4 degrees, from a table
+
+    def found(kind: str, samples: Samples, low: float, high: float) -> SimpleNamespace:
+        runs = len(samples[0]) if isinstance(samples, tuple) else len(samples)
+        claim = made.Claim("x", "Fig 1", "own", "", "", kind, runs, low, high)
+        each: SimpleNamespace = made.decided(claim, samples, made.Plan({"x": claim}))
+        return each
+
     for low, high, verdict in ((1, 5, "holds"), (2, 5, "undecided"), (5, 6, "does not hold")):
-        found = made.within("", "", x, low, high)
-        assert found.verdict == verdict
-        np.testing.assert_allclose([found.ours, found.low, found.high], [3, 3 - half, 3 + half], rtol=EXACT)
-    assert made.within("", "", [3.0], 1, 5).verdict == "undecided"
-    assert made.equals("", "", 3.0, x, 2.0).verdict == "holds"
-    squares = made.equals("", "", 1.5, x, 0.2, root=True)
-    np.testing.assert_allclose([squares.ours, squares.low], np.sqrt([3, 3 - half]), rtol=EXACT)
-    shifted = np.add(x, [0.1, 0.2, 0.1, 0.2, 0.1])
-    assert made.below("", "", x, shifted).verdict == "holds"
-    assert made.below("", "", shifted, x).verdict == "does not hold"
-    assert made.below("", "", x, shifted, by=0.15).verdict == "undecided"
-    apart = made.below("", "", x, shifted, paired=False)
+        each = found("mean", x, low, high)
+        assert each.verdict == verdict
+        np.testing.assert_allclose([each.estimate, each.low, each.high], [3, 3 - half, 3 + half], rtol=EXACT)
+    assert found("mean", [3.0], 1, 5).verdict == "undecided"
+    squares = found("root", x, 1.3, 1.7)
+    np.testing.assert_allclose([squares.estimate, squares.low], np.sqrt([3, 3 - half]), rtol=EXACT)
+    apart = found("two means", (x, np.add(x, [0.1, 0.2, 0.1, 0.2, 0.1])), -math.inf, 0.0)
     assert apart.verdict == "undecided"
     # Welch with equal sizes and almost equal variances: 8 degrees of freedom, quantile 2.306.
-    assert apart.high - apart.ours == pytest.approx(2.306 * math.sqrt(1.0), rel=0.01)
+    assert apart.high - apart.estimate == pytest.approx(2.306 * math.sqrt(1.0), rel=0.01)
     # Clopper-Pearson of 9 of 10, from a table: 0.555 to 0.9975.
-    told = made.share("", "", [True] * 9 + [False], low=0.5)
-    np.testing.assert_allclose([told.ours, told.low, told.high], [0.9, 0.5549839, 0.9974714], rtol=1e-6)
+    told = found("share", [True] * 9 + [False], 0.5, 1.0)
+    np.testing.assert_allclose([told.estimate, told.low, told.high], [0.9, 0.5549839, 0.9974714], rtol=1e-6)
     assert told.verdict == "holds"
-    assert made.share("", "", [True] * 10).high == 1.0
-    assert made.always("", "", [True, True]).verdict == "holds"
-    assert made.always("", "", [True, False]).verdict == "does not hold"
-    assert made.exact("", "", 2.0, 2.0 + 1e-9, 1e-8).verdict == "holds"
-    assert made.exact("", "", 2.0, 2.1, 1e-8).verdict == "does not hold"
-    assert made.exact("", "", 2.0, math.nan, 1e-8).verdict == "undecided"
+    assert found("share", [True] * 10, 0.0, 1.0).high == 1.0
+    assert found("exact", [math.nan], 0.0, 1.0).verdict == "undecided"

@@ -1,0 +1,315 @@
+"""Claims of a paper, fixed before the runs, and the verdict that seeded runs give on each.
+
+The table of a paper is ``claims/<paper>.toml``: what is claimed, where, in which setting, which statistic of
+how many runs decides, and the band in which it must lie. The runs are made from the table: a module
+``reproduce_<paper>.py`` registers functions that return the samples of one or several claims.
+
+Rules
+-----
+1. A claim is entered before its runs. A changed band or number of runs makes the saved finding void: the
+   page and the tests refuse it until it is measured again.
+2. The number of runs is in the table. Nobody looks at the interval and adds runs.
+3. The 95 % interval decides alone: inside the band "holds", outside "does not hold", else "undecided".
+4. One number per independent run, never a pooled mean; differences where learners share their seeds.
+5. A claim that is known to be false is entered as the paper has it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FOLDER = Path(__file__).with_name("claims")
+CONFIDENCE = 0.95
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+ORIGINS = {
+    "number": "the paper's number",
+    "figure": "the paper's ordering or figure",
+    "theorem": "its theorem",
+    "own": "our own addition",
+}
+KINDS = {
+    "mean": "mean of the runs, Student's interval",
+    "root": "root of the mean of the runs: samples are squared errors",
+    "two means": "difference of the means of two independent samples, Welch's interval",
+    "share": "share of the runs, Clopper and Pearson's interval",
+    "always": "share of the runs, all of which must agree",
+    "exact": "computed, not sampled",
+}
+Samples: TypeAlias = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
+Measured: TypeAlias = Iterator[tuple[str, Samples]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim, with what will decide it.
+
+    Attributes
+    ----------
+    id : str
+        Unique in its paper.
+    place : str
+        "Fig 1", "Expt 2", "Lemma 3".
+    origin : str
+        A key of `ORIGINS`.
+    claim : str
+        In our words.
+    theirs, ours : str
+        The paper's setting; ours, and why it differs. Empty where the paper's page says it for all claims.
+    statistic : str
+        What is measured, of each run.
+    kind : str
+        A key of `KINDS`.
+    at_least, at_most : float
+        The band.
+    runs : int
+    band_from : str
+        Where the band comes from.
+    """
+
+    id: str
+    place: str
+    origin: str
+    claim: str
+    statistic: str
+    kind: str
+    runs: int
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    theirs: str = ""
+    ours: str = ""
+    band_from: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what could not be decided."""
+        if self.origin not in ORIGINS or self.kind not in KINDS or self.runs < 1:
+            raise ValueError(f"{self.id}: origin {self.origin!r}, kind {self.kind!r}, {self.runs} runs")
+        if not self.at_least <= self.at_most or (self.at_least, self.at_most) == (-math.inf, math.inf):
+            raise ValueError(f"{self.id}: a band from {self.at_least} to {self.at_most} decides nothing")
+
+    @property
+    def band(self) -> str:
+        """The band in words."""
+        low, high = self.at_least, self.at_most
+        if self.kind == "always":
+            return "always"
+        if math.isinf(low):
+            return f"≤ {high:g}"
+        return f"≥ {low:g}" if math.isinf(high) else f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim and what the runs gave: the estimate and its interval."""
+
+    claim: Claim
+    estimate: float
+    low: float
+    high: float
+    runs: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval lies inside the band, outside of it, or across its edge."""
+        if self.claim.at_least <= self.low and self.high <= self.claim.at_most:
+            return HOLDS
+        if self.high < self.claim.at_least or self.low > self.claim.at_most:
+            return FAILS
+        return UNDECIDED
+
+    def record(self) -> dict[str, Any]:
+        """Return what is saved; infinite numbers, which JSON lacks, as null."""
+        own = {key: getattr(self, key) for key in ("estimate", "low", "high")}
+        kept = {key: _finite(value) for key, value in {**asdict(self.claim), **own}.items()}
+        return {**kept, "runs": self.runs, "verdict": self.verdict}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Finding:
+        """Return the finding that was saved; its verdict is computed anew."""
+        absent = {"estimate": math.nan, "low": -math.inf, "high": math.inf}
+        absent |= {"at_least": -math.inf, "at_most": math.inf}
+        read = {
+            key: absent[key] if value is None and key in absent else value for key, value in record.items()
+        }
+        claim = Claim(**{each.name: read[each.name] for each in fields(Claim)})
+        return cls(claim, read["estimate"], read["low"], read["high"], read["runs"])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What one paper claims.
+
+    Attributes
+    ----------
+    paper, setting, title, place : str
+        The module's name; settings that all claims share, as Markdown; the paper's short name; where it
+        appeared.
+    claims : dict
+        By id, in the order of the page.
+    undecidable : list of dict
+        Claims that cannot be decided: place, claim, why.
+    """
+
+    paper: str
+    title: str
+    place: str
+    setting: str
+    claims: dict[str, Claim]
+    undecidable: list[dict[str, str]]
+
+    @classmethod
+    def read(cls, paper: str) -> Table:
+        """Read the table of a paper."""
+        given = tomllib.loads((FOLDER / f"{paper}.toml").read_text(encoding="utf-8"))
+        listed = [Claim(**_folded(each)) for each in given["claim"]]
+        claims = {each.id: each for each in listed}
+        if len(claims) < len(listed):
+            raise ValueError(f"{paper}: an id stands twice")
+        missed = [_folded(each) for each in given.get("undecidable", [])]
+        return cls(paper, given["title"], given["place"], given["setting"].strip(), claims, missed)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many runs to make, and from which seed.
+
+    Attributes
+    ----------
+    claims : dict
+    seed : int
+    quick : int or None
+        At most so many runs of each claim, for tests; None for as many as the table has.
+    """
+
+    claims: Mapping[str, Claim]
+    seed: int = 0
+    quick: int | None = None
+
+    def runs(self, *ids: str) -> int:
+        """Return the number of runs of claims that share them."""
+        (number,) = {self.claims[each].runs for each in ids}
+        return number if self.quick is None else min(number, self.quick)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A function that measures some claims together, and its runs in the quick form, None for not at all."""
+
+    ids: tuple[str, ...]
+    quick: int | None
+    function: Callable[[Plan], Measured]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The functions that measure a paper's claims."""
+
+    groups: list[Group] = field(default_factory=list)
+
+    def of(
+        self, *ids: str, quick: int | None = None
+    ) -> Callable[[Callable[[Plan], Measured]], Callable[[Plan], Measured]]:
+        """Register the function that measures these claims."""
+
+        def register(function: Callable[[Plan], Measured]) -> Callable[[Plan], Measured]:
+            self.groups.append(Group(ids, quick, function))
+            return function
+
+        return register
+
+    def check(self, table: Table) -> None:
+        """Raise ValueError unless each claim of the table is measured once."""
+        listed = [each for group in self.groups for each in group.ids]
+        twice = {each for each in listed if listed.count(each) > 1}
+        if twice or set(listed) != set(table.claims):
+            missing, unknown = set(table.claims) - set(listed), set(listed) - set(table.claims)
+            raise ValueError(f"{table.paper}: measured twice {twice}, never {missing}, unknown {unknown}")
+
+
+def decide(group: Group, plan: Plan) -> tuple[list[Finding], float]:
+    """Measure a group of claims; return the findings and the seconds."""
+    start = time.perf_counter()
+    plan = plan if plan.quick is None else replace(plan, quick=group.quick)
+    found = {name: decided(plan.claims[name], samples, plan) for name, samples in group.function(plan)}
+    if set(found) != set(group.ids):
+        raise ValueError(f"measured {sorted(found)} instead of {sorted(group.ids)}")
+    return [found[name] for name in group.ids], time.perf_counter() - start
+
+
+def decided(claim: Claim, samples: Samples, plan: Plan) -> Finding:
+    """Return the finding that samples give, as many as the table has."""
+    values = samples if claim.kind == "two means" else (samples,)
+    rows = [np.asarray(each, dtype=np.float64).reshape(-1) for each in values]  # type: ignore[union-attr]
+    for each in rows:
+        if len(each) != plan.runs(claim.id):
+            raise ValueError(f"{claim.id}: {len(each)} runs instead of {plan.runs(claim.id)}")
+    return Finding(claim, *interval(claim.kind, rows), runs=len(rows[0]))
+
+
+def interval(kind: str, rows: Sequence[npt.NDArray[np.float64]]) -> tuple[float, float, float]:
+    """Return an estimate and the ends of its interval, by kind."""
+    if kind == "share":
+        return share_interval(rows[0])
+    if kind in {"always", "exact"}:
+        value = float(np.mean(rows[0]))
+        return value, value, value
+    if kind == "two means":
+        return welch_interval(*rows)
+    mean, low, high = mean_interval(rows[0])
+    if kind == "root":  # it increases, so the ends of an interval become the ends of its image
+        mean, low, high = (math.sqrt(max(x, 0.0)) for x in (mean, low, high))
+    return mean, low, high
+
+
+def mean_interval(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean and the ends of its t-interval; infinitely wide for a single run."""
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return mean, -math.inf, math.inf
+    half = _quantile(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def welch_interval(
+    one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """Return the difference of two means and its interval, by Welch's degrees of freedom."""
+    variances = [float(np.var(x, ddof=1)) / len(x) for x in (one, other)]
+    error = math.sqrt(sum(variances))
+    freedom = error**4 / sum(v**2 / (len(x) - 1) for v, x in zip(variances, (one, other), strict=True))
+    mean, half = float(one.mean() - other.mean()), _quantile(freedom) * error
+    return mean, mean - half, mean + half
+
+
+def share_interval(outcomes: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the share of outcomes and Clopper and Pearson's interval."""
+    from scipy.special import betaincinv
+
+    n, hits, tail = len(outcomes), int(np.count_nonzero(outcomes)), 0.5 * (1.0 - CONFIDENCE)
+    low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, n - hits, 1.0 - tail)) if hits < n else 1.0
+    return hits / n, low, high
+
+
+def _quantile(freedom: float) -> float:
+    """Return the two-sided quantile of Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 * (1.0 + CONFIDENCE)))
+
+
+def _folded(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry whose texts stand on one line."""
+    return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in entry.items()}
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+    return None if isinstance(value, float) and not math.isfinite(value) else value
