@@ -319,6 +319,10 @@ CALLS: dict[str, Call] = {
     "bounds.mirror_sync_regret_bound": Call(
         bounds.mirror_sync_regret_bound, {"problem": BOUNDED, "rounds": 100, "largest_cost": 1.0}
     ),
+    "bounds.mirror_sync_in_policy_bound": Call(
+        bounds.mirror_sync_in_policy_bound,
+        {"problem": BOUNDED, "rounds": 100, "largest_cost": 1.0, "learning_rate": 0.01, "exploration": 0.1},
+    ),
     "goodness_of_fit.poisson_check": Call(
         goodness_of_fit.poisson_check, {"log_or_events": LOG, "level": 0.05, "seed": 0}
     ),
