@@ -209,14 +209,8 @@ def test_mirror_sync_in_policy_bound_is_theorem_5_1() -> None:
     sources = fo.Sources([1.0] * count, importance=1 / count, min_rate=lowest)
     problem = fo.Problem(OBJECTIVES["binary"], sources, bandwidth)
 
-    def bound(problem: fo.Problem, rate: float, share: float, rounds: float = rounds) -> float:
-        return mirror_sync_in_policy_bound(
-            problem,
-            rounds,
-            largest,
-            learning_rate=rate,
-            exploration=share,  # type: ignore[arg-type]
-        )
+    def bound(problem: fo.Problem, rate: float, share: float, rounds: int = rounds) -> float:
+        return mirror_sync_in_policy_bound(problem, rounds, largest, learning_rate=rate, exploration=share)
 
     assert bound(problem, rate, share) == pytest.approx(printed, rel=EXACT)
     # Learners step along the gradient of the mean cost, so that importances' common scale leaves η alone.
@@ -238,14 +232,14 @@ def test_mirror_sync_in_policy_bound_is_theorem_5_1() -> None:
         gap = 2 * best_share * largest * rounds * count * heaviest
         whole = bound(each, best_rate, best_share) + gap
         assert mirror_sync_regret_bound(each, rounds, largest) == pytest.approx(whole, rel=SCALAR)
-    for wrong, message in (
-        ((edge, share), "below 0.583333"),
-        ((0.0, share), "learning_rate is 0.0"),
-        ((rate, 0.0), "exploration is 0.0"),
+    for settings, message in (
+        ((edge, share, rounds), "below 0.583333"),
+        ((0.0, share, rounds), "learning_rate is 0.0"),
+        ((rate, 0.0, rounds), "exploration is 0.0"),
         ((rate, share, 0), "rounds is 0"),
     ):
         with pytest.raises(fo.SourceDataError, match=message):
-            bound(problem, *wrong)
+            bound(problem, *settings)
 
 
 def test_etc_bound_is_theorem_1() -> None:
