@@ -99,3 +99,13 @@ def momentum_against_none(plan: Plan) -> Measured:
         for rates, crawls, plain, heavy in cells
     ]
     yield "remark-8-faster", [with_momentum < without for without, with_momentum in ends]
+
+
+@measure.of("remark-8-larger-steps", quick=1)
+def momentum_against_larger_steps(plan: Plan) -> Measured:  # noqa: ARG001 - nothing is random
+    """Compare the errors of SAM and of SA with the exponent that SAM's β has."""
+    worst = 0.0
+    for rates, crawls, _, heavy in EXPERIMENTS:
+        with_momentum, without = (moments.errors(crawls, rates, *each)[-1] for each in (heavy, heavy[1:]))
+        worst = max(worst, abs(with_momentum / without - 1))
+    yield "remark-8-larger-steps", [worst]
