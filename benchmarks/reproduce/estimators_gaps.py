@@ -31,6 +31,14 @@ def consistency(plan: Plan) -> Measured:
     yield "thm-1-3-consistent", distances(found, OURS).max(axis=0)
 
 
+@measure.of("naive-limit", quick=200)
+def naive(plan: Plan) -> Measured:
+    """Estimate as if each change found were the only one."""
+    rng, pages = np.random.default_rng([plan.seed, 11]), plan.runs("naive-limit")
+    found = sampled(rng, pages, 1000, (CHANGE_RATE, CRAWL_RATE), {"Naive": models(0.75, (1.3, 0.75))["Naive"]})
+    yield "naive-limit", found["Naive"] * (CHANGE_RATE + CRAWL_RATE) / (CRAWL_RATE * CHANGE_RATE)
+
+
 @measure.of("gaps-online", "gaps-offline", "gaps-limit", quick=2)
 def other_gaps(plan: Plan) -> Measured:
     """Estimate from as many crawls with gaps of three other kinds."""
