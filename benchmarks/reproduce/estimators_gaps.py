@@ -35,7 +35,9 @@ def consistency(plan: Plan) -> Measured:
 def naive(plan: Plan) -> Measured:
     """Estimate as if each change found were the only one."""
     rng, pages = np.random.default_rng([plan.seed, 11]), plan.runs("naive-limit")
-    found = sampled(rng, pages, 1000, (CHANGE_RATE, CRAWL_RATE), {"Naive": models(0.75, (1.3, 0.75))["Naive"]})
+    found = sampled(
+        rng, pages, 1000, (CHANGE_RATE, CRAWL_RATE), {"Naive": models(0.75, (1.3, 0.75))["Naive"]}
+    )
     yield "naive-limit", found["Naive"] * (CHANGE_RATE + CRAWL_RATE) / (CRAWL_RATE * CHANGE_RATE)
 
 
