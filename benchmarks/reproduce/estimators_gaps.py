@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,12 @@ def costs(plan: Plan) -> Measured:
     tasks: dict[tuple[str, int], Callable[[], Any]] = {}
     for behind in (SHORT, LONG):
         history = log_of(gaps[:, : behind + 1], changed[:, : behind + 1])
-        tasks["MLE", behind] = lambda history=history: given["MLE"].fit(history)
+        tasks["MLE", behind] = partial(given["MLE"].fit, history)
         one = log_of(gaps[:, behind : behind + 1], changed[:, behind : behind + 1])
         for name in OURS:
             model = models(0.75, (1.3, 0.75))[name]
             model.fit(log_of(gaps[:, :behind], changed[:, :behind]), CRAWL_RATE)
-            tasks[name, behind] = lambda model=model, one=one: model.partial_fit(one, CRAWL_RATE)
+            tasks[name, behind] = partial(model.partial_fit, one, CRAWL_RATE)
     for task in tasks.values():  # what is compiled or cached is so before the rounds
         task()
     found = [{key: seconds(task) for key, task in tasks.items()} for _ in range(rounds)]
