@@ -237,3 +237,10 @@ def test_interval_before_fit_is_refused() -> None:
 
 def test_repr_tells_the_setting() -> None:
     assert repr(MaximumLikelihood(0.25)) == "MaximumLikelihood(smoothing=0.25)"
+
+
+def test_crawls_that_hardly_count_have_intervals_too() -> None:
+    rng = np.random.default_rng(3)
+    log = log_of([[(1.0, bool(found), math.nan) for found in rng.random(200) < 0.4] for _ in range(20)])
+    lower, upper = MaximumLikelihood(half_life=0.01).fit(log).interval(0.9, LikelihoodRatio())
+    assert np.all(lower <= upper)
