@@ -24,8 +24,8 @@ def warm(problem: Problem | Objective | None = None) -> None:
 
     A process loads numba only once NumPy has worked for as long as loading takes, .9 s. A service that is to
     be fast from its first request on calls this when it starts. Loading takes about a second; on a machine
-    that has never compiled these loops, compiling takes some seconds for each kind of problem, a minute for all
-    of the default.
+    that has never compiled these loops, compiling takes some seconds for each kind of problem, and a
+    minute for all of the default.
 
     Parameters
     ----------

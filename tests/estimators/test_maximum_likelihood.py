@@ -241,6 +241,12 @@ def test_repr_tells_the_setting() -> None:
 
 def test_crawls_that_hardly_count_have_intervals_too() -> None:
     rng = np.random.default_rng(3)
-    log = log_of([[(1.0, bool(found), math.nan) for found in rng.random(200) < 0.4] for _ in range(20)])
+    time = np.arange(1.0, 201.0)
+    columns = {
+        "source": np.repeat(np.arange(20), 200),
+        "time": np.tile(time, 20),
+        "changed": rng.random(4000) < 0.4,
+    }
+    log = CrawlLog.from_columns(columns, time_unit="day")
     lower, upper = MaximumLikelihood(half_life=0.01).fit(log).interval(0.9, LikelihoodRatio())
     assert np.all(lower <= upper)
