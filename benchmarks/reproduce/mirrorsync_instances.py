@@ -110,11 +110,11 @@ class Curves:
     @property
     def gap(self) -> Array:
         """Each run's distance at the start from the best beside exploration."""
-        return self.learnt[MIRROR, :, 0] - self.explored
+        return np.asarray(self.learnt[MIRROR, :, 0] - self.explored)
 
     def closed(self, learner: int) -> Array:
         """Return the share of the gap that is closed after each round, shape (runs, rounds+1)."""
-        return (self.learnt[learner, :, :1] - self.learnt[learner]) / self.gap[:, None]
+        return np.asarray((self.learnt[learner, :, :1] - self.learnt[learner]) / self.gap[:, None])
 
     def rounds_to(self, learner: int, share: float) -> Array:
         """Return the round after which a share of the gap is closed first; the last one if it never is."""

@@ -94,12 +94,12 @@ def least_rate(plan: Plan) -> Measured:
     yield "least-rate", lost[1] / lost[0]
 
 
-@measure.of("adversary-bound", *(f"adversary-{name}" for name in ADVERSARIES))
+@measure.of("adversary-bound", "adversary-sublinear", *(f"adversary-{name}" for name in ADVERSARIES))
 def adversarial(plan: Plan) -> Measured:
     """Section 5: costs that an oblivious adversary changes by round."""
     ids = [f"adversary-{name}" for name in ADVERSARIES]
-    batch = Batch.drawn("binary", plan.seed, plan.runs("adversary-bound", *ids))
-    ratios = []
+    batch = Batch.drawn("binary", plan.seed, plan.runs("adversary-bound", "adversary-sublinear", *ids))
+    ratios, falls = [], []
     for k, name in enumerate(ADVERSARIES):
         lost = []
         for rounds in (SHORT, LONG):
@@ -107,8 +107,10 @@ def adversarial(plan: Plan) -> Measured:
             paid, _ = play(batch, rounds, *corollary(batch, rounds), plan.seed, factors)
             lost.append(paid - rounds * batch.best(weight=weight))
             ratios.append(lost[-1] / corollary_bound(batch, rounds))
+        falls.append(lost[1] / LONG < lost[0] / SHORT)
         yield f"adversary-{name}", (lost[1] - lost[0] * (LONG / SHORT) ** (2.0 / 3.0)) / rounds
     yield "adversary-bound", np.max(ratios, axis=0)
+    yield "adversary-sublinear", np.all(falls, axis=0)
 
 
 def adversary(name: str, runs: int, rounds: int, seed: int) -> tuple[Adversary, Array]:
@@ -125,6 +127,9 @@ def adversary(name: str, runs: int, rounds: int, seed: int) -> tuple[Adversary, 
     if name == "random":
         mean = np.mean([half(number) for number in range(rounds)], axis=0)
         return half, np.asarray(mean)
-    first = half(0)
-    turn = {"alternating": lambda number: number % 2, "switching": lambda number: 2 * number // rounds}[name]
-    return (lambda number: first if turn(number) == 0 else 1.0 - first), np.full((runs, K), 0.5)
+    first, length = half(0), 1 if name == "alternating" else (rounds + 1) // 2
+
+    def in_turn(number: int) -> Array:
+        return first if number // length % 2 == 0 else 1.0 - first
+
+    return in_turn, np.full((runs, K), 0.5)

@@ -108,7 +108,7 @@ def corollary(batch: Batch, rounds: int) -> tuple[float, float]:
 
 def corollary_bound(batch: Batch, rounds: int) -> float:
     """Return Corollary 1's bound as printed, with the constant 3."""
-    return 3.0 * LARGEST[batch.kind] * float(rounds) ** (2.0 / 3.0) * batch.spread ** (1.0 / 3.0)
+    return 3.0 * LARGEST[batch.kind] * math.cbrt(rounds) ** 2 * math.cbrt(batch.spread)
 
 
 def play(

@@ -38,7 +38,7 @@ class Bisection:
         row = np.array(rates, dtype=np.float64)[None]
         push = learning_rate * np.asarray(gradient, dtype=np.float64)[None]
         ends = float(np.min(min_rate)), float(np.min(max_rate))
-        return stepped(row, push, bandwidth, *ends, mirrored=self.mirrored)[0]
+        return np.asarray(stepped(row, push, bandwidth, *ends, mirrored=self.mirrored)[0])
 
 
 def stepped(

@@ -11,6 +11,7 @@ from mirrorsync_rounds import Batch
 
 import freshopt as fo
 from freshopt.online.gradient_probes import Synchronization
+from freshopt.separable.kernel import Numerics
 from freshopt.simulation import Crawler, SimulatedCrawler
 
 measure = Measurements()
@@ -28,7 +29,7 @@ def convex(plan: Plan) -> Measured:
     answer = []
     for run in range(plan.runs("lemma-1")):
         kind = KINDS[run % 2]
-        numerics = Instance.drawn(kind, plan.seed, run).problem.numerics
+        numerics = numerics_of(Instance.drawn(kind, plan.seed, run))
         rng, good = np.random.default_rng([plan.seed, run]), True
         for _ in range(PAIRS):
             low, high = np.sort(np.exp(rng.uniform(np.log(LEAST), np.log(MOST[kind]), (2, K))), axis=0)
@@ -39,6 +40,13 @@ def convex(plan: Plan) -> Measured:
             good &= bool(np.all(middle <= 0.5 * (ends[0] + ends[1]) + slack))
         answer.append(good)
     yield "lemma-1", answer
+
+
+def numerics_of(instance: Instance) -> Numerics:
+    """Return the costs of single sources, which are known of both kinds."""
+    if instance.problem.numerics is None:
+        raise TypeError("an instance has costs that cannot be evaluated")
+    return instance.problem.numerics
 
 
 @measure.of("prop-1-gaps", "prop-1-cost", quick=5)
@@ -64,7 +72,7 @@ def by_descent(batch: Batch, rng: np.random.Generator) -> float:
     def cost(gaps: Array) -> float:
         return float(source.cost(1.0 / gaps[None])[0] @ gaps) / horizon
 
-    found = minimize(
+    found = minimize(  # type: ignore[call-overload]
         cost,
         rng.dirichlet(np.ones(refreshes)) * horizon,
         method="SLSQP",
@@ -111,6 +119,6 @@ def slope_error(instance: Instance) -> float:
     estimate = terms.samples(polled, gap).reshape(K, INTERVALS).mean(axis=1)
     # The true slope is that of J, K times the problem's cost of each source, by differences.
     h = 1e-6 * rates
-    numerics = problem.numerics
+    numerics = numerics_of(instance)
     slope = K * (numerics.cost(rates + h) - numerics.cost(rates - h)) / (2.0 * h)
     return float(np.sum(rates * (estimate - slope)) / np.sum(rates * np.abs(slope)))

@@ -10,6 +10,7 @@ from itertools import product
 import mirrorsync_regret
 import mirrorsync_theorems
 import numpy as np
+import numpy.typing as npt
 from claims import Measured, Measurements, Plan
 from mirrorsync_instances import (
     ASYNC,
@@ -143,11 +144,11 @@ class Withering:
 
     def step(
         self,
-        rates: Array,
-        gradient: Array,
+        rates: npt.ArrayLike,
+        gradient: npt.ArrayLike,
         bandwidth: float,  # noqa: ARG002
-        min_rate: Array,
-        max_rate: Array,
+        min_rate: npt.ArrayLike,
+        max_rate: npt.ArrayLike,
         learning_rate: float,
     ) -> Array:
         """Return where the step leads."""
