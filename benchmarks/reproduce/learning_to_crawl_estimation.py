@@ -47,7 +47,8 @@ def lemma_3(plan: Plan) -> Measured:
 
 def looseness(seed: int, runs: int, *, equal: bool) -> Array:
     """Return bounds of 90 % over root mean square errors, shape (runs, cells, crawls)."""
-    rng, ratios = np.random.default_rng([seed, 21, equal]), []
+    rng = np.random.default_rng([seed, 21, equal])
+    ratios: list[float] = []
     for _ in range(runs * len(CELLS) * len(CRAWLS)):
         rate, crawl_rate = CELLS[len(ratios) // len(CRAWLS) % len(CELLS)]
         crawls = CRAWLS[len(ratios) % len(CRAWLS)]
@@ -211,7 +212,7 @@ def lemma_8(plan: Plan) -> Measured:
 
 def psi(t: Array) -> Array:
     """Return ψ of Appendix K."""
-    return 2.0 * ((1.0 + t) * np.log1p(t) - t) / t**2
+    return np.asarray(2.0 * ((1.0 + t) * np.log1p(t) - t) / t**2)
 
 
 @measure.of("app-k-tails", quick=1000)

@@ -67,7 +67,7 @@ def explorations(seed: int, runs: int) -> list[tuple[fo.Problem, list[Exploratio
     found = []
     for run in range(runs):
         problem = instance(np.random.default_rng([seed, 4, run]))
-        sweeps = np.unique(np.geomspace(2, 3000, 40).round()).astype(int)
+        sweeps = np.unique(np.geomspace(2, 3000, 40).round()).astype(int).tolist()
         each = [
             best_exploration(problem, horizon, sweeps=sweeps, bounds=BOUNDS, draws=6, seed=run)
             for horizon in HORIZONS
@@ -95,7 +95,9 @@ def commitments(
         if counted:
             lost = best - after_counting(problem, numbers * sweep, run)
         else:
-            found = best_exploration(problem, end, sweeps=numbers, bounds=PAPER_BOUNDS, draws=DRAWS, seed=run)
+            found = best_exploration(
+                problem, end, sweeps=numbers.tolist(), bounds=PAPER_BOUNDS, draws=DRAWS, seed=run
+            )
             kept = found.regrets - (best - equal_gaps(problem)) * found.lengths
             lost = np.mean(kept / (end - found.lengths), axis=0)
         problems.append(problem)
@@ -114,7 +116,7 @@ def after_counting(problem: fo.Problem, lengths: Array, seed: int) -> Array:
         )
         rates = np.array([each.rates for each in planned])
         values.append(np.sum(sources.importance * rates / (rates + sources.change_rate), axis=1))
-    return np.mean(values, axis=0)
+    return np.asarray(np.mean(values, axis=0))
 
 
 def best_lengths(found: tuple[list[fo.Problem], Array, Array, Array], horizons: Array) -> tuple[Array, Array]:
@@ -131,8 +133,10 @@ def best_lengths(found: tuple[list[fo.Problem], Array, Array, Array], horizons: 
 
 
 def slopes(x: Array, rows: Array) -> Array:
-    """Return the slope of each row's logarithm in that of x."""
-    return np.asarray(np.polyfit(np.log(x), np.log(rows).T, 1)[0])
+    """Return the slope of each row's logarithm in that of x, NaN where a value is not positive."""
+    found, positive = np.full(len(rows), np.nan), np.all(rows > 0.0, axis=1)
+    found[positive] = np.polyfit(np.log(x), np.log(rows[positive]).T, 1)[0]
+    return found
 
 
 @cache

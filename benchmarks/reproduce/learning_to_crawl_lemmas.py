@@ -157,7 +157,9 @@ def losses(plan: Plan, lemma: str, runs: int) -> tuple[Array, Array]:
     solved = fo.solve_many(drawn)
     for k in range(0, len(drawn), 2):
         problem, rates = drawn[k], solved[k + 1].rates
-        costs = problem.numerics.cost(rates), problem.numerics.cost(solved[k].rates)
+        if (numerics := problem.numerics) is None:
+            raise ValueError(f"{objective!r} has no numerics")
+        costs = numerics.cost(rates), numerics.cost(solved[k].rates)
         rounding = ROUNDING * float(np.sum(costs[0]))
         guess, true = drawn[k + 1].sources.change_rate, problem.sources.change_rate
         lost = float(np.sum(costs[0] - costs[1])) - rounding

@@ -31,7 +31,7 @@ from freshopt.online import ExploreThenCommit, best_exploration
 BANDWIDTHS = (10.0, 100.0, 1000.0, 10_000.0)
 # Horizon of Figure 1a.
 SHOWN = np.array([1e4])
-FIGURE_1A = ("fig-1a-10", "fig-1a-more", "fig-1a-order-10", "fig-1a-order-1000")
+FIGURE_1A = ("fig-1a-10", "fig-1a-more", "fig-1a-10000", "fig-1a-order-10", "fig-1a-order-1000")
 FIGURE_1B = ("fig-1b-100", "fig-1b-1000", "fig-1b-10000")
 FIGURE_1C = ("fig-1c-100", "fig-1c-1000", "fig-1c-10000")
 CROSSING = ("fig-1b-before", "fig-1b-after")
@@ -47,9 +47,10 @@ def figure_1a(plan: Plan) -> Measured:
         best, regret = best_lengths(found, SHOWN)
         shortest, longest = found[1][0], found[1][found[1] <= SHOWN[0]][-1]
         inside.append((shortest < best[:, 0]) & (best[:, 0] < longest))
-        regrets.append(np.log(regret[:, 0]))
+        regrets.append(regret[:, 0] / SOURCES)
     yield "fig-1a-10", inside[0]
-    yield "fig-1a-more", np.all(inside[1:], axis=0)
+    yield "fig-1a-more", inside[1] & inside[2]
+    yield "fig-1a-10000", inside[3]
     yield "fig-1a-order-10", regrets[0] - regrets[1]
     yield "fig-1a-order-1000", regrets[2] - regrets[3]
 
@@ -61,7 +62,9 @@ def figures_1b_1c(plan: Plan) -> Measured:
     for length, loss, bandwidth in zip(FIGURE_1B, FIGURE_1C, BANDWIDTHS[1:], strict=True):
         best, regret = best_lengths(commitments(plan.seed, runs, bandwidth), horizons)
         yield length, slopes(horizons, best)
-        yield loss, slopes(horizons, regret / horizons)
+        slope = slopes(horizons, regret / horizons)
+        # The claim on the largest bandwidth is on the share of instances.
+        yield loss, slope if bandwidth < BANDWIDTHS[-1] else (slope >= -0.6) & (slope <= -0.4)
 
 
 @measure.of(*CROSSING)
@@ -94,7 +97,7 @@ def small(plan: Plan) -> Measured:
     # The bound is the trivial one at shorter horizons.
     late, rows = 10.0 ** np.array([6.0, 7.0, 8.0, 9.0]), []
     for problem, _ in found:
-        sweeps = np.unique(np.geomspace(2, 3e5, 40).round()).astype(int)
+        sweeps = np.unique(np.geomspace(2, 3e5, 40).round()).astype(int).tolist()
         lost = [
             best_exploration(problem, t, sweeps=sweeps, bounds=BOUNDS, draws=4, seed=plan.seed).regret
             for t in late
@@ -133,7 +136,12 @@ def holds(plan: Plan) -> Measured:
     for run in range(plan.runs("thm-1-holds")):
         problem = instance(np.random.default_rng([plan.seed, 10, run]))
         found = best_exploration(
-            problem, 1e6, sweeps=np.geomspace(2, 1e5, 20).round(), bounds=(0.1, 1.0), draws=1, seed=run
+            problem,
+            1e6,
+            sweeps=np.geomspace(2, 1e5, 20).round().tolist(),
+            bounds=(0.1, 1.0),
+            draws=1,
+            seed=run,
         )
         bounds = [etc_regret_bound(problem, 1e6, (0.1, 1.0), length) for length in found.lengths]
         held.append(bool(np.all(found.regrets[0] <= bounds)))
