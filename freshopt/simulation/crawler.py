@@ -111,7 +111,7 @@ class SimulatedCrawler:
     >>> crawler = SimulatedCrawler(World.from_events({"source": [0, 0], "time": [1.0, 5.0]}))
     >>> crawler.probe([0, 0], [0.5, 1.5]).tolist(), crawler.refresh([0, 0], [2.0, 3.0]).tolist()
     ([False, True], [True, False])
-    >>> crawler.count([0], [6.0]).tolist()
+    >>> crawler.count([0], [5.0]).tolist()
     [1]
     """
 
