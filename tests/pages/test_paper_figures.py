@@ -91,7 +91,12 @@ def test_curves_and_statements_are_of_the_same_runs() -> None:
     assert seldom["runs"] == often["runs"] == ours["runs"]
     ratios = curve("learning_to_crawl", "Fig 1c", "regret", "ETC")["mean"]
     slope = np.polyfit(np.log([1e3, 1e4, 1e5, 1e6]), np.log(ratios), 1)[0]
-    assert slope == pytest.approx(stated("learning_to_crawl", "Fig 1c", "slope")["ours"], abs=0.05)
+    assert slope == pytest.approx(stated("learning_to_crawl", "fig-1c-small")["estimate"], abs=0.05)
+    for bandwidth in (100, 1000):
+        each = curve("learning_to_crawl", "Fig 1c", "regret, 5000 sources", f"R = {bandwidth}")
+        slope = np.polyfit(np.log(each["x"]), np.log(each["mean"]), 1)[0]
+        found = stated("learning_to_crawl", f"fig-1c-{bandwidth}")["estimate"]
+        assert slope == pytest.approx(found, abs=0.05)
 
 
 def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
@@ -106,6 +111,15 @@ def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
     chance = 5 / 8  # of a change; after one crawl the estimate is p with it, else 0
     first = np.sqrt(chance * (3 - 5) ** 2 + (1 - chance) * 5**2)
     assert at(law, 1) == pytest.approx(first, rel=KEPT)
+
+
+def test_curves_of_estimators_cross_where_it_is_found() -> None:
+    crossing = stated("estimators", "fig-4-crossing")["estimate"]
+    law, heavy = (curve("estimators", "Fig 4", "Δ = 500, p = 50", name) for name in ("LLN", "SAM"))
+    late = [heavy["mean"][k] > law["mean"][k] for k, x in enumerate(law["x"]) if x > crossing]
+    assert all(late)
+    before = max(x for x in law["x"] if x <= crossing)
+    assert at(heavy, before) < at(law, before)
 
 
 def test_means_and_intervals_of_a_curve(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
