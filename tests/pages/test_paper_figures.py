@@ -69,16 +69,13 @@ def test_saved_curves_are_whole(paper: str) -> None:
 
 
 def test_curves_and_statements_are_of_the_same_runs() -> None:
-    for figure, kind, text, after, sign in (
-        ("Fig 2", "power", "Async is below PSGD after round 100", 100, 1.0),
-        ("Fig 2", "power", "PSGD is below Async after round 180", 180, -1.0),
-        ("Fig 2", "power", "PSGD is below Async by this after round 240", 240, 1.0),
-        ("Fig 4", "binary", "Async and PSGD differ by this after round 240", 240, -1.0),
-    ):
+    for kind, figure, gap in (("power", "Fig 2", "Fig 1"), ("binary", "Fig 4", "Fig 3")):
         apart = curve("mirrorsync", figure, f"{kind}, difference", "Async − PSGD")
-        ours = stated("mirrorsync", figure, text)
-        assert at(apart, after) == pytest.approx(sign * ours["ours"], abs=1e-8)
-        assert apart["runs"] == ours["runs"]
+        closed = curve("mirrorsync", gap, f"{kind}, closed", "MirrorSync")
+        end, converged = (stated("mirrorsync", f"{name}-{kind}") for name in ("similar-end", "converged"))
+        assert at(apart, 240) == pytest.approx(end["estimate"], abs=1e-6)
+        assert at(closed, 240) == pytest.approx(converged["estimate"], abs=1e-6)
+        assert apart["runs"] == end["runs"] == closed["runs"] == converged["runs"]
     for name in ("LLC", "LLCA", "BLLC"):
         each = curve("lambdacrawl", "Fig 3", "harmonic", name)
         for epoch in (0, 5, 20):
