@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of LambdaCrawl on any sources: `figure_1`, `figure_2`, `floors`, by the ids of the claims.
+"""Figures 1 and 2 of LambdaCrawl on any sources: `policies`, `figure_1`, `figure_2`, `floors`, by claim.
 
 The stand-ins of the paper's data are drawn here too. Costs are per source and day, by Propositions 1 and 4
 and their binary counterparts; the bandwidth is a fifth of the number of sources a day, as in the paper.
@@ -78,21 +78,46 @@ def costs(sources: fo.Sources, rates: Array) -> Costs:
     return Costs(float(w @ harmonic) / len(d), float(w @ binary) / len(d))
 
 
-def figure_1(sources: fo.Sources) -> dict[str, float]:
-    """Return what each claim on Figure 1 measures."""
-    n, silent = len(sources), deaf(sources)
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What the policies of Figure 1 do on some sources.
+
+    Attributes
+    ----------
+    costs : dict
+        By name; "least J_b" is the optimum of the binary cost that uses signals.
+    starved, share, gap : float
+        Share of sources that BLC never crawls; the share of LC's bandwidth that signalled sources have, over
+        their share of the sources; LC's relative duality gap.
+    """
+
+    costs: dict[str, Costs]
+    starved: float
+    share: float
+    gap: float
+
+
+def policies(sources: fo.Sources) -> Policies:
+    """Return the costs of every policy of Figure 1."""
+    n, silent, heard = len(sources), deaf(sources), sources.signalled
     told, untold = fo.Problem(HARMONIC, sources, BANDWIDTH * n), fo.Problem(BINARY, silent, BANDWIDTH * n)
-    best = fo.solve(told)
-    heard = sources.signalled
+    best, starving = fo.solve(told), fo.solve(untold, BinaryLambdaCrawl()).rates
+    found = {
+        "LC": costs(sources, best.rates),
+        "LCA": costs(sources, fo.solve(told, LambdaCrawlApprox()).rates),
+        "BLC": costs(silent, starving),
+        "BLCε": costs(silent, fo.solve(untold, BinaryLambdaCrawl(FLOOR)).rates),
+        "CC": costs(silent, sources.change_rate * (BANDWIDTH * n / sources.change_rate.sum())),
+        "UC": costs(silent, np.full(n, BANDWIDTH)),
+        "least J_b": costs(sources, fo.solve(fo.Problem(BINARY, sources, BANDWIDTH * n)).rates),
+    }
     share = float(best.rates[heard].sum()) / (BANDWIDTH * n) / (np.count_nonzero(heard) / n)
-    lc, gap = costs(sources, best.rates), best.certificate.relative_gap
-    lca = costs(sources, fo.solve(told, LambdaCrawlApprox()).rates)
-    starving = fo.solve(untold, BinaryLambdaCrawl()).rates
-    starved, blc = float(np.mean(starving == 0.0)), costs(silent, starving)
-    floor = costs(silent, fo.solve(untold, BinaryLambdaCrawl(FLOOR)).rates)
-    least = costs(sources, fo.solve(fo.Problem(BINARY, sources, BANDWIDTH * n)).rates)
-    equal = costs(silent, np.full(n, BANDWIDTH))
-    by_rate = costs(silent, sources.change_rate * (BANDWIDTH * n / sources.change_rate.sum()))
+    return Policies(found, float(np.mean(starving == 0.0)), share, best.certificate.relative_gap)
+
+
+def figure_1(found: Policies) -> dict[str, float]:
+    """Return what each claim on Figure 1 measures."""
+    lc, lca, blc, floor, by_rate, equal, least = found.costs.values()
     harmonic = min(equal.harmonic, by_rate.harmonic) / max(lc.harmonic, lca.harmonic, floor.harmonic)
     binary = min(equal.binary, by_rate.binary) / max(lc.binary, lca.binary, blc.binary, floor.binary)
     return {
@@ -104,7 +129,7 @@ def figure_1(sources: fo.Sources) -> dict[str, float]:
         "lc-beats-floor": 1.0 - lc.harmonic / floor.harmonic,
         "order": max(lc.harmonic / lca.harmonic, lca.harmonic / floor.harmonic),
         "heuristics": min(harmonic, binary),
-        "blc-starves": starved,
+        "blc-starves": found.starved,
         "blc-not-ahead-lc": lc.binary / blc.binary,
         "floor-not-ahead-lc": lc.binary / floor.binary,
         "none-ahead-lc": lc.binary / min(blc.binary, floor.binary),
@@ -112,8 +137,8 @@ def figure_1(sources: fo.Sources) -> dict[str, float]:
         "lc-near-binary": lc.binary / least.binary,
         "floor-far-harmonic": floor.harmonic / lc.harmonic,
         "lca-near-lc-binary": lca.binary / lc.binary,
-        "signalled-share": share,
-        "certified": float(gap <= 1e-9),
+        "signalled-share": found.share,
+        "certified": float(found.gap <= 1e-9),
     }
 
 
@@ -138,11 +163,16 @@ def figure_2(sources: fo.Sources) -> dict[str, float]:
     }
 
 
-def floors(sources: fo.Sources) -> dict[str, float]:
-    """Return by how much LC's cost is below that of BLC, for the smallest floor and the others."""
+def by_floor(sources: fo.Sources) -> list[float]:
+    """Return by how much LC's J_h is below that of BLC with each of `FLOORS`."""
     n, silent = len(sources), deaf(sources)
     lc = costs(sources, fo.solve(fo.Problem(HARMONIC, sources, BANDWIDTH * n)).rates)
     untold = fo.Problem(BINARY, silent, BANDWIDTH * n)
     floored = [costs(silent, fo.solve(untold, BinaryLambdaCrawl(each)).rates) for each in FLOORS]
-    below = [1.0 - lc.harmonic / each.harmonic for each in floored]
-    return {"floor-small": below[0], "floor-large": max(below[1:])}
+    return [1.0 - lc.harmonic / each.harmonic for each in floored]
+
+
+def floors(sources: fo.Sources) -> dict[str, float]:
+    """Return by how much LC is ahead of BLC with the smallest floor, and at most with the others."""
+    smallest, *others = by_floor(sources)
+    return {"floor-small": smallest, "floor-large": max(others)}

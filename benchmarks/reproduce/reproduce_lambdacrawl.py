@@ -25,6 +25,7 @@ from lambdacrawl_figures import (
     figure_2,
     floors,
     heavy_tailed,
+    policies,
     stand_in,
 )
 from lambdacrawl_theorems import SMOOTHED, learnt, optima, time_averages
@@ -74,7 +75,7 @@ def listed(ids: tuple[str, ...], runs: int, one: Callable[[int], Mapping[str, fl
 @measure.of(*FIGURE_1)
 def _figure_1(plan: Plan) -> Measured:
     def one(run: int) -> dict[str, float]:
-        return figure_1(stand_in(np.random.default_rng([plan.seed, 1, run]), PAGES))
+        return figure_1(policies(stand_in(np.random.default_rng([plan.seed, 1, run]), PAGES)))
 
     return listed(FIGURE_1, plan.runs(*FIGURE_1), one)
 
@@ -101,7 +102,8 @@ def _heavy(plan: Plan) -> Measured:
 
     def one(run: int) -> dict[str, float]:
         sources = heavy_tailed(np.random.default_rng([plan.seed, 6, run]), HEAVY)
-        return {f"heavy-{name}": x for name, x in (figure_1(sources) | figure_2(sources)).items()}
+        found = figure_1(policies(sources)) | figure_2(sources)
+        return {f"heavy-{name}": x for name, x in found.items()}
 
     return listed(ids, plan.runs(*ids), one)
 
