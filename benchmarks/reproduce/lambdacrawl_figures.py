@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 import freshopt as fo
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
-from freshopt.solvers import BinaryLambdaCrawl, LambdaCrawlApprox
+from freshopt.solvers import LambdaCrawlApprox
+from freshopt.solvers.binary_lambda_crawl import share_above
 
 HARMONIC, BINARY = HarmonicStaleness(), BinaryFreshness()
 # Crawls per source and day, section 7.
@@ -78,6 +79,13 @@ def costs(sources: fo.Sources, rates: Array) -> Costs:
     return Costs(float(w @ harmonic) / len(d), float(w @ binary) / len(d))
 
 
+def blc(sources: fo.Sources, floor: float = 0.0) -> Array:
+    """Return the rates of BLC with a floor, a share of the mean rate, without certifying them."""
+    n = len(sources)
+    lower = np.full(n, floor * BANDWIDTH)
+    return share_above(sources.importance, sources.change_rate, lower, BANDWIDTH * n)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Policies:
     """What the policies of Figure 1 do on some sources.
@@ -100,13 +108,13 @@ class Policies:
 def policies(sources: fo.Sources) -> Policies:
     """Return the costs of every policy of Figure 1."""
     n, silent, heard = len(sources), deaf(sources), sources.signalled
-    told, untold = fo.Problem(HARMONIC, sources, BANDWIDTH * n), fo.Problem(BINARY, silent, BANDWIDTH * n)
-    best, starving = fo.solve(told), fo.solve(untold, BinaryLambdaCrawl()).rates
+    told = fo.Problem(HARMONIC, sources, BANDWIDTH * n)
+    best, starving = fo.solve(told), blc(silent)
     found = {
         "LC": costs(sources, best.rates),
         "LCA": costs(sources, fo.solve(told, LambdaCrawlApprox()).rates),
         "BLC": costs(silent, starving),
-        "BLCε": costs(silent, fo.solve(untold, BinaryLambdaCrawl(FLOOR)).rates),
+        "BLCε": costs(silent, blc(silent, FLOOR)),
         "CC": costs(silent, sources.change_rate * (BANDWIDTH * n / sources.change_rate.sum())),
         "UC": costs(silent, np.full(n, BANDWIDTH)),
         "least J_b": costs(sources, fo.solve(fo.Problem(BINARY, sources, BANDWIDTH * n)).rates),
@@ -117,9 +125,9 @@ def policies(sources: fo.Sources) -> Policies:
 
 def figure_1(found: Policies) -> dict[str, float]:
     """Return what each claim on Figure 1 measures."""
-    lc, lca, blc, floor, by_rate, equal, least = found.costs.values()
+    lc, lca, starving, floor, by_rate, equal, least = found.costs.values()
     harmonic = min(equal.harmonic, by_rate.harmonic) / max(lc.harmonic, lca.harmonic, floor.harmonic)
-    binary = min(equal.binary, by_rate.binary) / max(lc.binary, lca.binary, blc.binary, floor.binary)
+    binary = min(equal.binary, by_rate.binary) / max(lc.binary, lca.binary, starving.binary, floor.binary)
     return {
         "uc-harmonic": equal.harmonic,
         "uc-binary": equal.binary,
@@ -130,10 +138,10 @@ def figure_1(found: Policies) -> dict[str, float]:
         "order": max(lc.harmonic / lca.harmonic, lca.harmonic / floor.harmonic),
         "heuristics": min(harmonic, binary),
         "blc-starves": found.starved,
-        "blc-not-ahead-lc": lc.binary / blc.binary,
+        "blc-not-ahead-lc": lc.binary / starving.binary,
         "floor-not-ahead-lc": lc.binary / floor.binary,
-        "none-ahead-lc": lc.binary / min(blc.binary, floor.binary),
-        "none-ahead-lca": lca.binary / min(blc.binary, floor.binary),
+        "none-ahead-lc": lc.binary / min(starving.binary, floor.binary),
+        "none-ahead-lca": lca.binary / min(starving.binary, floor.binary),
         "lc-near-binary": lc.binary / least.binary,
         "floor-far-harmonic": floor.harmonic / lc.harmonic,
         "lca-near-lc-binary": lca.binary / lc.binary,
@@ -146,19 +154,17 @@ def figure_2(sources: fo.Sources) -> dict[str, float]:
     """Return what each claim on Figure 2 measures: the signalled sources alone."""
     sources = sources.take(np.flatnonzero(sources.signalled))
     n, silent = len(sources), deaf(sources)
-    untold = fo.Problem(BINARY, silent, BANDWIDTH * n)
     heard = costs(sources, fo.solve(fo.Problem(HARMONIC, sources, BANDWIDTH * n)).rates)
     unheard = costs(silent, fo.solve(fo.Problem(HARMONIC, silent, BANDWIDTH * n)).rates)
-    blc = costs(silent, fo.solve(untold, BinaryLambdaCrawl()).rates)
-    floor = costs(silent, fo.solve(untold, BinaryLambdaCrawl(FLOOR)).rates)
+    starving, floor = costs(silent, blc(silent)), costs(silent, blc(silent, FLOOR))
     harmonic, binary = heard.harmonic / unheard.harmonic, heard.binary / unheard.binary
-    others = heard.harmonic / floor.harmonic, heard.binary / floor.binary, heard.binary / blc.binary
+    others = heard.harmonic / floor.harmonic, heard.binary / floor.binary, heard.binary / starving.binary
     return {
         "co-io-harmonic": harmonic,
         "co-io-binary": binary,
         "co-others": max(others),
         "co-all": max(harmonic, binary, *others),
-        "io-par": unheard.binary / min(blc.binary, floor.binary),
+        "io-par": unheard.binary / min(starving.binary, floor.binary),
         "io-ahead": unheard.harmonic / floor.harmonic,
     }
 
@@ -167,8 +173,7 @@ def by_floor(sources: fo.Sources) -> list[float]:
     """Return by how much LC's J_h is below that of BLC with each of `FLOORS`."""
     n, silent = len(sources), deaf(sources)
     lc = costs(sources, fo.solve(fo.Problem(HARMONIC, sources, BANDWIDTH * n)).rates)
-    untold = fo.Problem(BINARY, silent, BANDWIDTH * n)
-    floored = [costs(silent, fo.solve(untold, BinaryLambdaCrawl(each)).rates) for each in FLOORS]
+    floored = [costs(silent, blc(silent, each)) for each in FLOORS]
     return [1.0 - lc.harmonic / each.harmonic for each in floored]
 
 

@@ -18,7 +18,7 @@ from lambdacrawl_figures import (
     BINARY,
     FLOOR,
     HARMONIC,
-    Costs,
+    blc,
     costs,
     deaf,
     figure_1,
@@ -33,13 +33,16 @@ from lambdacrawl_theorems import SMOOTHED, learnt, optima, time_averages
 import freshopt as fo
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.online.rate_evaluation import achieved_rates
-from freshopt.solvers import BinaryLambdaCrawl, LambdaCrawlApprox
+from freshopt.solvers import LambdaCrawlApprox
 
 Array: TypeAlias = npt.NDArray[np.float64]
 # The paper's numbers: of sources, of those that signal, and of the sources and days of a learner's run.
 PAGES, PAGES_SIGNALLED, LEARNT, DAYS = 18_532_314, 741_293, 100_000, 21.0
 MANY, HEAVY = 50_000, 1_000_000
+# Days after which learners are compared, and where their costs stand among those of `BRIEF`: its last is the
+# cost in a learner's limit.
 EARLY, LATE = 5, 20
+BRIEF, AFTER_EARLY, AFTER_LATE = [0, EARLY, LATE, -1], 1, 2
 
 FIGURE_1 = (
     *("uc-harmonic", "uc-binary", "cc-harmonic", "cc-binary", "lc-axis", "lc-beats-floor", "order"),
@@ -127,19 +130,22 @@ def _convergence(plan: Plan) -> Measured:
 
 @measure.of(*FIGURE_3)
 def _figure_3(plan: Plan) -> Measured:
-    harmonic, binary, kept = learners(plan.seed, plan.runs(*FIGURE_3))
+    whole, binary, kept = learners(plan.seed, plan.runs(*FIGURE_3))
+    harmonic = {name: each[:, BRIEF] for name, each in whole.items()}
     left = {name: remaining(each) for name, each in harmonic.items()}
     yield "llc-faster-harmonic", left["LLC"] - left["BLLC"]
     yield "llc-faster-binary", remaining(binary["LLC"]) - remaining(binary["BLLC"])
-    near = {name: distance(each)[:, EARLY] for name, each in harmonic.items()}
+    near = {name: distance(each)[:, AFTER_EARLY] for name, each in harmonic.items()}
     yield "llc-closer-harmonic", near["LLC"] - near["BLLC"]
-    yield "llc-closer-binary", distance(binary["LLC"])[:, EARLY] - distance(binary["BLLC"])[:, EARLY]
+    closer = {name: distance(each)[:, AFTER_EARLY] for name, each in binary.items()}
+    yield "llc-closer-binary", closer["LLC"] - closer["BLLC"]
     yield "llca-faster", left["LLCA"] - left["LLC"]
-    yield "llca-early", harmonic["LLCA"][:, EARLY] / harmonic["LLC"][:, EARLY]
-    yield "llc-last", harmonic["LLC"][:, LATE] / harmonic["LLCA"][:, LATE]
-    yield "llca-last", harmonic["LLCA"][:, LATE] / harmonic["BLLC"][:, LATE]
-    yield "llca-last-binary", binary["LLCA"][:, LATE] / binary["BLLC"][:, LATE]
-    yield "llc-near", harmonic["LLC"][:, LATE] / harmonic["LLC"][:, -1]
+    yield "llca-early", harmonic["LLCA"][:, AFTER_EARLY] / harmonic["LLC"][:, AFTER_EARLY]
+    late = {name: each[:, AFTER_LATE] for name, each in harmonic.items()}
+    yield "llc-last", late["LLC"] / late["LLCA"]
+    yield "llca-last", late["LLCA"] / late["BLLC"]
+    yield "llca-last-binary", binary["LLCA"][:, AFTER_LATE] / binary["BLLC"][:, AFTER_LATE]
+    yield "llc-near", late["LLC"]
     yield "bandwidth-kept", kept
 
 
@@ -149,59 +155,62 @@ def distance(cost: Array) -> Array:
 
 
 def remaining(cost: Array) -> Array:
-    """Return the distance after some epochs as a share of the first one."""
-    return distance(cost)[:, EARLY] / distance(cost)[:, 0]
+    """Return the distance after the early days as a share of the first one."""
+    return distance(cost)[:, AFTER_EARLY] / distance(cost)[:, 0]
 
 
 @cache
 def learners(seed: int, runs: int) -> tuple[dict[str, Array], dict[str, Array], list[bool]]:
-    """Return what learners cost after each epoch and, last, in their limit; whether they keep to bandwidth.
+    """Return what learners cost, relative to LC on the same sources, and whether they keep to the bandwidth.
 
-    Both costs are relative to LC's of the same instance and have the shape (runs, epochs + 1).
+    J_h has a column for each epoch and, last, the learner's limit; J_b the columns `BRIEF` of these.
     """
-    harmonic: dict[str, list[list[float]]] = {"LLC": [], "LLCA": [], "BLLC": []}
-    binary: dict[str, list[list[float]]] = {"LLC": [], "LLCA": [], "BLLC": []}
+    harmonic: dict[str, list[Array]] = {"LLC": [], "LLCA": [], "BLLC": []}
+    binary: dict[str, list[Array]] = {"LLC": [], "LLCA": [], "BLLC": []}
     kept: list[bool] = []
     for run in range(runs):
         sources = stand_in(np.random.default_rng([seed, 3, run]), LEARNT)
         best = costs(sources, fo.solve(_problem(sources)).rates)
         within = True
         for name in harmonic:
-            found, used = learn(name, sources, seed, run)
+            one, other, used = learn(name, sources, seed, run)
             within = within and abs(used - 1.0) <= 1e-9
-            harmonic[name].append([each.harmonic / best.harmonic for each in found])
-            binary[name].append([each.binary / best.binary for each in found])
+            harmonic[name].append(one / best.harmonic)
+            binary[name].append(other / best.binary)
         kept.append(within)
     return _arrays(harmonic), _arrays(binary), kept
 
 
-def learn(name: str, sources: fo.Sources, seed: int, run: int) -> tuple[list[Costs], float]:
-    """Return a learner's costs by epoch and in its limit, and the crawls made over those allowed."""
+def learn(name: str, sources: fo.Sources, seed: int, run: int) -> tuple[Array, Array, float]:
+    """Return a learner's J_h, its J_b in brief, and the crawls it made over those allowed."""
     if name == "BLLC":
         sources = deaf(sources)
         learner = LambdaLearnAndCrawl(objective=BINARY, floor=FLOOR, estimator=SMOOTHED, seed=run)
-        untold = fo.Problem(BINARY, sources, BANDWIDTH * len(sources))
-        limit = fo.solve(untold, BinaryLambdaCrawl(FLOOR)).rates
+        limit = blc(sources, FLOOR)
     else:
         learner = LambdaLearnAndCrawl(approximate=name == "LLCA", estimator=SMOOTHED, seed=run)
         limit = fo.solve(_problem(sources), LambdaCrawlApprox() if name == "LLCA" else None).rates
     guess = _problem(fo.Sources(1.0, sources.importance, signalled=sources.signalled))
     world = fo.World.poisson(sources, seed=seed + run)
     history = learner.run(world, guess, DAYS)
-    # Both costs are of the rates that are carried out: those of signals follow from their estimates.
-    truth, counted = _problem(sources), np.ones(len(sources))
-    found = []
-    for epoch, rates in zip(history.kept.tolist(), history.rates, strict=True):
+    # J_b is of the rates that are carried out: those of signalled sources follow from their estimates.
+    found, truth = costs(sources, limit), _problem(sources)
+    binary = []
+    for epoch in BRIEF[:-1]:
+        counted = np.ones(len(sources))
         if epoch and sources.signalled.any():
             offsets, _ = world.events(0.0, float(epoch))
             counted = (np.diff(offsets) + 0.5) / (epoch + 0.5)
-        found.append(costs(sources, achieved_rates(truth, rates, counted)))
-    return [*found, costs(sources, limit)], float(history.spent.sum() / history.allowed.sum())
+        rates = history.rates[history.kept.tolist().index(epoch)]
+        binary.append(costs(sources, achieved_rates(truth, rates, counted)).binary)
+    harmonic = np.append(history.value / len(sources), found.harmonic)
+    used = float(history.spent.sum() / history.allowed.sum())
+    return harmonic, np.array([*binary, found.binary]), used
 
 
 def _problem(sources: fo.Sources) -> fo.Problem:
     return fo.Problem(HARMONIC, sources, BANDWIDTH * len(sources))
 
 
-def _arrays(found: dict[str, list[list[float]]]) -> dict[str, Array]:
+def _arrays(found: dict[str, list[Array]]) -> dict[str, Array]:
     return {name: np.array(each) for name, each in found.items()}
