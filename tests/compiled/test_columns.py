@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -299,3 +300,25 @@ def test_flat_demand_is_solved_like_any_other(monkeypatch: pytest.MonkeyPatch, t
     assert certified.certificate is not None
     assert certified.certificate.relative_gap < EXACT
     assert certified.certificate.infeasibility <= EXACT
+
+
+@pytest.mark.parametrize(
+    "objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay(PERIODIC)], ids=repr
+)
+def test_sums_do_not_depend_on_where_arrays_lie(objective: fo.Objective) -> None:
+    rng, n = np.random.default_rng(11), 1000
+    memory = np.empty(4 * n + 64)
+    importance, beside = memory[:n], memory[n : 2 * n]
+    importance[:] = rng.lognormal(0.0, 2.0, n)
+    task = fo.Problem(
+        objective, fo.Sources(rng.lognormal(0.0, 2.0, n), max_rate=rng.lognormal(size=n)), float(n)
+    )
+    assert task.numerics is not None
+    columns = columns_of(task, task.numerics)
+    assert columns is not None
+    columns = replace(columns, importance=importance)
+    for price in (0.01, 0.1, 1.0):
+        sums = {
+            columns.fill(price, out) for out in (beside, memory[n + 2 : 2 * n + 2], memory[-n:], np.empty(n))
+        }
+        assert len(sums) == 1

@@ -114,6 +114,15 @@ def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
     assert at(law, 1) == pytest.approx(first, rel=KEPT)
 
 
+def test_curves_of_estimators_cross_where_it_is_found() -> None:
+    crossing = stated("estimators", "fig-4-crossing")["estimate"]
+    law, heavy = (curve("estimators", "Fig 4", "Δ = 500, p = 50", name) for name in ("LLN", "SAM"))
+    late = [heavy["mean"][k] > law["mean"][k] for k, x in enumerate(law["x"]) if x > crossing]
+    assert all(late)
+    before = max(x for x in law["x"] if x <= crossing)
+    assert at(heavy, before) < at(law, before)
+
+
 def test_means_and_intervals_of_a_curve(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
     made = importlib.import_module("mean_curve")
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
