@@ -97,7 +97,12 @@ def test_curves_and_statements_are_of_the_same_runs() -> None:
         assert np.mean(each["mean"]) == pytest.approx(ours["ours"], rel=KEPT)
     ratios = curve("learning_to_crawl", "Fig 1c", "regret", "ETC")["mean"]
     slope = np.polyfit(np.log([1e3, 1e4, 1e5, 1e6]), np.log(ratios), 1)[0]
-    assert slope == pytest.approx(stated("learning_to_crawl", "Fig 1c", "slope")["ours"], abs=0.05)
+    assert slope == pytest.approx(stated("learning_to_crawl", "fig-1c-small")["estimate"], abs=0.05)
+    for bandwidth in (100, 1000):
+        each = curve("learning_to_crawl", "Fig 1c", "regret, 5000 sources", f"R = {bandwidth}")
+        slope = np.polyfit(np.log(each["x"]), np.log(each["mean"]), 1)[0]
+        found = stated("learning_to_crawl", f"fig-1c-{bandwidth}")["estimate"]
+        assert slope == pytest.approx(found, abs=0.05)
 
 
 def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
