@@ -104,9 +104,9 @@ def figures(plan: Plan, kind: str) -> Measured:
     yield f"regret-psgd-{kind}", apart[:, :-1].mean(axis=1)
     yield f"similar-end-{kind}", apart[:, -1]
     yield f"gap-bound-{kind}", (found.explored - found.best) / (2.0 * EXPLORATION * LARGEST[kind])
-    yield f"bandwidth-{kind}", found.spent[MIRROR] - 1.0
-    yield f"bandwidth-resets-{kind}", found.spent[MIRROR] + found.resets[MIRROR] - 1.0
-    yield f"bandwidth-async-{kind}", found.spent[ASYNC] - 1.0
+    yield f"bandwidth-{kind}", found.spent[MIRROR]
+    yield f"bandwidth-resets-{kind}", found.spent[MIRROR] + found.resets[MIRROR]
+    yield f"bandwidth-async-{kind}", found.spent[ASYNC]
     yield from first_samples(plan, kind, found)
 
 
