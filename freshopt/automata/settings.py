@@ -45,7 +45,7 @@ import enum
 
 import numpy as np
 
-from freshopt.automata import transitions
+from freshopt.automata import polls, transitions
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array
 
@@ -87,12 +87,15 @@ class Feedback(enum.Enum):
     ``NEWS``: whether it found news, as published. ``NEWS_TWICE``: whether it and the poll before found news.
     ``NEWS_THEN_NONE``: w/x where the poll before found news and this one none. ``PROBE``: w·R where a probe
     in between found the copy fresh and the poll finds it stale.
+    ``COST``: w times what the cost has grown by from a probe to the poll, over the density of the probe's
+    moment, and that over the running mean of such feedback.
     """
 
     NEWS = "news"
     NEWS_TWICE = "news twice"
     NEWS_THEN_NONE = "news then none"
     PROBE = "probe"
+    COST = "cost"
 
     def __repr__(self) -> str:
         """Return the name as it is written in code."""
@@ -102,10 +105,11 @@ class Feedback(enum.Enum):
     def code(self) -> int:
         """Integer code of the member in the compiled loops."""
         return {
-            "NEWS": transitions.NEWS,
-            "NEWS_TWICE": transitions.NEWS_TWICE,
-            "NEWS_THEN_NONE": transitions.NEWS_THEN_NONE,
-            "PROBE": transitions.PROBE,
+            "NEWS": polls.NEWS,
+            "NEWS_TWICE": polls.NEWS_TWICE,
+            "NEWS_THEN_NONE": polls.NEWS_THEN_NONE,
+            "PROBE": polls.PROBE,
+            "COST": polls.COST,
         }[self.name]
 
     @property
