@@ -32,8 +32,8 @@ about as much again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -148,6 +148,17 @@ class AutomataTree:
         if not float(np.max(sources.importance)) > 0.0:
             return "no source is of importance, so that there is nothing to learn"
         return None
+
+    def replica(self, number: int, shorter: int = 1) -> Self:
+        """Return the solver with another seed and a fraction of its polls."""
+        return replace(self, seed=(self.seed + number) % 2**31, polls=max(1, self.polls // shorter))
+
+    def enough(self, problem: Problem) -> bool:
+        """Return whether a quarter of the polls can cross all states.
+
+        An automaton takes at most a step a poll where rewards are of their mean size.
+        """
+        return self.polls >= 4 * self.resolution * len(problem.sources)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Run the tree and certify its mean shares.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from freshopt import __version__
 from freshopt.cli.check_summary import HEAD, Checked, Digest
+from freshopt.certificates.sampled_gap import DISAGREES
 from freshopt.crosscheck import COLUMNS, Agreement
 from freshopt.report.components import Column, Section, paragraph, table
 from freshopt.report.document import document
 from freshopt.report.markup import Child, Markup, element
 
-_WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed"}
+_WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed", DISAGREES: "failed"}
 
 
 def page(digest: Digest, *, about: list[str]) -> str:
