@@ -68,7 +68,18 @@ ROOMS = {
 FRONT = {"solving", "many", "warming", "parametric", "crosscheck"}  # files beside the rooms: front doors
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
-    "automata_tree": {"binary_freshness", "polling_knapsack"},
+    # What a poll sees of a copy depends on what it is charged for: the tree has a feedback for each objective.
+    "automata_tree": {
+        "accumulated_delay",
+        "age",
+        "binary_freshness",
+        "harmonic_staleness",
+        "later_than",
+        "piecewise_linear_cost",
+        "polling_knapsack",
+        "power_cost",
+        "synchronization_cost",
+    },
     "closed_form": {"accumulated_delay", "binary_freshness", "harmonic_staleness", "polling_knapsack"},
     "lambda_crawl": {"harmonic_staleness"},
     "binary_lambda_crawl": {"binary_freshness"},
