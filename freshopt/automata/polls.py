@@ -160,7 +160,8 @@ def scaled(slots: Slots, value: float) -> float:
     slots.scale[0] = mean + (value - mean) / min(seen + 1.0, most)
     if seen < most or mean <= 0.0:
         return 0.0
-    return value / mean
+    relative: float = value / mean
+    return relative
 
 
 def observe(

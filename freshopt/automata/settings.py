@@ -34,8 +34,8 @@ A probe, under periodic polling
     was stale; it costs a poll and ends no interval. With R = 2/x, deadlines have intervals up to R and a
     slot; credits have a few that are longer, and what lies beyond R of those is lost.
 A cost, under either polling
-    The identity needs neither bits nor equal intervals. If intervals only scale with the rate, T = Z/x with a Z
-    of mean 1, a refresh costs J(x) = x·E C(Z/x), and so
+    The identity needs neither bits nor equal intervals. If intervals only scale with the rate, T = Z/x with a
+    Z of mean 1, the cost is J(x) = x·E C(Z/x), and so
 
         −J'(x) = E[T c(T) − C(T)] = E ∫₀ᵀ (c(T) − c(t)) dt,
 
@@ -43,10 +43,10 @@ A cost, under either polling
     of density g on t > 0, 1{t < T}·(c(T) − c(t))/g(t) has that mean: g = 1/R on [0, R] where intervals are
     shorter than R, and g = e^{−t/R}/R where they are exponential, both with R = 2/x. A poll and a probe that
     see how many changes were missed, for how long, or how old the copy is, see samples of c, such as H(m)
-    for harmonic staleness (`Cost`). Values have no bound, so that they are counted in units of their mean over
-    the last eight polls per source, which all units of cost, time and importance leave as they are; until there
-    have been so many, nothing is learnt. Nor does one value take more than an eighth off a share: a larger
-    one counts less, a bias against rewards of more than an eighth of the states in steps.
+    for harmonic staleness (`Cost`). Values have no bound, so that they are counted in units of their mean
+    over the last eight polls per source, which all units of cost, time and importance leave as they are;
+    until there have been so many, nothing is learnt. Nor does one value take more than an eighth off a share:
+    a larger one counts less, a bias against rewards of more than an eighth of the states in steps.
 
 References
 ----------

@@ -81,8 +81,8 @@ def share(tree: Tree, source: int) -> float:
     product = learnt(tree, source)
     if len(tree.floor) == 0:
         return product
-    floor: float = tree.floor[source]
-    return floor + (1.0 - tree.floors[-1]) * product
+    every: float = tree.floor[source] + (1.0 - tree.floors[-1]) * product
+    return every
 
 
 def choose(tree: Tree, scheduler: int) -> int:

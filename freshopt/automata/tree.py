@@ -29,10 +29,10 @@ import numpy.typing as npt
 
 from freshopt.automata.backend import loops
 from freshopt.automata.initial_state import MOST_SOURCES, fresh_tree, per_depth
+from freshopt.automata.polls import Slots
 from freshopt.automata.settings import Feedback, Polling, Update, check_together
 from freshopt.automata.share_bounds import ShareBounds, positions
 from freshopt.automata.simulated_sources import SimulatedSources
-from freshopt.automata.polls import Slots
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.numerics.arrays import Array, IntArray, as_whole
 
@@ -95,8 +95,8 @@ class AutomataTree:
         expect(update, Update, "update", "Pass a freshopt.automata.Update")
         if bounds is not None and (polling is Polling.CREDIT or update is not Update.REWARD_INACTION):
             raise SourceDataError(
-                f"bounds are given with {polling!r} and {update!r}. Pass Polling.EARLIEST_DEADLINE or RANDOM, "
-                "and Update.REWARD_INACTION."
+                f"bounds are given with {polling!r} and {update!r}. Pass Polling.EARLIEST_DEADLINE or "
+                "RANDOM, and Update.REWARD_INACTION."
             )
         if bounds is not None and len(bounds.floor) != n:
             raise SourceDataError(f"{len(bounds.floor)} bounds for {n} sources. Pass one for each.")
@@ -147,7 +147,8 @@ class AutomataTree:
         learnt = self._learnt()
         if not len(self._tree.floor):
             return learnt
-        return self._tree.floor + (1.0 - self._tree.floors[-1]) * learnt
+        every: Array = self._tree.floor + (1.0 - self._tree.floors[-1]) * learnt
+        return every
 
     def _learnt(self) -> Array:
         """Return each source's share of what the automata hand out."""
@@ -158,7 +159,8 @@ class AutomataTree:
             whole = np.where(span[nodes] > 0, span[nodes], 1)
             left = np.where(span[nodes] > 0, state[nodes], 1) / whole
             share = np.stack([share * left, share * (1.0 - left)], axis=1).reshape(-1)
-        return share[self._tree.node - 2**self.depth]
+        own: Array = share[self._tree.node - 2**self.depth]
+        return own
 
     def source_at(self, leaf: int) -> int:
         """Return the source at a leaf, counted from the left; -1 for none."""

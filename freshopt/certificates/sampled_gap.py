@@ -1,9 +1,9 @@
-"""`SampledGap`: does a solver that learns from samples tend to the optimum?
+"""`SampledGap`: verdict on a solver that learns from samples.
 
 A certified gap says how far one answer falls short, and not whether that is for want of samples or for a
 mistake. So such a solver is run again with other seeds, with as many samples N and with a quarter of them.
-Averaged stochastic methods on convex problems have gaps that fall at least as 1/√N [1]_, so that with ḡ(N) the
-mean over the seeds
+Averaged stochastic methods on convex problems have gaps that fall at least as 1/√N [1]_, so that with ḡ(N)
+the mean over the seeds
 
     gap after infinitely many samples ≲ 2·ḡ(N) − ḡ(N/4),
 
@@ -31,7 +31,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver
 from freshopt.modelling.problem import Problem
 
-# Runs of each length. Fewer leave standard errors of three degrees of freedom in the air.
+# Runs of each length: the fewest whose standard error is itself right to about a factor of two.
 SEEDS = 4
 # Divisor of the samples of the shorter runs, and its root, by which gaps fall at least.
 SHORTER, FALL = 4, 2.0

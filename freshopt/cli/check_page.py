@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from freshopt import __version__
-from freshopt.cli.check_summary import HEAD, Checked, Digest
 from freshopt.certificates.sampled_gap import DISAGREES
+from freshopt.cli.check_summary import HEAD, Checked, Digest
 from freshopt.crosscheck import COLUMNS, Agreement
 from freshopt.report.components import Column, Section, paragraph, table
 from freshopt.report.document import document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -115,15 +116,26 @@ def test_news_does_not_measure_weighted_freshness() -> None:
     assert np.all(mean - other > 10 * Z * error)
 
 
+# Ages at which some cost below has a kink or a jump.
+KINKS = (3.0, 6.0)
+
+
 def grown(cost: Callable[[float, float], float], polling: Polling) -> Callable[[float, float], float]:
     """Return −J'(x), of J(x) = x·E C(T), by central differences of its integral."""
 
     def total(hazard: float, share: float) -> float:
-        if polling is Polling.EARLIEST_DEADLINE:
-            mean = quad(lambda s: cost(hazard, s), 0.0, 1.0 / share, epsabs=1e-13, epsrel=1e-11)[0]
-        else:
-            mean = quad(lambda s: cost(hazard, s) * math.exp(-share * s), 0.0, np.inf, epsrel=1e-11)[0]
-        return -share * mean
+        periodic = polling is Polling.EARLIEST_DEADLINE
+        end = 1.0 / share if periodic else np.inf
+
+        def still(s: float) -> float:
+            return 1.0 if periodic else math.exp(-share * s)
+
+        edges = [0.0, *(kink for kink in KINKS if kink < end), end]
+        parts = [
+            quad(lambda s: cost(hazard, s) * still(s), low, high, epsabs=1e-13, epsrel=1e-11)[0]
+            for low, high in itertools.pairwise(edges)
+        ]
+        return -share * sum(parts)
 
     return total
 

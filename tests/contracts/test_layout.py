@@ -68,7 +68,7 @@ ROOMS = {
 FRONT = {"solving", "many", "warming", "parametric", "crosscheck"}  # files beside the rooms: front doors
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
-    # What a poll sees of a copy depends on what it is charged for: the tree has a feedback for each objective.
+    # What a poll sees of a copy depends on the cost: the tree has a feedback for each objective.
     "automata_tree": {
         "accumulated_delay",
         "age",
