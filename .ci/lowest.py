@@ -26,9 +26,9 @@ def lowest(extra: str = "test") -> dict[str, str]:
         if own := re.fullmatch(rf"{project['name']}\[(.+)\]", requirement):
             left += [inner for name in own[1].split(",") for inner in project["optional-dependencies"][name]]
             continue
-        bounded = re.fullmatch(r"([\w-]+)(?:\[.+\])?>=([\d.]+)", requirement)
+        bounded = re.fullmatch(r"([\w-]+)(?:\[.+\])?>=([\d.]+)(?:,!=[\d.]+)?", requirement)
         if bounded is None:
-            raise SystemExit(f"pyproject.toml: write {requirement!r} as 'name>=lowest'")
+            raise SystemExit(f"pyproject.toml: write {requirement!r} as 'name>=lowest' or 'name>=lowest,!=broken'")
         if bounds.setdefault(bounded[1], bounded[2]) != bounded[2]:
             raise SystemExit(f"pyproject.toml: {bounded[1]} has two lower bounds")
     return bounds

@@ -76,7 +76,7 @@ def solve(
     warm_start : float or Solution, optional
         A price (dual variable of the bandwidth), or an earlier solution, to start from: after a change of the
         bandwidth (`Problem.with_bandwidth`) or of a few sources, two or three passes over the sources
-        suffice.
+        suffice. What is no price > 0 is no start, and is left aside.
 
     Returns
     -------

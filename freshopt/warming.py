@@ -6,7 +6,7 @@ import numpy as np
 
 from freshopt.compiled import backend
 from freshopt.dual_search.batch_water_filling import SMALL
-from freshopt.errors import shown
+from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -24,7 +24,8 @@ def warm(problem: Problem | Objective | None = None) -> None:
 
     A process loads numba only once NumPy has worked for as long as loading takes, .9 s. A service that is to
     be fast from its first request on calls this when it starts. Loading takes about a second; on a machine
-    that has never compiled these loops, compiling takes some seconds for each kind of problem.
+    that has never compiled these loops, compiling takes some seconds for each kind of problem, and a
+    minute for all of the default.
 
     Parameters
     ----------
@@ -32,6 +33,11 @@ def warm(problem: Problem | Objective | None = None) -> None:
         A problem is solved once, and its loops stay loaded. For an objective they are those of sources with
         change rates and importances, and no bounds, few or many. None means harmonic staleness and binary
         freshness under both disciplines, and accumulated delay.
+
+    Raises
+    ------
+    ObjectiveError
+        If an objective has settings for single sources; pass a problem then.
 
     Notes
     -----
@@ -55,7 +61,13 @@ def warm(problem: Problem | Objective | None = None) -> None:
         for objective in _usual() if problem is None else [problem]:
             for n in _SIZES:
                 sources = Sources(np.linspace(0.5, 2.0, n), np.linspace(1.0, 2.0, n))
-                solve(Problem(objective, sources, float(n)), throw=False)
+                try:
+                    problem = Problem(objective, sources, float(n))
+                except SourceDataError:
+                    raise ObjectiveError(
+                        f"{objective!r} has settings for each source. Pass a problem: fo.warm(problem)."
+                    ) from None
+                solve(problem, throw=False)
 
 
 def _usual() -> list[Objective]:

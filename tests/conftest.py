@@ -2,11 +2,14 @@
 
 Every run draws the same examples, so that a change that breaks nothing fails nothing. To look for new ones:
 ``pytest --hypothesis-profile search``; what it finds is kept as an ``@example``.
+
+``--part 2/3`` runs the second of three parts of the tests that are chosen.
 """
 
 from __future__ import annotations
 
 import gc
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 
@@ -21,6 +24,21 @@ from tests.ground_truth.command_lines import FILES, Run, crawl_log
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)
 settings.load_profile("seeded")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", help="K/N: of N parts of the chosen tests, only the K-th")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one part: those whose names, not their order, fall into it."""
+    part, parts = map(int, str(config.getoption("--part")).split("/"))
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part {part}/{parts}: pass K/N with K from 1 to N")
+    kept = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts == part - 1]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 @pytest.hookimpl(wrapper=True)

@@ -92,9 +92,12 @@ def fill_rates(rate: Rate, columns: SourceColumns, inverse_price: float, rates: 
     """Write best responses to `rates`, and return Σ cost·ρ of them."""
     n, total, lost = len(rates), 0.0, 0.0
     for begin in range(0, n, PIECE):
-        some = 0.0
-        for k in range(begin, min(n, begin + PIECE)):
+        end, some = min(n, begin + PIECE), 0.0
+        for k in range(begin, end):
             rates[k] = best_response(rate, columns, k, inverse_price)
+        # A loop that writes is vectorised only where its arrays lie well apart in memory. Terms are added in
+        # one that writes nothing: in which order they are must not depend on addresses.
+        for k in range(begin, end):
             some += at(columns.cost, k) * rates[k]
         total, lost = added(total, lost, some)
     return total + lost

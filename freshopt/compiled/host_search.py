@@ -142,6 +142,8 @@ def search_price(
         x += stride.step
         if not low < x < high:
             x = 0.5 * (low + high) if high < np.inf else before + 1.0
+            # What was stepped, not what was meant, limits the next step.
+            stride = Stride(x - before, stride.steepness, stride.leap)
     return HostSearch(state, x, before, low, high, turn)
 
 

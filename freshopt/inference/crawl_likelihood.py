@@ -169,14 +169,15 @@ class CrawlLikelihood:
 
         −S'(Δ) = −l''(Δ), at one rate > 0 per source.
         """
-        with np.errstate(over="ignore"):  # a crawl interval of 700/Δ and more adds 0
+        # A crawl interval of 700/Δ and more adds 0; the information at rates of 1e-155 and less is inf.
+        with np.errstate(over="ignore"):
             share = self.intervals / np.expm1(self.intervals * np.repeat(rate, self.found))
             one = self.pseudo / np.expm1(self.pseudo * rate) if self.pseudo else np.zeros(len(rate))
-        total = self._sums(share) + one
-        share *= share + self.intervals
-        curve = self._sums(share) + one * (one + self.pseudo)
-        each = self.counted / rate
-        total, curve = total + each, curve + each / rate
+            total = self._sums(share) + one
+            share *= share + self.intervals
+            curve = self._sums(share) + one * (one + self.pseudo)
+            each = self.counted / rate
+            total, curve = total + each, curve + each / rate
         if self.birth_rate is not None and self.possible is not None:
             either = 1.0 / (rate + self.birth_rate)
             total, curve = total + self.possible * either, curve + self.possible * either * either

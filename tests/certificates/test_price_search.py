@@ -10,6 +10,7 @@ from freshopt.certificates import price_search
 from freshopt.certificates.certificate import repair
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.routes import compile_all
+from tests.ground_truth.strata import exhaustive, stratified
 
 N = 2000
 OBJECTIVES = [
@@ -29,8 +30,7 @@ def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 300)
 
 
-@pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+@pytest.mark.parametrize(("objective", "spread"), stratified(OBJECTIVES, [0.5, 3.0], every=4), ids=repr)
 def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, spread: float
 ) -> None:
@@ -55,7 +55,7 @@ def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
         assert better * (mine.bound - optimum.value) >= -1e-12 * abs(optimum.value)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+@pytest.mark.parametrize("objective", stratified(OBJECTIVES, every=5), ids=repr)
 def test_prices_of_foreign_rates_under_host_limits(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective
 ) -> None:
@@ -88,6 +88,7 @@ def test_prices_of_foreign_rates_under_host_limits(
         assert better * (mine.bound - optimum.value) >= -1e-12 * abs(optimum.value)
 
 
+@exhaustive
 def test_rates_of_no_use_under_host_limits() -> None:
     """All sources at their bounds, idle hosts, limits that are not used."""
     sources = fo.Sources(np.linspace(1.0, 2.0, N), max_rate=1.0, host=np.arange(N) % 7)

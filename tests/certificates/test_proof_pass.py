@@ -37,9 +37,9 @@ OBJECTIVES = [
     SynchronizationCost(BinaryCost()),
 ]
 
-# All objectives in one family each, and all of one.
+# Every other objective as it is, and one of them in all families.
 CASES = [
-    pytest.param(objective, family, marks=[] if k == 0 or j == k % 3 else pytest.mark.exhaustive)
+    pytest.param(objective, family, marks=[] if k == 0 or (j == 0 and k % 2) else pytest.mark.exhaustive)
     for k, objective in enumerate(OBJECTIVES)
     for j, family in enumerate(("plain", "hosts", "signals"))
     if family != "signals" or objective.refuses_signals() is None
@@ -155,6 +155,5 @@ def test_one_source_and_prices_of_zero() -> None:
 
 
 def test_the_value_without_a_certificate_is_the_same() -> None:
-    for objective in (HarmonicStaleness(), BinaryFreshness(PERIODIC)):
-        task = problem(objective, hosts=True)
-        assert fo.solve(task, certify=False).value == pytest.approx(fo.solve(task).value, rel=1e-12)
+    task = problem(HarmonicStaleness(), hosts=True)
+    assert fo.solve(task, certify=False).value == pytest.approx(fo.solve(task).value, rel=1e-12)

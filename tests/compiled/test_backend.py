@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled import backend
-from freshopt.problems import HarmonicStaleness
+from freshopt.problems import HarmonicStaleness, PowerCost, SynchronizationCost
 from tests.ground_truth.tolerances import EXACT
 
 
@@ -91,3 +91,9 @@ def test_warm_loads_what_a_problem_needs(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     fo.warm()
     assert not backend.account.loaded
+
+
+def test_settings_for_each_source_ask_for_a_problem() -> None:
+    own = SynchronizationCost(PowerCost(np.ones(5), 0.5))
+    with pytest.raises(fo.ObjectiveError, match=r"settings for each source. Pass a problem"):
+        fo.warm(own)

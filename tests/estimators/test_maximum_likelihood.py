@@ -237,3 +237,16 @@ def test_interval_before_fit_is_refused() -> None:
 
 def test_repr_tells_the_setting() -> None:
     assert repr(MaximumLikelihood(0.25)) == "MaximumLikelihood(smoothing=0.25)"
+
+
+def test_crawls_that_hardly_count_have_intervals_too() -> None:
+    rng = np.random.default_rng(3)
+    time = np.arange(1.0, 201.0)
+    columns = {
+        "source": np.repeat(np.arange(20), 200),
+        "time": np.tile(time, 20),
+        "changed": rng.random(4000) < 0.4,
+    }
+    log = CrawlLog.from_columns(columns, time_unit="day")
+    lower, upper = MaximumLikelihood(half_life=0.01).fit(log).interval(0.9, LikelihoodRatio())
+    assert np.all(lower <= upper)

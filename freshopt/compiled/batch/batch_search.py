@@ -69,10 +69,12 @@ def settle(
             return Root(FREE, 0.0, steepness, turn)
         if abs(f) <= CLOSE and divided(own, bandwidth, rates):
             return Root(FOUND, math.exp(x), slope_of(b, x, f, steepness), turn)
-        b = Bracket(x if f > 0.0 else b.low, b.high if f > 0.0 else x, x, f, b.x, b.f, b.x1, b.f1)
+        # Where demand is flat the least price is lower, whatever the sign of what rounding leaves.
+        more = f > ROUNDED
+        b = Bracket(x if more else b.low, b.high if more else x, x, f, b.x, b.f, b.x1, b.f1)
         if b.high - b.low <= WIDTH + ULP * abs(x):
             return mixed(rate, own, bandwidth, b, steepness, rates, other, turn)
-        if (f > 0.0 and x == HIGHEST) or (f <= 0.0 and x == LOWEST):
+        if (more and x == HIGHEST) or (not more and x == LOWEST):
             break
         steepness = slope_of(b, b.x1, b.f1, steepness)
         x = next_price(b, steepness, reach, turn)
