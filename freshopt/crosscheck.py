@@ -4,7 +4,7 @@ A certificate's dual bound holds for all feasible rates, so the solvers also che
 that is better than another solver's dual bound means that one of the two is wrong (weak duality).
 
 A solver that learns from samples proves nothing to six digits. It is run with other seeds and fewer samples,
-and judged by where its gap tends to: `freshopt.certificates.sampled_gap` has the rule.
+and judged by where its gap tends to: `freshopt.sampled_gap` has the rule.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.certificates.certificate import Certificate
-from freshopt.certificates.sampled_gap import (
+from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
+from freshopt.errors import FreshoptError, SolverRefusedError, expect
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.sampled_gap import (
     AGREES,
     DISAGREES,
     SampledGap,
     SampledSolver,
     sampled_gap,
 )
-from freshopt.certificates.solution import Solution, Status
-from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
-from freshopt.errors import FreshoptError, SolverRefusedError, expect
-from freshopt.modelling.problem import FEW_ULP, Problem
 
 if TYPE_CHECKING:
     import polars

@@ -20,11 +20,11 @@ from typing import Any, Self
 import click
 import numpy as np
 
-from freshopt.certificates.sampled_gap import SampledSolver
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
+from freshopt.sampled_gap import SampledSolver
 from freshopt.solvers import AutomataTree, Conic, MirrorDescent, ProjectedGradient
 from freshopt.terminal.options import Decorator
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from freshopt import __version__
-from freshopt.certificates.sampled_gap import DISAGREES
 from freshopt.cli.check_summary import HEAD, Checked, Digest
 from freshopt.crosscheck import COLUMNS, Agreement
 from freshopt.report.components import Column, Section, paragraph, table
 from freshopt.report.document import document
 from freshopt.report.markup import Child, Markup, element
+from freshopt.sampled_gap import DISAGREES
 
 _WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed", DISAGREES: "failed"}
 

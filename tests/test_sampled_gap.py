@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.certificates.sampled_gap import AGREES, DISAGREES, TOO_FEW, SampledGap
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.sampled_gap import AGREES, DISAGREES, TOO_FEW, SampledGap
 from freshopt.solvers import AutomataTree, WaterFilling
 
 SOURCES = fo.Sources(np.geomspace(0.2, 5.0, 8), np.geomspace(4.0, 0.3, 8)[[3, 0, 6, 1, 7, 4, 2, 5]])
