@@ -309,9 +309,9 @@ def cross_check(
 
 
 def _sample(solver: Solver, solution: Solution, options: SolveOptions) -> SampledGap | None:
-    """Return the gaps of repeated runs of a sampled solver; None of others.
+    """Return the gaps of repeated runs of a sampled solver.
 
-    An answer that is proved optimal needs no statistics.
+    None of other solvers, and of an answer that is proved optimal.
     """
     sampled = solution.certificate is not None and gap_is_expected(solution.solver) == "sampled"
     if not sampled or solution.status is Status.OPTIMAL or not isinstance(solver, SampledSolver):

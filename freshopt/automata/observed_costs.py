@@ -45,9 +45,10 @@ class Cost(enum.Enum):
 
 
 def growth(cost: int, curve: Array, hazard: float, first: float, then: float, noise: IntArray) -> float:
-    """Return c(T) − c(t) ≥ 0 of a probe at age t and a poll at age T.
+    """Return by how much the cost has grown since the probe.
 
-    ``first`` is t and ``then`` T − t, in slots. Changes are drawn anew.
+    It is c(T) − c(t) ≥ 0 of a probe at age t, ``first``, and a poll at age T, ``then`` slots later. Changes
+    are drawn anew.
     """
     if cost == POWER:
         return power(curve, first + then) - power(curve, first)

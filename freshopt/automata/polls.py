@@ -17,6 +17,10 @@ from freshopt.numerics.arrays import Array, IntArray
 NEWS, NEWS_TWICE, NEWS_THEN_NONE, PROBE, COST = 0, 1, 2, 3, 4
 # Mean intervals within which a probe is planned: periodic intervals are shorter (see `settings`).
 REACH = 2.0
+# Power of a uniform or exponential number that is the moment of a cost's probe, over the reach. Where a copy
+# is stale for most of an interval, its cost grows early: probes at even moments would see that rarely and
+# count it for much, and sources that had lost their share did not get it back in a million polls.
+EARLY = 4.0
 # Polls per source over which the mean feedback is taken that a cost is measured by. Before there are so many,
 # nothing is learnt from costs.
 SCALED_BY = 8
@@ -111,10 +115,12 @@ def poll(
         slots.plan[leaf] = math.inf
         if probing >= 1.0 or uniform(tree.noise) < probing:
             slots.reach[leaf] = REACH / share(tree, leaf)
-            if rule == COST and scheduler == RANDOM:
-                late = exponential(tree.noise)
-                slots.plan[leaf] = now + slots.reach[leaf] * late
-                slots.reach[leaf] *= math.exp(late)
+            if rule == COST:
+                late = exponential(tree.noise) if scheduler == RANDOM else uniform(tree.noise)
+                slots.plan[leaf] = now + slots.reach[leaf] * late**EARLY
+                slots.reach[leaf] *= EARLY * late ** (EARLY - 1.0)
+                if scheduler == RANDOM:
+                    slots.reach[leaf] *= math.exp(late)
             else:
                 slots.plan[leaf] = now + slots.reach[leaf] * uniform(tree.noise)
     slots.pending[leaf], slots.since[leaf] = 0.0, now

@@ -40,13 +40,14 @@ A cost, under either polling
         −J'(x) = E[T c(T) − C(T)] = E ∫₀ᵀ (c(T) − c(t)) dt,
 
     for Z = 1, periodic, and for an exponential Z, Poisson refreshes, alike. With a probe at a random moment t
-    of density g on t > 0, 1{t < T}·(c(T) − c(t))/g(t) has that mean: g = 1/R on [0, R] where intervals are
-    shorter than R, and g = e^{−t/R}/R where they are exponential, both with R = 2/x. A poll and a probe that
-    see how many changes were missed, for how long, or how old the copy is, see samples of c, such as H(m)
-    for harmonic staleness (`Cost`). Values have no bound, so that they are counted in units of their mean
-    over the last eight polls per source, which all units of cost, time and importance leave as they are;
-    until there have been so many, nothing is learnt. Nor does one value take more than an eighth off a share:
-    a larger one counts less, a bias against rewards of more than an eighth of the states in steps.
+    of density g on t > 0, 1{t < T}·(c(T) − c(t))/g(t) has that mean: t = R·U⁴, with R = 2/x and U uniform
+    where intervals are shorter than R, exponential where they are: early moments are likelier, in which most
+    costs grow, so that no single value is large. A poll and a probe that see how many changes were missed,
+    for how long, or how old the copy is, see samples of c, such as H(m) for harmonic staleness (`Cost`).
+    Values have no bound, so that they are counted in units of their mean over the last eight polls per
+    source, which all units of cost, time and importance leave as they are; until there have been so many,
+    nothing is learnt. Nor does one value take more than an eighth off a share: a larger one counts less, a
+    bias against rewards of more than an eighth of the states in steps.
 
 References
 ----------

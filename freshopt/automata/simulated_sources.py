@@ -71,7 +71,7 @@ class SimulatedSources:
         if not bool(np.all((self.importance >= 0.0) & (self.importance < np.inf))):
             raise SourceDataError("importance must be finite and 0 or more. Mend it.")
         expect(cost, Cost, "cost", "Pass a freshopt.automata.Cost")
-        table = np.zeros((n, 1)) if curve is None else np.array(curve, dtype=np.float64)
+        table = np.zeros((n, 1)) if curve is None else as_numbers(curve, "curve").copy()
         if table.ndim != 2 or len(table) != n or (curve is None) == (cost in (Cost.POWER, Cost.PIECES)):
             raise SourceDataError(f"the curve of {cost!r} does not fit {n} sources. Pass its row for each.")
         self._slots = Slots(

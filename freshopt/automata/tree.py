@@ -163,7 +163,7 @@ class AutomataTree:
         return own
 
     def source_at(self, leaf: int) -> int:
-        """Return the source at a leaf, counted from the left; -1 for none."""
+        """Return the source at a leaf, or -1."""
         return int(self._tree.at[leaf])
 
     def choose(self, count: int) -> IntArray:
