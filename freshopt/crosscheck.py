@@ -176,7 +176,7 @@ class Agreement:
             return f"The solvers CONTRADICT each other: {' '.join(self.contradictions())}"
         sampled = self._sampled()
         if not judged:
-            return " ".join(["No solver that aims at the optimum and proves it applies.", *sampled])
+            return " ".join(sampled) or "No solver that aims at the optimum applies."
         if not short:
             many = f"{len(judged)} of {len(judged)} prove" if len(judged) > 1 else "one proves"
             agree = "The solvers agree: " if self.agrees else ""
