@@ -50,7 +50,7 @@ def verdict(tree: AutomataTree | Forgetful, problem: fo.Problem = PROBLEM) -> tu
 
 
 def test_a_right_tree_agrees() -> None:
-    word, agreement = verdict(AutomataTree(polls=100_000))
+    word, agreement = verdict(AutomataTree(polls=40_000))
     assert word == AGREES
     assert agreement.agrees
     assert agreement.unconfirmed() == []
@@ -59,7 +59,7 @@ def test_a_right_tree_agrees() -> None:
 
 
 def test_a_broken_tree_is_caught() -> None:
-    word, agreement = verdict(Forgetful(polls=100_000))
+    word, agreement = verdict(Forgetful(polls=40_000))
     assert word == DISAGREES
     assert not agreement.agrees
     assert agreement.unconfirmed() == [1]

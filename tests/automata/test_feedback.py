@@ -159,8 +159,15 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize("polling", [Polling.EARLIEST_DEADLINE, Polling.RANDOM])
-@pytest.mark.parametrize(("cost", "curve", "of_age"), SEEN)
+# Each cost under one of the disciplines in every run, under the other by the marker.
+EITHER = [
+    pytest.param(polling, *seen, marks=[] if k % 2 == m else pytest.mark.exhaustive)
+    for m, polling in enumerate((Polling.EARLIEST_DEADLINE, Polling.RANDOM))
+    for k, seen in enumerate(SEEN)
+]
+
+
+@pytest.mark.parametrize(("polling", "cost", "curve", "of_age"), EITHER)
 def test_what_a_cost_grows_by_from_probe_to_poll_is_its_marginal(
     polling: Polling, cost: Cost, curve: list[float] | None, of_age: Callable[[float, float], float]
 ) -> None:

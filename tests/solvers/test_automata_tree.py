@@ -141,9 +141,9 @@ HOSTS = np.array(["a", "b", "c"])[np.arange(24) % 3]
 def test_every_cost_is_learnt_to_a_few_percent(objective: fo.Objective) -> None:
     rates, weights = np.geomspace(0.1, 10.0, 24), RNG.permutation(np.geomspace(0.1, 10.0, 24))
     problem = fo.Problem(objective, fo.Sources(rates, weights), bandwidth=0.3 * float(rates.sum()))
-    solution = fo.solve(problem, AutomataTree(polls=240_000))
+    solution = fo.solve(problem, AutomataTree(polls=120_000))
     assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= 0.03
+    assert solution.certificate.relative_gap <= 0.05
     assert abs(solution.rates.sum() - problem.bandwidth) <= 1e-9 * problem.bandwidth
 
 
@@ -156,10 +156,10 @@ def test_bounds_and_host_limits_are_kept_and_the_rest_is_optimal(objective: fo.O
     bounded = fo.Sources(RATES, WEIGHTS, min_rate=low, max_rate=high, host=HOSTS)
     most = max(0.8 * float(free.rates[HOSTS == "c"].sum()), 1.05 * float(low[HOSTS == "c"].sum()))
     problem = fo.Problem(objective, bounded, 10.0, {"c": most})
-    solution = fo.solve(problem, AutomataTree(polls=240_000))
+    solution = fo.solve(problem, AutomataTree(polls=120_000))
     assert solution.certificate is not None
     assert solution.certificate.infeasibility == 0.0
-    assert solution.certificate.relative_gap <= 0.03
+    assert solution.certificate.relative_gap <= 0.05
     assert np.all((solution.rates >= low) & (solution.rates <= high))
     assert solution.rates[HOSTS == "c"].sum() <= most * (1.0 + 1e-12)
     assert abs(solution.rates.sum() - 10.0) <= 1e-8
