@@ -28,7 +28,7 @@ def lowest(extra: str = "test") -> dict[str, str]:
             continue
         bounded = re.fullmatch(r"([\w-]+)(?:\[.+\])?>=([\d.]+)(?:,!=[\d.]+)?", requirement)
         if bounded is None:
-            raise SystemExit(f"pyproject.toml: write {requirement!r} as 'name>=lowest' or 'name>=lowest,!=broken'")
+            raise SystemExit(f"pyproject.toml: write {requirement!r} as 'name>=lowest' (',!=broken')")
         if bounds.setdefault(bounded[1], bounded[2]) != bounded[2]:
             raise SystemExit(f"pyproject.toml: {bounded[1]} has two lower bounds")
     return bounds

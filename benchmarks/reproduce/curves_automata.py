@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from mean_curve import Array, Axis, Curve, averaged, exactly, spaced
-from reproduce_automata import (
+from automata_runs import (
     CASES,
     HARD,
     MANY,
+    OFTEN,
     RUNS,
+    SELDOM,
     N,
     best,
     estimated,
@@ -18,8 +19,10 @@ from reproduce_automata import (
     learnt,
     moved,
     perturbed,
-    reward,
+    proportional,
+    uniform,
 )
+from mean_curve import Array, Axis, Curve, averaged, exactly, spaced
 
 from freshopt.automata import Update
 
@@ -52,21 +55,19 @@ def policies(seeds: list[int], polls: Array) -> Iterator[Curve]:
             rows = [learnt(perturbed(hazard, swaps, seed), seed, polls.tolist()) for seed in seeds]
             yield averaged(axis, f"tree, {swaps:,} perturbations", polls, rows)
         phases = [count for count in ESTIMATED.tolist() if count <= polls[-1]]
-        rows = [[estimated(hazard, count, seed) for count in phases] for seed in seeds]
-        yield averaged(axis, "Estimator", phases, rows)
-        u = -np.expm1(-hazard)
+        yield averaged(axis, "Estimator", phases, [estimated(hazard, phases, seed) for seed in seeds])
         ends = polls[[0, -1]]
         for name, level in (
             ("Optimal", best(hazard)),
-            ("Proportional", reward(hazard, u / u.sum())),
-            ("Uniform", reward(hazard, np.full(N, 1.0 / N))),
+            ("Proportional", proportional(hazard)),
+            ("Uniform", uniform(hazard)),
         ):
             yield exactly(axis, name, ends, [level, level])
 
 
 def dynamic(seeds: list[int]) -> Iterator[Curve]:
     """Yield Figures 9 and 10: what is realised while ranks swap."""
-    for figure, every in (("Fig 9", 80_000), ("Fig 10", 1000)):
+    for figure, every in (("Fig 9", SELDOM), ("Fig 10", OFTEN)):
         axis: Axis = (figure, f"ranks swap every {every:,} polls", "polls", "reward realised per poll")
         rows = [moved(every, seed, WINDOW) for seed in seeds]
         ends = WINDOW * np.arange(1, len(rows[0]) + 1)

@@ -11,9 +11,9 @@ from functools import partial
 import estimator_moments as moments
 import estimators_adaptive as adaptive
 import numpy as np
+from estimator_moments import errors, law_error
 from estimator_runs import Array, log_of
 from mean_curve import Axis, Curve, averaged, exactly, spaced
-from reproduce_estimators import errors, law_error
 
 from freshopt.estimators import MaximumLikelihood
 

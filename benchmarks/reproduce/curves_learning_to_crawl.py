@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from mean_curve import Axis, Curve, averaged, spaced
-from reproduce_learning_to_crawl import (
+from learning_to_crawl_instances import (
     CHECKED,
+    DECADES,
     HORIZONS,
     PHASED,
     PHASES,
+    SOURCES,
     N,
+    best_lengths,
+    commitments,
     explorations,
     phased_runs,
     phases,
 )
+from mean_curve import Axis, Curve, averaged, spaced
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 
 SHOWN = 1  # of HORIZONS: the one whose regrets by length are drawn, 10⁴ as in the paper
 BOUNDS = (0.1, 1.0)  # of change rates, known to the estimators of Figures 3 and 4
-SOURCES = 500  # in a run of those
+SAMPLE = 500  # sources in a run of those
 
 
 def figure_1(seed: int, runs: int) -> Iterator[Curve]:
@@ -40,6 +44,18 @@ def figure_1(seed: int, runs: int) -> Iterator[Curve]:
     yield averaged(axis, "ETC", HORIZONS, lost)
 
 
+def figure_1_paper(seed: int, runs: int) -> Iterator[Curve]:
+    """Yield the best length and its regret by horizon on instances of the paper's size."""
+    horizons = 10.0**DECADES
+    for bandwidth in (100.0, 1000.0):
+        best, regret = best_lengths(commitments(seed, runs, bandwidth), horizons)
+        name = f"R = {bandwidth:g}"
+        axis: Axis = ("Fig 1b", "best length, 5000 sources", "horizon T", "best length of exploration")
+        yield averaged(axis, name, horizons, best)
+        axis = ("Fig 1c", "regret, 5000 sources", "horizon T", "regret per source and time")
+        yield averaged(axis, name, horizons, regret / SOURCES / horizons)
+
+
 def figure_2(seed: int, runs: int) -> Iterator[Curve]:
     """Yield regrets of ε-greedy by phase, and of the best ETC with horizons of as many phases."""
     for bandwidth, spread in PHASED:
@@ -51,7 +67,7 @@ def figure_2(seed: int, runs: int) -> Iterator[Curve]:
         yield averaged(axis, "ε-greedy", kept, own[:, kept - 1])
         yield averaged(axis, "best ETC", CHECKED, other)
         axis = ("Fig 2", f"{panel}, difference", "phase", "difference of regrets")
-        yield averaged(axis, "ε-greedy − best ETC", CHECKED, own[:, CHECKED - 1] - other)
+        yield averaged(axis, "ε-greedy − best ETC", CHECKED, own[:, np.array(CHECKED) - 1] - other)
 
 
 def figures_3_and_4(rng: np.random.Generator, runs: int) -> Iterator[Curve]:
@@ -76,15 +92,15 @@ def errors(
     rng: np.random.Generator, rate: float, crawl_rate: float, crawls: int, equal: bool
 ) -> tuple[float, float, float]:
     """Return mean square errors of moment matching and maximum likelihood, and the mean published bound."""
-    shape = (SOURCES, crawls)
+    shape = (SAMPLE, crawls)
     gap = np.full(shape, 1.0 / crawl_rate) if equal else rng.exponential(1.0 / crawl_rate, shape)
     changed = rng.random(shape) < -np.expm1(-rate * gap)
-    source = np.repeat(np.arange(SOURCES), crawls)
+    source = np.repeat(np.arange(SAMPLE), crawls)
     log = fo.CrawlLog(source, np.cumsum(gap, axis=1).ravel(), changed.ravel(), start=0.0)
     model = MomentMatching(BOUNDS).fit(log)
     likely = np.clip(MaximumLikelihood(smoothing=0).fit(log).change_rate_, *BOUNDS)
-    squares = (float(np.mean((each - rate) ** 2)) for each in (model.change_rate_, likely))
-    return (*squares, float(np.mean(model.error_bound(0.9))))
+    one, other = (float(np.mean((each - rate) ** 2)) for each in (model.change_rate_, likely))
+    return one, other, float(np.mean(model.error_bound(0.9)))
 
 
 def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
@@ -92,5 +108,6 @@ def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
     many = max((500 if quick else runs or 10_000) // 250, 2)
     if not quick:
         yield from figure_1(seed, many)
+        yield from figure_1_paper(seed, many)
         yield from figure_2(seed, many)
     yield from figures_3_and_4(np.random.default_rng([seed, 9]), max(many // 2, 2))

@@ -83,31 +83,50 @@ def heavy_ball(
     return float(mean), float(square)
 
 
-def likelihood_bias(crawls: int, change_rate: float, crawl_rate: float) -> float:
-    """Return the bias of maximum likelihood to order 1/k.
+def information(change_rate: float, crawl_rate: float) -> float:
+    """Return Fisher's information of a crawl: E a² e^{−Δa}/(1−e^{−Δa}) over exponential gaps a."""
 
-    With l a crawl's log-likelihood it is (E l₁l₂ + E l₃/2)/(k (E l₁²)²), l₁, l₂, l₃ its derivatives.
-    """
+    def share(gap: float) -> float:
+        told = gap**2 * np.exp(-change_rate * gap) / -np.expm1(-change_rate * gap)
+        return float(told * crawl_rate * np.exp(-crawl_rate * gap))
 
-    def share(which: int, gap: float) -> float:
-        """Return the integrand of E l₁², E l₁l₂ or E l₃ over the gaps."""
-        e, found = np.exp(-change_rate * gap), -np.expm1(-change_rate * gap)
-        first, second, third = gap * e / found, -(gap**2) * e / found**2, gap**3 * e * (1 + e) / found**3
-        terms = (found * first**2 + e * gap**2, found * first * second, found * third)
-        return float(terms[which] * crawl_rate * np.exp(-crawl_rate * gap))
-
-    def mean(which: int) -> float:
-        near, far = 1e-12 / change_rate, 60 / crawl_rate
-        value = quad(lambda gap: share(which, gap), near, far, points=[1 / change_rate], limit=500)[0]
-        return float(value)
-
-    return (mean(1) + mean(2) / 2) / (crawls * mean(0) ** 2)
+    near, far = 1e-12 / change_rate, 60 / crawl_rate
+    return float(quad(share, near, far, points=[1 / change_rate], limit=500)[0])
 
 
 def error(moments: Moments, change_rate: float) -> float:
     """Return the root mean square error that belongs to two moments."""
     mean, square = moments
     return float(np.sqrt(max(0.0, square - 2 * change_rate * mean + change_rate**2)))
+
+
+def errors(crawls: int, rates: tuple[float, float], *exponents: float) -> Array:
+    """Return the root mean square error of SA or SAM after each crawl."""
+    curve = recursion(crawls, *rates, *exponents)
+    return np.sqrt(np.maximum(curve[:, 1] - 2 * rates[0] * curve[:, 0] + rates[0] ** 2, 0.0))
+
+
+def bias_and_spread(crawls: int, rates: tuple[float, float], *exponents: float) -> tuple[Array, Array]:
+    """Return bias and standard deviation of SA or SAM after each crawl."""
+    mean, square = recursion(crawls, *rates, *exponents).T
+    return mean - rates[0], np.sqrt(np.maximum(square - mean**2, 0.0))
+
+
+def law_error(crawls: int, rates: tuple[float, float], alpha: float = 1.0) -> float:
+    """Return the root mean square error of LLN."""
+    return error(law(crawls, *rates, alpha), rates[0])
+
+
+def law_distance(crawls: int, rates: tuple[float, float], alpha: float) -> float:
+    """Return E|x − Δ| of LLN, from the numbers of changes within 12 standard deviations of their mean."""
+    from scipy.stats import binom
+
+    change_rate, crawl_rate = rates
+    mu = change_rate / (change_rate + crawl_rate)
+    reach = 12.0 * np.sqrt(crawls * mu * (1 - mu))
+    found = np.arange(max(0.0, np.floor(crawls * mu - reach)), min(crawls, np.ceil(crawls * mu + reach)) + 1)
+    values = crawl_rate * found / (crawls + alpha - found)
+    return float(binom.pmf(found, crawls, mu) @ np.abs(values - change_rate))
 
 
 def every_outcome(crawls: int, change_rate: float, crawl_rate: float) -> tuple[npt.NDArray[np.bool_], Array]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from statements import mean_interval, within
+from claims import FAILS, HOLDS, UNDECIDED, mean_interval
 
 import freshopt as fo
 from freshopt.datasets.change_histories import load_example
@@ -189,7 +189,8 @@ def compared(scores: Array, yardstick: Array, crawls: Array) -> dict[str, Any]:
         "high": high,
         "sign_test": sign_test(wins, losses),
     }
-    counted = {"wins": wins, "losses": losses, "verdict": within("", "", gain, low=0.0).verdict}
+    verdict = HOLDS if low >= 0.0 else FAILS if high < 0.0 else UNDECIDED
+    counted = {"wins": wins, "losses": losses, "verdict": verdict}
     return {key: float(f"{value:.6g}") for key, value in measured.items()} | counted
 
 

@@ -1,24 +1,36 @@
 """Web polling by a hierarchy of learning automata: Granmo and Oommen, H-TRAA.
 
-512 sources of which the one of rank k has an update in a slot with probability α/k^β, one poll per slot,
-automata of 500 states, polls by credits, reward-penalty, unless stated otherwise. The reward of rates x is
-Σ x·(1 − (1 − u)^{1/x}), the expected number of polls per slot that find an update; where it says realised, it
-is what simulated polls have found. The paper prints curves and no numbers: those stated are a prototype's.
-LAKG, with which the paper compares, cannot be rebuilt from its text.
+The claims are in claims/automata.toml; here is what measures those of static pages. `automata_theory` has
+the theorems and what is computed, `automata_moving` pages that swap ranks, and trees of all sizes.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
-
+import automata_moving
+import automata_theory
 import numpy as np
-import numpy.typing as npt
-from statements import Statement, below, equals, exact, within
+from automata_runs import (
+    CASES,
+    HARD,
+    SETTLED,
+    Floats,
+    N,
+    best,
+    estimated,
+    hazards,
+    learnt,
+    perturbed,
+    proportional,
+    realised,
+    replied,
+    seeds,
+)
+from claims import Measured, Measurements, Plan
 
 import freshopt as fo
-from freshopt import automata, online
+from freshopt import online
 from freshopt.automata import (
+    AutomataTree,
     Feedback,
     Polling,
     SimulatedSources,
@@ -29,319 +41,202 @@ from freshopt.automata import (
 )
 from freshopt.problems import PollingKnapsack
 
-Floats = npt.NDArray[np.float64]
-N = 512
-RUNS = 12
-SPREAD_OUT, UNSTEADY, FINE = 190, 40, 24  # runs of what varies more, or of differences that are small
-HARDER, PERTURBED = 1190, 500  # the same of the hardest case, and of perturbed ranks
-CASES = ((0.3, 1.5), (0.3, 1.0), (0.9, 1.5))
-HARD = (0.9, 1.5)
-CHECKED = (10_000, 100_000, 1_000_000)  # polls after which rewards are stated
-KNOWN = {  # optimal, proportional, uniform; then the tree's after CHECKED polls; the best rates realised
-    (0.3, 1.5): ((0.5611, 0.5602, 0.1227), (0.549, 0.551, 0.552), 0.546),
-    (0.3, 1.0): ((0.8815, 0.8805, 0.5304), (0.855, 0.871, 0.872), 0.873),
-    (0.9, 1.5): ((0.9770, 0.9451, 0.2321), (0.955, 0.961, 0.968), 0.958),
-}
-CLOSE = (0.01, 0.005, 0.005)  # of the tree's reward: what one prototype's few runs are good for
-SCHEDULERS = 0.015  # credits and deadlines leave gaps of their own; the prototype's lay in between
-MANY = 32_768
-TIMELY = (Polling.CREDIT, Polling.EARLIEST_DEADLINE)
+measure = Measurements([*automata_theory.measure.groups, *automata_moving.measure.groups])
+NAMES = dict(zip(("skewed", "flat", "hard"), CASES, strict=True))
+# Polls after which a tree and the Estimator are compared, and perturbations of Sec 4.3.1.
+COMPARED = (1000, 10_000, 100_000, 1_000_000)
+PERTURBATIONS = (0, 1000, 10_000, 100_000, 1_000_000)
+# When rewards of a run are averaged: its first 100,000 polls; the settled half of one with deep resolutions.
+EARLY = tuple(range(2000, 100_001, 2000))
+DEEP = tuple(range(1_010_000, 2_000_001, 10_000))
 
 
-def hazards(alpha: float, beta: float, n: int = N) -> Floats:
-    """Return −log(1 − u) by rank."""
-    return -np.log1p(-alpha / np.arange(1.0, n + 1.0) ** beta)
+def all_of(text: str) -> tuple[str, ...]:
+    """Return an id for each environment."""
+    return tuple(f"{text}-{name}" for name in NAMES)
 
 
-def reward(hazard: Floats, rates: Floats) -> float:
-    """Return Σ x·d(x)."""
-    return float(np.sum(rates * -np.expm1(-hazard / rates)))
+def mean(hazard: Floats, seed: int, polls: tuple[int, ...], **settings: object) -> float:
+    """Return a tree's reward, averaged over looks after numbers of polls."""
+    return float(np.mean(learnt(hazard, seed, polls, **settings)))
 
 
-def best(hazard: Floats) -> float:
-    """Return the reward of the best rates, which are proportional to the hazards."""
-    return float(-np.expm1(-np.sum(hazard)))
+RIVALS = (*all_of("ahead-at-once"), "ahead", "estimator-steady", "estimator-flat")
 
 
-def learnt(hazard: Floats, seed: int, polls: Iterable[int], **settings: object) -> list[float]:
-    """Return a tree's reward after numbers of polls."""
-    tree, sources = automata.AutomataTree(len(hazard), seed=seed, **settings), SimulatedSources(hazard)  # type: ignore[arg-type]
+@measure.of(*RIVALS)
+def against_the_estimator(plan: Plan) -> Measured:
+    """Yield Figures 6-8: trees against the Estimator."""
+    drawn = seeds(plan, *RIVALS)
+    early, later, steady = {}, [], []
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        trees = np.array([learnt(hazard, seed, COMPARED) for seed in drawn])
+        rivals = np.array([estimated(hazard, COMPARED, seed) for seed in drawn])
+        yield f"ahead-at-once-{name}", trees[:, 0] - rivals[:, 0]
+        later.append(np.min(trees[:, 1:] - rivals[:, 1:], axis=1))
+        steady.append(np.all(np.diff(rivals, axis=1) > 0.0, axis=1))
+        early[name] = rivals[:, 1] / best(hazard)
+    yield "ahead", np.min(later, axis=0)
+    yield "estimator-steady", np.all(steady, axis=0)
+    yield "estimator-flat", early["flat"] - early["skewed"]
+
+
+@measure.of(*all_of("settled"), "breach")
+def settled(plan: Plan) -> Measured:
+    """Yield what settled trees reach by credits."""
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        found = np.array([mean(hazard, seed, SETTLED) for seed in seeds(plan, f"settled-{name}")])
+        yield f"settled-{name}", 1.0 - found / best(hazard)
+        if case == HARD:
+            yield "breach", found[: plan.runs("breach")] - proportional(hazard)
+
+
+@measure.of(*all_of("deadlines"), "deadlines-breach")
+def by_deadlines(plan: Plan) -> Measured:
+    """Yield what settled trees reach by earliest deadline."""
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        drawn = seeds(plan, f"deadlines-{name}")
+        found = np.array([mean(hazard, seed, SETTLED, polling=Polling.EARLIEST_DEADLINE) for seed in drawn])
+        yield f"deadlines-{name}", 1.0 - found / best(hazard)
+        if case == HARD:
+            yield "deadlines-breach", found[: plan.runs("deadlines-breach")] - proportional(hazard)
+
+
+@measure.of("replies-credits", "replies-deadlines")
+def by_replies(plan: Plan) -> Measured:
+    """Yield trees to which an environment replies with chance d(x)."""
+    hazard, looks = hazards(*HARD), range(110_000, 200_001, 10_000)
+    for name, polling in (("credits", Polling.CREDIT), ("deadlines", Polling.EARLIEST_DEADLINE)):
+        drawn = seeds(plan, f"replies-{name}")
+        found = np.array([replied(hazard, seed, looks, polling) for seed in drawn])
+        yield f"replies-{name}", found - proportional(hazard)
+
+
+@measure.of("realised")
+def by_best_rates(plan: Plan) -> Measured:
+    """Yield what the best rates do not realise of what they are expected to."""
     found = []
-    for count in polls:
-        tree.simulate(sources, count - tree.polls)
-        found.append(reward(hazard, tree.shares()))
-    return found
-
-
-def perturbed(hazard: Floats, swaps: int, seed: int) -> Floats:
-    """Return hazards of which random neighbours have been swapped, one after the other."""
-    order = hazard.tolist()
-    for k in np.random.default_rng([seed, 1]).integers(0, len(order) - 1, swaps).tolist():
-        order[k], order[k + 1] = order[k + 1], order[k]
-    return np.array(order)
-
-
-def polls_to(share: float, hazard: Floats, seed: int, step: int, **settings: object) -> int:
-    """Return after how many polls the reward has reached a share of the best."""
-    tree, sources = automata.AutomataTree(len(hazard), seed=seed, **settings), SimulatedSources(hazard)  # type: ignore[arg-type]
-    goal = share * best(hazard)
-    while reward(hazard, tree.shares()) < goal:
-        tree.simulate(sources, step)
-    return tree.polls
-
-
-def moved(every: int, seed: int, window: int, polls: int = 1_000_000) -> list[float]:
-    """Return the rewards realised in windows while, every so many polls, a source and the next in rank swap.
-
-    Windows are whole numbers of swaps, or swaps of windows.
-    """
-    hazard, rng = hazards(*HARD), np.random.default_rng([seed, 2])
-    tree, sources = automata.AutomataTree(N, seed=seed), SimulatedSources(hazard)
-    chance = np.cumsum(np.arange(1.0, N + 1.0) ** -HARD[1])
-    ranked, found = np.arange(N), [0]
-    while tree.polls < polls:
-        tree.simulate(
-            sources, min(every - tree.polls % every, window - tree.polls % window, polls - tree.polls)
-        )
-        if tree.polls % window == 0 or tree.polls == polls:
-            found.append(sources.found)
-        if tree.polls % every and tree.polls < polls:
-            continue
-        rank = int(np.searchsorted(chance, rng.random() * chance[-1]))
-        if rank + 1 < N:
-            sources.swap(int(ranked[rank]), int(ranked[rank + 1]))
-            ranked[[rank, rank + 1]] = ranked[[rank + 1, rank]]
-    return (np.diff(found) / window).tolist()
-
-
-def moving(every: int, seed: int, polls: int = 1_000_000) -> float:
-    """Return the reward realised while, every so many polls, a source and the next in rank swap places."""
-    return moved(every, seed, polls, polls)[0]
-
-
-def realised(hazard: Floats, polling: Polling, seed: int, polls: int = 1_000_000) -> float:
-    """Return the reward that the best rates realise."""
-    sources = SimulatedSources(hazard)
-    automata.AutomataTree.from_shares(hazard, polling=polling, seed=seed).simulate(sources, polls, None)
-    return sources.found / polls
-
-
-def estimated(hazard: Floats, polls: int, seed: int) -> float:
-    """Return the reward of rates proportional to update probabilities estimated from polls at equal rates."""
-    sources, n = SimulatedSources(hazard), len(hazard)
-    tree = automata.AutomataTree.from_shares(np.ones(n), polling=Polling.EARLIEST_DEADLINE, seed=seed)
-    tree.simulate(sources, polls, None)
-    found = np.minimum(sources.news / sources.polls, 1.0 - 0.5 / sources.polls)
-    chance = np.maximum(-np.expm1(np.log1p(-found) / n), 1e-9)
-    return reward(hazard, chance / chance.sum())
-
-
-def fixed() -> Iterator[Statement]:
-    """Yield what is computed: the three policies, the single automaton, what weights change."""
     for case in CASES:
-        hazard, name = hazards(*case), "α={:g}, β={:g}".format(*case)
-        u = -np.expm1(-hazard)
-        found = best(hazard), reward(hazard, u / u.sum()), reward(hazard, np.full(N, 1.0 / N))
-        for policy, value, said in zip(
-            ("Optimal", "Proportional", "Uniform"), found, KNOWN[case][0], strict=True
-        ):
-            yield exact("Sec 4.3", f"{policy}, {name}: reward", said, value, 5e-5)
-    finds = [detection(-np.log1p(-u)) for u in (0.3, 0.1)]
-    mean = TwofoldAutomaton(50, Update.REWARD_INACTION).mean_share(*finds)
-    yield exact("Thm 1", "One automaton, N=50, u=(.3, .1): stationary mean share", 0.77676, mean, 5e-6)
-    for case in CASES:
-        hazard, weight = hazards(*case), 1.0 / np.arange(1.0, N + 1.0)
-        values = []
-        for form in ("polls", "materials"):
-            x = fo.solve(fo.Problem(PollingKnapsack(form), fo.Sources(hazard, weight), 5.0)).rates
-            values.append(float(np.sum(weight * x * -np.expm1(-hazard / np.maximum(x, 1e-280)))))
-        text = "Weights 1/k, 5 polls a slot, α={:g}, β={:g}: weighted news that equal w·d loses".format(*case)
-        yield exact("Lemma 1", text, 0.0355, 1.0 - values[1] / values[0], 0.0345, said="0.001 to 0.07")
+        hazard = hazards(*case)
+        each = [realised(hazard, Polling.EARLIEST_DEADLINE, k, 200_000) for k in seeds(plan, "realised")]
+        found.append(1.0 - np.array(each) / best(hazard))
+    yield "realised", np.max(found, axis=0)
 
 
-def weighted(seed: int) -> list[float]:
-    """Return the share of the best weighted news that a tree forgoes, told news and told by probes."""
-    n, rng = 64, np.random.default_rng([seed, 3])
-    hazard, weight = hazards(*HARD, n), rng.lognormal(0.0, 1.0, n)
-    top = fo.solve(fo.Problem(PollingKnapsack(), fo.Sources(hazard, weight), 1.0)).value
-    lost = []
-    for feedback, importance in ((Feedback.NEWS, weight), (Feedback.PROBE, weight * hazard)):
-        tree = automata.AutomataTree(
-            n, polling=Polling.EARLIEST_DEADLINE, update=Update.REWARD_INACTION, seed=seed
-        )
-        sources, mean = SimulatedSources(hazard, importance), np.zeros(n)
-        tree.simulate(sources, 400_000, feedback)
-        for _ in range(200):
-            tree.simulate(sources, 2000, feedback)
-            mean += tree.shares() / 200
-        lost.append(1.0 - float(np.sum(weight * mean * -np.expm1(-hazard / mean))) / top)
-    return lost
+FIGURE_5 = ("penalty-most-accurate", "inaction-inferior", "updates-alike", "both-fastest")
 
 
-def statements(runs: int | None, quick: bool, seed: int) -> Iterator[Statement]:
-    """Yield the statements; the quick form leaves out what takes more than 10⁴ polls a run."""
-    seeds = [100 * seed + k for k in range(runs or RUNS)]
-    yield from fixed()
-    for case in CASES:
-        yield from converging(case, seeds, CHECKED[:1] if quick else CHECKED)
-    yield from updates(seeds, CHECKED[:1] if quick else CHECKED)
-    yield from scaling(seeds, quick)
-    if not quick:
-        yield from rough(seeds)
-        yield from dynamic(seeds)
-        yield from static(seeds)
-        yield from beyond(seeds)
-
-
-def converging(case: tuple[float, float], seeds: list[int], checked: tuple[int, ...]) -> Iterator[Statement]:
-    """Yield Figures 6-8: the tree against the policies."""
-    hazard, name = hazards(*case), "α={:g}, β={:g}".format(*case)
-    found = np.array([learnt(hazard, seed, checked) for seed in seeds])
-    columns = list(found.T)
-    if len(checked) > 1:  # now and then a tree is astray for a while: the mean takes more runs
-        many = HARDER if case == HARD else SPREAD_OUT
-        more = [learnt(hazard, seeds[0] + 50 + k, checked[1:2])[0] for k in range(many)]
-        columns[1] = np.append(columns[1], more)
-    for polls, said, tolerance, values in zip(checked, KNOWN[case][1], CLOSE, columns, strict=False):
-        yield equals("Fig 6-8", f"{name}: reward after {polls:,} polls", said, values, tolerance)
-    early = np.array([estimated(hazard, CHECKED[0], seed) for seed in seeds])
-    yield below("Fig 6-8", f"{name}: Estimator after 10,000 polls, below the tree", early, found[:, 0])
-    if len(checked) > 1:
-        late = np.array([estimated(hazard, CHECKED[2], seed) for seed in seeds])
-        yield below("Fig 6-8", f"{name}: Estimator after 10,000 polls, below after 1,000,000", early, late)
-    if case == HARD and len(checked) > 1:
-        share = hazards(*HARD)
-        u = -np.expm1(-share)
-        text = "Proportional, below the tree after 1,000,000 polls"
-        yield within(
-            "Fig 8", text, reward(hazard, u / u.sum()) - found[:, 2], high=0.0, said="difference ≤ 0"
-        )
-
-
-def updates(seeds: list[int], checked: tuple[int, ...]) -> Iterator[Statement]:
+@measure.of(*FIGURE_5)
+def updating(plan: Plan) -> Measured:
     """Yield Figure 5: the three ways to update."""
-    hazard = hazards(*HARD)
-    found = {
-        update: np.array([learnt(hazard, seed, checked, update=update) for seed in seeds])
-        for update in Update
+    hazard, drawn = hazards(*HARD), seeds(plan, *FIGURE_5)
+    ways = (Update.REWARD_PENALTY, Update.INACTION_PENALTY, Update.REWARD_INACTION)
+    found = np.array([[learnt(hazard, k, (10_000, *SETTLED), update=way) for k in drawn] for way in ways])
+    early, (both, penalty, inaction) = found[:, :, 0], found[:, :, 1:].mean(axis=2)
+    yield "penalty-most-accurate", penalty - np.maximum(both, inaction)
+    yield "inaction-inferior", inaction - np.minimum(both, penalty)
+    yield "updates-alike", np.ptp([both, penalty, inaction], axis=0) / best(hazard)
+    yield "both-fastest", early[0] - early[1:].max(axis=0)
+
+
+@measure.of(*all_of("perturbed"), "perturbed-little")
+def perturbations(plan: Plan) -> Measured:
+    """Yield what perturbations cost in the first 100,000 polls."""
+    drawn = seeds(plan, *all_of("perturbed"), "perturbed-little")
+    first = []
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        rows = [[mean(perturbed(hazard, swaps, k), k, EARLY) for swaps in PERTURBATIONS] for k in drawn]
+        found = np.array(rows)
+        yield f"perturbed-{name}", np.polyfit(np.log10(PERTURBATIONS[1:]), found[:, 1:].T, 1)[0]
+        first.append(found[:, 1] - found[:, 0])
+    yield "perturbed-little", np.mean(first, axis=0)
+
+
+@measure.of(*all_of("doubled"), "doubled-slower", "order-free")
+def resolutions(plan: Plan) -> Measured:
+    """Yield what resolutions doubled towards the root do on perturbed pages and on less perturbed ones."""
+    ways, slower = (500, doubled(N)), []
+    for name, case in NAMES.items():
+        hazard, rows, early = hazards(*case), [], []
+        for seed in seeds(plan, f"doubled-{name}"):
+            rough = perturbed(hazard, PERTURBATIONS[-1], seed)
+            rows.append([mean(rough, seed, DEEP, resolution=way) for way in ways])
+        plain, deep = np.array(rows).T
+        yield f"doubled-{name}", deep - plain
+        for seed in seeds(plan, "doubled-slower"):
+            rough = perturbed(hazard, PERTURBATIONS[1], seed)
+            early.append([mean(rough, seed, EARLY, resolution=way) for way in ways])
+        slower.append(np.diff(early, axis=1)[:, 0])
+        if case == HARD:
+            ordered = [mean(hazard, seed, DEEP) for seed in seeds(plan, "order-free")]
+            yield "order-free", (ordered, plain)
+    yield "doubled-slower", np.max(slower, axis=0)
+
+
+@measure.of("chain-near", "chain-far")
+def as_the_chain_has_it(plan: Plan) -> Measured:
+    """Yield how far an automaton polled by deadlines is from the chain of Eqs 4-8."""
+    for name, pair in (("chain-near", (0.3, 0.1)), ("chain-far", (0.9, 0.3))):
+        hazard, found = -np.log1p(-np.array(pair)), []
+        finds = [detection(float(a)) for a in hazard]
+        expected = TwofoldAutomaton(500, Update.REWARD_INACTION).mean_share(*finds)
+        for seed in seeds(plan, name):
+            tree = AutomataTree(
+                2, 500, polling=Polling.EARLIEST_DEADLINE, update=Update.REWARD_INACTION, seed=seed
+            )
+            sources, shares = SimulatedSources(hazard), []
+            tree.simulate(sources, 50_000)
+            for _ in range(1000):
+                tree.simulate(sources, 200)
+                shares.append(tree.shares()[0])
+            found.append(np.mean(shares) - expected)
+        yield name, found
+
+
+@measure.of("limit", "limit-nears")
+def finer_trees(plan: Plan) -> Measured:
+    """Yield what a tree of 16 pages loses, by resolution."""
+    hazard, looks = hazards(*HARD, 16), tuple(range(210_000, 400_001, 10_000))
+    lost = {
+        states: np.array(
+            [1.0 - mean(hazard, k, looks, resolution=states) / best(hazard) for k in seeds(plan, "limit")]
+        )
+        for states in (100, 1000, 10_000)
     }
-    both, penalty, inaction = (
-        found[u] for u in (Update.REWARD_PENALTY, Update.INACTION_PENALTY, Update.REWARD_INACTION)
-    )
-    for polls, said, tolerance, values in zip(
-        checked, (0.823, 0.971, 0.972), (0.02, *CLOSE[1:]), penalty.T, strict=False
-    ):
-        yield equals("Fig 5", f"Inaction-penalty: reward after {polls:,} polls", said, values, tolerance)
-    yield below(
-        "Fig 5", "Inaction-penalty below reward-penalty after 10,000 polls", penalty[:, 0], both[:, 0]
-    )
-    yield below(
-        "Fig 5", "Reward-inaction below reward-penalty after 10,000 polls", inaction[:, 0], both[:, 0]
-    )
-    if len(checked) > 1:
-        yield below(
-            "Fig 5", "Reward-penalty below inaction-penalty after 1,000,000", both[:, 2], penalty[:, 2]
-        )
-        yield below(
-            "Fig 5", "Reward-inaction below inaction-penalty after 1,000,000", inaction[:, 2], penalty[:, 2]
-        )
+    yield "limit", lost[10_000]
+    yield "limit-nears", np.min([lost[100] - lost[1000], lost[1000] - lost[10_000]], axis=0)
 
 
-def scaling(seeds: list[int], quick: bool) -> Iterator[Statement]:
-    """Yield Figure 12: how the time to learn grows."""
-    few = np.array([polls_to(0.95, hazards(*HARD), seed, 100) for seed in seeds], dtype=np.float64)
-    yield equals("Fig 12", "n=512: polls to 95 % of the optimum", 8500.0, few, 1300.0)
-    if quick:
-        return
-    many = np.array([polls_to(0.95, hazards(*HARD, MANY), seed, 100) for seed in seeds], dtype=np.float64)
-    yield equals("Fig 12", "n=32768: polls to 95 % of the optimum", 12_600.0, many, 1900.0)
-    said = "≤ 8 (64 times the sources)"
-    yield within(
-        "Fig 12", "n=32768 against n=512: times as many polls to 95 %", many / few.mean(), high=8.0, said=said
-    )
-    for n in (N, MANY):
-        speeds = []
-        for seed in seeds[:6]:
-            tree, sources = automata.AutomataTree(n, seed=seed), SimulatedSources(hazards(*HARD, n))
-            tree.simulate(sources, 1000)
-            begun = time.process_time()
-            tree.simulate(sources, 500_000)
-            speeds.append(500_000 / (time.process_time() - begun))
-        text = f"n={n}: polls simulated and learnt from, per second of one core"
-        yield within("Sec 5", text, speeds, low=1e6, said="≥ 10⁶ (prototype 1.3·10⁶)")
+@measure.of("probes-lost")
+def weighted(plan: Plan) -> Measured:
+    """Yield the share of the best weighted news that a tree told by probes forgoes."""
+    n, hazard, lost = 64, hazards(*HARD, 64), []
+    for seed in seeds(plan, "probes-lost"):
+        weight = np.random.default_rng([seed, 3]).lognormal(0.0, 1.0, n)
+        top = fo.solve(fo.Problem(PollingKnapsack(), fo.Sources(hazard, weight), 1.0)).value
+        tree = AutomataTree(n, polling=Polling.EARLIEST_DEADLINE, update=Update.REWARD_INACTION, seed=seed)
+        sources, shares = SimulatedSources(hazard, weight * hazard), np.zeros(n)
+        tree.simulate(sources, 400_000, Feedback.PROBE)
+        for _ in range(200):
+            tree.simulate(sources, 2000, Feedback.PROBE)
+            shares += tree.shares() / 200
+        lost.append(1.0 - float(np.sum(weight * shares * -np.expm1(-hazard / shares))) / top)
+    yield "probes-lost", lost
 
 
-def rough(seeds: list[int]) -> Iterator[Statement]:
-    """Yield what perturbed ranks and doubled resolutions do."""
-    some = [seeds[0] + k for k in range(max(len(seeds), PERTURBED))]
-    orders = [perturbed(hazards(*HARD), 1_000_000, seed) for seed in some]
-    found = np.array([learnt(hazard, seed, CHECKED) for hazard, seed in zip(orders, some, strict=True)])
-    for polls, said, tolerance, values in zip(
-        CHECKED, (0.630, 0.881, 0.964), (0.05, 0.02, 0.005), found.T, strict=True
-    ):
-        yield equals(
-            "Sec 4.3", f"After 10⁶ perturbations: reward after {polls:,} polls", said, values, tolerance
-        )
-    plain = [learnt(hazards(*HARD), seed, CHECKED[:1])[0] for seed in some]
-    yield below("Sec 4.3", "Perturbed below ordered after 10,000 polls", found[:, 0], plain)
-    fine = doubled(N)
-    some = seeds[:6]
-    slow = np.array([polls_to(0.9, hazards(*HARD), seed, 5000, resolution=fine) for seed in some])
-    fast = np.array([polls_to(0.9, hazards(*HARD), seed, 50) for seed in some])
-    text = "Resolution doubled towards the root: times as many polls to 90 %"
-    # A factor of two about 30: of what the prototype was 30 times slower is not said.
-    yield within("Sec 4.3", text, slow / fast.mean(), 15.0, 60.0, said="about 30")
-    late, some = 3_000_000, [seeds[0] + k for k in range(max(len(seeds), FINE))]
-    ends = [[learnt(hazards(*HARD), seed, [late], resolution=r)[0] for seed in some] for r in (500, fine)]
-    yield below("Sec 4.3", "Resolution 500 below doubled after 3,000,000 polls", *ends)
-
-
-def dynamic(seeds: list[int]) -> Iterator[Statement]:
-    """Yield Figures 9 and 10: ranks that swap."""
-    for figure, every, said in (("Fig 9", 80_000, 0.938), ("Fig 10", 1000, 0.863)):
-        text = f"Ranks swap every {every:,} polls: mean reward realised in 1,000,000"
-        yield equals(figure, text, said, [moving(every, seed) for seed in seeds], 0.01)
-    hazard = hazards(*HARD)
-    even = reward(hazard, np.full(N, 1.0 / N))
-    yield exact("Fig 10", "Uniform rates, whatever the ranks: reward", 0.2321, even, 5e-5)
-
-
-def static(seeds: list[int]) -> Iterator[Statement]:
-    """Yield what the best rates realise, with which a learner is to be compared."""
-    some = seeds[:4]
-    for case in CASES:
-        hazard, name = hazards(*case), "α={:g}, β={:g}".format(*case)
-        found = {each: [realised(hazard, each, seed) for seed in some] for each in TIMELY}
-        for polling, values in found.items():
-            text = f"{name}: optimal static rates realise, by {polling.value}"
-            yield equals("Sec 4.3", text, KNOWN[case][2], values, SCHEDULERS)
-        own = []
-        for seed in some:
-            tree, sources = automata.AutomataTree(N, seed=seed), SimulatedSources(hazard)
-            tree.simulate(sources, 100_000)
-            before = sources.found
-            tree.simulate(sources, 900_000)
-            own.append((sources.found - before) / 900_000)
-        text = f"{name}: the tree realises, after 100,000 polls, less the optimal static rates"
-        less = np.subtract(own, found[Polling.CREDIT])
-        yield within("Sec 4.3", text, less, low=-0.02, high=0.0, said="−0.02 to 0")
-
-
-def beyond(seeds: list[int]) -> Iterator[Statement]:
-    """Yield what the paper does not have: weights, and the same tree in a world polled in batches."""
-    lost = np.array([weighted(seed) for seed in seeds[:8]])
-    yield below(
-        "weights", "n=64, weighted news lost: told by probes, below told news", lost[:, 1], lost[:, 0]
-    )
-    yield within(
-        "weights", "n=64, weighted news lost after 800,000 polls, told by probes", lost[:, 1], high=0.02
-    )
+@measure.of("in-batches")
+def in_a_world(plan: Plan) -> Measured:
+    """Yield the tree in a world that it polls in batches, less one poll at a time."""
     hazard = hazards(*HARD)
     problem = fo.Problem(PollingKnapsack(), fo.Sources(hazard), bandwidth=1.0)
-    ends = []
-    for seed in range(seeds[0], seeds[0] + max(len(seeds), UNSTEADY)):
+    batches, single = [], []
+    for seed in seeds(plan, "in-batches"):
         world = fo.World.poisson(problem.sources, seed)
         history = online.AutomataTree(rounds=20, seed=seed).run(world, problem, 100_000.0)
-        ends.append(float(np.mean(history.value[10:])))
-    text = "In a World, 32 polls at a time: mean reward of polls 50,000 to 100,000"
-    yield equals("Fig 8", text, KNOWN[HARD][1][1], ends, CLOSE[1])
+        batches.append(float(np.mean(history.value[10:])))
+        single.append(mean(hazard, seed, tuple(range(55_000, 100_001, 5000))))
+    yield "in-batches", (batches, single)

@@ -1,235 +1,142 @@
-"""MirrorSync (Kolobov, Bubeck, Zimmert, ICML 2020).
+"""Measure MirrorSync's claims (Kolobov, Bubeck, Zimmert, ICML 2020): what its learners do.
 
-The paper: "Online Learning for Active Cache Synchronization". A run is an instance of its own: K = 100,
-B = 40, r_min = 0.025, ε = 0.05, 240 rounds of 40. These and the other parameters are the defaults of the
-code that the authors published with the paper. Power costs a·τ^p have p = 1/(1+e^{−5U}), mean a = U,
-noise ±10 % and r_max = 3 (U uniform in 0..1); binary costs have Δ uniform in 0.005..5 and r_max = 6. Learning
-rates (and cycles): power 2.7, Async 1.6 (20), PSGD 0.08 (20); binary 5, Async 1.3 (8), PSGD 0.5 (40). All
-learners of a run meet the same changes and the same noise. Costs are J under the true parameters, of the
-rates in force after a round; the gap closed is that between the start and the best rates beside exploration.
-
-As run here, MirrorSync averages all samples of a round, the sources that Async updates keep the sum of their
-rates (line 35 as printed is run too, and does not work), and resets are of updated sources.
+The theorems are in `mirrorsync_theorems.py` and `mirrorsync_regret.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from itertools import product
 
+import mirrorsync_regret
+import mirrorsync_theorems
 import numpy as np
 import numpy.typing as npt
-from statements import Statement, always, below, equals, within
+from claims import Measured, Measurements, Plan
+from mirrorsync_instances import (
+    ASYNC,
+    BANDWIDTH,
+    EXPLORATION,
+    LARGEST,
+    LEARNERS,
+    LEAST,
+    MIRROR,
+    MOST,
+    PSGD,
+    ROUNDS,
+    Array,
+    Curves,
+    Instance,
+    K,
+    Learner,
+    curves,
+)
+from mirrorsync_rounds import Batch, play
+from mirrorsync_steps import Bisection
 
-import freshopt as fo
-from freshopt.bounds import mirror_sync_regret_bound
-from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
-from freshopt.online.async_updates import run_cycles
-from freshopt.online.gradient_probes import Synchronization, with_exploration
+from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync
 from freshopt.online.oracle import value_of
-from freshopt.problems import BinaryCost, PowerCost, SynchronizationCost
-from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
 from freshopt.solvers.mirror_descent import MirrorDescent
+from freshopt.solvers.projected_gradient import ProjectedGradient
 
-Array = npt.NDArray[np.float64]
-K, BANDWIDTH, LEAST, EXPLORATION, ROUND, ROUNDS = 100, 40.0, 0.025, 0.05, 40.0, 240
-RUNS = {"power": 60, "binary": 300}  # binary costs are nearer to one another
-BRIEF, FEW, QUICK = 60, 30, 6  # rounds of the quick form; instances of side issues, and of the quick form
-LARGEST = {"power": 40.0, "binary": 1.0}  # U, the largest cost
-LEARNERS = {
-    "power": (MirrorSync(2.7), AsyncMirrorSync(1.6, 20.0), AsyncProjectedGradientSync(0.08, 20.0)),
-    "binary": (MirrorSync(5.0), AsyncMirrorSync(1.3, 8.0), AsyncProjectedGradientSync(0.5, 40.0)),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Instance:
-    """A drawn problem and the world that it is learnt in."""
-
-    problem: fo.Problem
-    cost: PowerCost | None
-    seed: int
-
-    @classmethod
-    def drawn(cls, kind: str, seed: int, run: int) -> Instance:
-        """Draw the costs of one run."""
-        rng = np.random.default_rng([seed, run])
-        cost, rates, most = None, np.ones(K), 6.0
-        if kind == "power":
-            exponent = 1.0 / (1.0 + np.exp(-5.0 * rng.random(K)))
-            cost, most = PowerCost(rng.random(K), exponent), 3.0
-        else:
-            rates = rng.uniform(0.005, 5.0, K)
-        sources = fo.Sources(rates, importance=1.0 / K, min_rate=LEAST, max_rate=most)
-        problem = fo.Problem(SynchronizationCost(cost or BinaryCost()), sources, BANDWIDTH)
-        return cls(problem, cost, 1000 * seed + run)
-
-    def world(self) -> fo.World | Crawler:
-        """Return the world, in which nothing has happened."""
-        if self.cost is None:
-            return fo.World.poisson(self.problem.sources, self.seed)
-        return AgeCosts(self.cost.curve(self.problem.sources), K, noise=0.1, seed=self.seed)
-
-    def run(
-        self, learner: MirrorSync | AsyncMirrorSync | AsyncProjectedGradientSync, rounds: int
-    ) -> RunHistory:
-        """Run a learner for some rounds."""
-        return learner.run(self.world(), self.problem, rounds * ROUND, truth=self.problem)
-
-    def curve(self, history: RunHistory, rounds: int) -> Array:
-        """Return the cost of the rates in force after 0, 1, ... rounds."""
-        per_round = len(history) // rounds
-        return np.append(history.value[::per_round], value_of(self.problem, history.final))
+measure = Measurements([*mirrorsync_theorems.measure.groups, *mirrorsync_regret.measure.groups])
+# A quarter of the run, in which the learners are to be told apart.
+EARLY = 60
+# Share of the gap at which speeds are compared: every learner closes it.
+HALF = 0.5
+# Factors on the published η with which Algorithm 1, whose samples are noisier, is given its own best.
+SLOWER = (1.0, 0.5, 0.25, 0.125, 0.0625)
+# Instances on which the best cell of a grid is chosen; others judge it.
+CHOOSING = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """Costs after each round, shape (3, runs, rounds+1), and the costs of the best rates, shape (runs,)."""
-
-    learnt: Array
-    explored: Array  # the best beside exploration
-    best: Array
-    spent: Array  # share of the bandwidth, shape (3, runs)
-
-    def closed(self, learner: int) -> Array:
-        """Return the share of the gap to the best beside exploration that is closed at the end."""
-        start, end = self.learnt[learner, :, 0], self.learnt[learner, :, -1]
-        return (start - end) / (start - self.explored)
-
-    def lead(self, ahead: int, behind: int, after: int) -> Array:
-        """Return by how much one learner's cost is below another's after a round."""
-        return self.learnt[behind, :, after] - self.learnt[ahead, :, after]
-
-
-@cache
-def curves(kind: str, runs: int, rounds: int, seed: int) -> Curves:
-    """Run the three learners on instances of a kind; kept, for those who draw what was stated."""
-    learnt, spent = np.empty((3, runs, rounds + 1)), np.empty((3, runs))
-    explored, best = np.empty(runs), np.empty(runs)
-    for run in range(runs):
-        instance = Instance.drawn(kind, seed, run)
-        explored[run] = fo.solve(with_exploration(instance.problem, EXPLORATION)).value
-        best[run] = fo.solve(instance.problem).value
-        for k, settings in enumerate(LEARNERS[kind]):
-            history = instance.run(settings, rounds)
-            learnt[k, run] = instance.curve(history, rounds)
-            spent[k, run] = history.spent.sum() / history.allowed.sum()
-    return Curves(learnt, explored, best, spent)
+@measure.of(
+    "converged-power",
+    "identical-power",
+    "same-rate-power",
+    "early-power",
+    "much-faster-power",
+    "regret-psgd-power",
+    "similar-end-power",
+    "gap-bound-power",
+    "bandwidth-power",
+    "bandwidth-resets-power",
+    "bandwidth-async-power",
+    "first-sample-power",
+    "first-sample-tuned-power",
+)
+def power(plan: Plan) -> Measured:
+    """Figures 1 and 2, Lemma 3, the bandwidth, and Algorithm 1's first samples."""
+    yield from figures(plan, "power")
 
 
-def alike(figure: str, kind: str, found: Curves, most: float) -> Statement:
-    """State that two mean curves are near one another: where half of the runs say they differ most."""
-    apart = found.learnt[1] - found.learnt[0]
-    worst = int(np.argmax(np.abs(apart[::2].mean(axis=0))))
-    text = (
-        f"{kind}: MirrorSync and Async differ in mean by this at every round (the other half of the runs, at "
-        "the round where one half differs most)"
-    )
-    return within(figure, text, apart[1::2, worst], -most, most, said=f"within {most:g}")
+@measure.of(
+    "converged-binary",
+    "identical-binary",
+    "same-rate-binary",
+    "early-binary",
+    "much-faster-binary",
+    "regret-psgd-binary",
+    "similar-end-binary",
+    "gap-bound-binary",
+    "bandwidth-binary",
+    "bandwidth-resets-binary",
+    "bandwidth-async-binary",
+    "first-sample-binary",
+    "first-sample-tuned-binary",
+)
+def binary(plan: Plan) -> Measured:
+    """Figures 3 and 4, and what goes with them."""
+    yield from figures(plan, "binary")
 
 
-def power(found: Curves, rounds: int) -> Iterator[Statement]:
-    """Decide Figures 1 and 2."""
-    if rounds == ROUNDS:
-        yield alike("Fig 1", "power", found, 0.0035)
-        for k, name in enumerate(("MirrorSync", "Async")):
-            text = f"power: {name} closes this share of the gap to the best beside exploration in 240 rounds"
-            yield equals("Fig 1", text, 0.94, found.closed(k), 0.02)
-    yield equals(
-        "Fig 2", "power: Async is below PSGD by this after round 31", 0.017, found.lead(1, 2, 31), 0.002
-    )
-    for other in (15, 60):
-        text = f"power: its lead is larger after round 31 than after round {other}"
-        yield below("Fig 2", text, found.lead(1, 2, other), found.lead(1, 2, 31))
-    if rounds == ROUNDS:
-        for after in (100, 130):
-            yield below(
-                "Fig 2", f"power: Async is below PSGD after round {after}", *_pair(found, 1, 2, after)
-            )
-        yield below("Fig 2", "power: PSGD is below Async after round 180", *_pair(found, 2, 1, 180))
-        text = "power: PSGD is below Async by this after round 240 (similar in the end)"
-        yield equals("Fig 2", text, 0.002, found.lead(2, 1, ROUNDS), 0.001)
+def figures(plan: Plan, kind: str) -> Measured:
+    """Measure what the three learners' curves of a kind show."""
+    runs = plan.runs(*(each for each in plan.claims if each in _of_curves(kind)))
+    found = curves(kind, runs, ROUNDS, plan.seed)
+    closed = [found.closed(each) for each in (MIRROR, ASYNC, PSGD)]
+    to_half = [found.rounds_to(each, HALF) for each in (MIRROR, ASYNC, PSGD)]
+    yield f"converged-{kind}", closed[MIRROR][:, -1]
+    yield f"identical-{kind}", where_they_differ_most(closed[MIRROR] - closed[ASYNC])
+    yield f"same-rate-{kind}", np.log(to_half[ASYNC] / to_half[MIRROR])
+    apart = closed[PSGD] - closed[ASYNC]
+    yield f"early-{kind}", apart[:, 1 : EARLY + 1].mean(axis=1)
+    yield f"much-faster-{kind}", np.log(to_half[PSGD] / to_half[ASYNC])
+    yield f"regret-psgd-{kind}", apart[:, :-1].mean(axis=1)
+    yield f"similar-end-{kind}", apart[:, -1]
+    yield f"gap-bound-{kind}", (found.explored - found.best) / (2.0 * EXPLORATION * LARGEST[kind])
+    yield f"bandwidth-{kind}", found.spent[MIRROR] - 1.0
+    yield f"bandwidth-resets-{kind}", found.spent[MIRROR] + found.resets[MIRROR] - 1.0
+    yield f"bandwidth-async-{kind}", found.spent[ASYNC] - 1.0
+    yield from first_samples(plan, kind, found)
 
 
-def binary(found: Curves, rounds: int) -> Iterator[Statement]:
-    """Decide Figures 3 and 4."""
-    if rounds == ROUNDS:
-        yield alike("Fig 3", "binary", found, 0.001)
-        for k, name in enumerate(("MirrorSync", "Async")):
-            text = f"binary: {name} closes this share of the gap to the best beside exploration in 240 rounds"
-            yield equals("Fig 3", text, 0.61, found.closed(k), 0.02)
-    text = "binary: Async is below PSGD by this after round 50"
-    yield equals("Fig 4", text, 0.0034, found.lead(1, 2, 50), 0.0009)
-    if rounds == ROUNDS:
-        text = "binary: Async and PSGD differ by this after round 240"
-        yield within("Fig 4", text, found.lead(1, 2, ROUNDS), -0.001, 0.001, said="a tie, within 0.001")
+def _of_curves(kind: str) -> set[str]:
+    (ids,) = (set(each.ids) for each in measure.groups if f"converged-{kind}" in each.ids)
+    return ids
 
 
-def _pair(found: Curves, ahead: int, behind: int, after: int) -> tuple[Array, Array]:
-    return found.learnt[ahead, :, after], found.learnt[behind, :, after]
+def where_they_differ_most(apart: Array) -> Array:
+    """Return each run's difference at the round where the mean of the other half of the runs is largest."""
+    answer = np.empty(len(apart))
+    for half in (0, 1):
+        other = apart[1 - half :: 2] if len(apart) > 1 else apart
+        answer[half::2] = apart[half::2, int(np.argmax(np.abs(other.mean(axis=0))))]
+    return answer
 
 
-def lemmas(kind: str, found: Curves, runs: int, seed: int) -> Iterator[Statement]:
-    """Decide Lemmas 2 and 3."""
-    text = f"{kind}: error of the gradient estimates of 2000 intervals per source at ε = ½, Σ r(ĝ−g)/Σ r|g|"
-    errors = [slope_error(Instance.drawn(kind, seed, run)) for run in range(runs)]
-    yield equals("Lemma 2", text, 0.0, errors, 0.01)
-    gap = found.explored - found.best
-    size, tolerance = {"power": (0.022, 0.002), "binary": (0.007, 0.0005)}[kind]
-    yield equals("Lemma 3", f"{kind}: exploration gap", size, gap, tolerance)
-    bound = 2 * EXPLORATION * LARGEST[kind]
-    text = f"{kind}: exploration gap below a tenth of its bound 2εU"
-    yield always("Lemma 3", text, gap < 0.1 * bound, said=f"below {0.1 * bound:g}")
-
-
-def slope_error(instance: Instance) -> float:
-    """Return by how much gradient estimates at random rates are off in sum, relative to the gradient."""
-    intervals, problem = 2000, instance.problem
-    terms = Synchronization.of(problem, "benchmark", 0.5, seed=instance.seed)  # more probes, less noise
-    rng = np.random.default_rng(instance.seed)
-    rates = np.exp(rng.uniform(np.log(LEAST), np.log(terms.upper)))
-    source, number = np.repeat(np.arange(K), intervals), np.tile(np.arange(intervals), K)
-    gap = 1.0 / rates[source]
-    at = (number + terms.probe_point(source, number)) * gap
-    probe = np.where(terms.is_probed(source, number), at, np.nan)
-    world = instance.world()
-    crawler: Crawler = SimulatedCrawler(world) if isinstance(world, fo.World) else world
-    polled = terms.play(crawler, source, probe, (number + 1) * gap)
-    estimate = terms.samples(polled, gap).reshape(K, intervals).mean(axis=1)
-    h = 1e-6 * rates  # the true slope by differences of J, K times the problem's per-source costs
-    numerics = problem.numerics
-    slope = K * (numerics.cost(rates + h) - numerics.cost(rates - h)) / (2.0 * h)
-    return float(np.sum(rates * (estimate - slope)) / np.sum(rates * np.abs(slope)))
-
-
-def steps(runs: int, seed: int) -> Iterator[Statement]:
-    """Decide that rates start and move as the algorithm says."""
-    terms = Synchronization.of(Instance.drawn("power", seed, 0).problem, "benchmark", EXPLORATION, seed=0)
-    first = terms.first_rates()
-    yield always("Alg 1", "the start is uniform, 0.380952", [np.max(np.abs(first - 40 / 105)) < 1e-12])
-    good = []
-    for run in range(runs):
-        rng = np.random.default_rng([seed, run])
-        rates = np.clip(first * np.exp(rng.normal(size=K)), LEAST, 3 / 1.05)
-        gradient = -rng.exponential(size=K) / rates
-        step = MirrorDescent.step(rates, gradient, rates.sum(), LEAST, 3 / 1.05, 0.01 * (1 + run % 5))
-        good.append(np.max(np.abs(step - by_bisection(rates, 0.01 * (1 + run % 5) * gradient))) < 1e-9)
-    text = "a mirror step equals the solution of its one-constraint problem, by bisection, to 1e-9"
-    yield always("Alg 1", text, good)
-
-
-def by_bisection(rates: Array, push: Array) -> Array:
-    """Return the r with 1/r = 1/q + ηg + λ, clipped, whose sum is that of q, in extended precision."""
-    q, p = rates.astype(np.longdouble), push.astype(np.longdouble)
-    low, high = np.longdouble(-1e6), np.longdouble(1e6)
-    most = np.longdouble(3.0) / np.longdouble(1.05)
-    for _ in range(130):
-        middle = (low + high) / 2
-        inverse = 1 / q + p + middle
-        answer = np.clip(np.where(inverse > 0, 1 / np.where(inverse > 0, inverse, 1), most), LEAST, most)
-        low, high = (middle, high) if answer.sum() > q.sum() else (low, middle)
-    return np.asarray(answer, dtype=np.float64)
+def first_samples(plan: Plan, kind: str, found: Curves) -> Measured:
+    """Measure what Algorithm 1 loses that takes the first sample of a round only."""
+    batch = Batch.drawn(kind, plan.seed, len(found.gap))
+    published, ends = LEARNERS[kind][MIRROR].learning_rate, []
+    for factor in SLOWER:
+        _, rates = play(batch, ROUNDS, factor * published, EXPLORATION, plan.seed)
+        ends.append((batch.cost(rates).mean(axis=1) - found.learnt[MIRROR, :, -1]) / found.gap)
+    yield f"first-sample-{kind}", ends[0]
+    tuned = np.empty(len(batch))
+    for half in (0, 1):
+        chosen = int(np.argmin([np.mean(end[1 - half :: 2] if len(end) > 1 else end) for end in ends]))
+        tuned[half::2] = ends[chosen][half::2]
+    yield f"first-sample-tuned-{kind}", tuned
 
 
 class Withering:
@@ -249,64 +156,81 @@ class Withering:
         return MirrorDescent.step(rates, gradient, budget, min_rate, max_rate, learning_rate)
 
 
-def printed(runs: int, seed: int) -> Iterator[Statement]:
-    """Decide what line 35 of Algorithm 2 does as printed."""
-    costs: list[float] = []
+@measure.of("line-35-printed", "line-35-printed-sum", "line-35-kept", "line-35-kept-sum", quick=2)
+def line_35(plan: Plan) -> Measured:
+    """Measure Algorithm 2's local constraint as printed and as the text has it."""
+    ids = ("line-35-printed", "line-35-printed-sum", "line-35-kept", "line-35-kept-sum")
+    runs = plan.runs(*ids)
+    rows: list[list[float]] = []
+    learner = LEARNERS["power"][ASYNC]
+    assert isinstance(learner, AsyncMirrorSync)
     for run in range(runs):
-        instance = Instance.drawn("power", seed, run)
-        learner = LEARNERS["power"][1]
-        history = run_cycles(
-            learner,
-            Withering(),
-            instance.world(),
-            instance.problem,
-            BRIEF * ROUND,
-            instance.problem,
-            None,
-            progress=False,
-        )
-        costs.append(value_of(instance.problem, history.final))
-    text = "power: cost after 60 rounds with the local constraint of line 35 as printed"
-    yield equals("Alg 2", text, 7.0, costs, 0.5, said="7, rates wither")
+        instance = Instance.drawn("power", plan.seed, run)
+        row: list[float] = []
+        for descent in (Withering(), MirrorDescent()):
+            history = instance.run_by(descent, learner, EARLY)
+            row.append(value_of(instance.problem, history.final) - float(history.value[0]))
+            row.append(float(history.final.sum()) * (1.0 + EXPLORATION) / BANDWIDTH)
+        rows.append(row)
+    yield from zip(ids, np.array(rows).T, strict=True)
 
 
-def bandwidth(found: Curves) -> Iterator[Statement]:
-    """Decide what the learners spend."""
-    yield within(
-        "Alg 1", "share of the bandwidth that MirrorSync uses, free resets apart", found.spent[0], 0.95, 1.0
-    )
-    yield equals(
-        "Alg 2", "share of the bandwidth that Async uses, resets and all", 1.0, found.spent[1], 0.002
-    )
+@measure.of("start-uniform", "mirror-step", "projected-step", quick=20)
+def steps(plan: Plan) -> Measured:
+    """Measure Algorithm 1's start, and the library's steps against bisection."""
+    ids, start = ("start-uniform", "mirror-step", "projected-step"), BANDWIDTH / (K * (1.0 + EXPLORATION))
+    rows = []
+    for run in range(plan.runs(*ids)):
+        instance, rng = Instance.drawn("power", plan.seed, run), np.random.default_rng([plan.seed, run])
+        history = instance.run(MirrorSync(1.0), 1)
+        row = [bool(np.max(np.abs(history.rates[0] - start)) < 1e-12)]
+        ends = LEAST, MOST["power"] / (1.0 + EXPLORATION)
+        rates = np.clip(start * np.exp(rng.normal(size=K)), *ends)
+        gradient = -(10.0 ** rng.uniform(-3.0, 0.0)) * rng.exponential(size=K) / rates
+        for ours, mirrored in ((MirrorDescent(), True), (ProjectedGradient(), False)):
+            both = [
+                each.step(rates, gradient, rates.sum(), *ends, 0.5) for each in (ours, Bisection(mirrored))
+            ]
+            row.append(bool(np.max(np.abs(both[0] - both[1])) < 1e-9))
+        rows.append(row)
+    yield from zip(ids, np.array(rows).T, strict=True)
 
 
-def regret(runs: int, seed: int) -> Iterator[Statement]:
-    """Decide Corollary 1, at the learning rate and exploration that it asks for."""
-    spread = np.log(BANDWIDTH / (K * LEAST))
-    exploration = float((spread / ROUNDS) ** (1 / 3))
-    eta = K / LARGEST["binary"] * float(np.sqrt(spread * exploration / ROUNDS))
-    lost, bound = [], np.inf
-    for run in range(runs):
-        instance = Instance.drawn("binary", seed, run)
-        history = instance.run(MirrorSync(eta, exploration), ROUNDS)
-        lost.append(float(np.sum(history.shortfall)))
-        bound = mirror_sync_regret_bound(instance.problem, ROUNDS, LARGEST["binary"])
-    text = "binary: regret over 240 rounds, at the corollary's η and ε (with the constant 4)"
-    yield within("Cor 1", text, lost, high=bound, said=f"≤ {bound:.0f}")
+@measure.of("grid-mirror-power", "grid-mirror-binary")
+def grid_mirror(plan: Plan) -> Measured:
+    """Measure MirrorSync's published learning rate against its multiples."""
+    for kind in LEARNERS:
+        published = LEARNERS[kind][MIRROR].learning_rate
+        cells: list[Learner] = [MirrorSync(factor * published) for factor in (1.0, 0.25, 0.5, 2.0, 4.0)]
+        yield f"grid-mirror-{kind}", judged(plan, f"grid-mirror-{kind}", kind, cells)
 
 
-def statements(runs: int | None, quick: bool, seed: int) -> Iterator[Statement]:
-    """Decide every statement; the quick form runs a quarter of the rounds."""
-    rounds = BRIEF if quick else ROUNDS
-    wanted = {kind: QUICK if quick else runs or many for kind, many in RUNS.items()}
-    few = min(FEW, *wanted.values())
-    yield from steps(few, seed)
-    found = {kind: curves(kind, many, rounds, seed) for kind, many in wanted.items()}
-    yield from power(found["power"], rounds)
-    yield from binary(found["binary"], rounds)
-    if not quick:
-        yield from bandwidth(found["power"])
-        yield from printed(few, seed)
-        yield from regret(few, seed)
-    for kind, each in found.items():
-        yield from lemmas(kind, each, few, seed)
+@measure.of("grid-async-power", "grid-async-binary", "grid-psgd-power", "grid-psgd-binary")
+def grid_cyclic(plan: Plan) -> Measured:
+    """Measure the published learning rates and cycles against a grid around them."""
+    factors = [(1.0, 1.0), *(each for each in product((0.5, 1.0, 2.0), repeat=2) if each != (1.0, 1.0))]
+    for name, which in (("async", ASYNC), ("psgd", PSGD)):
+        for kind in LEARNERS:
+            learner = LEARNERS[kind][which]
+            assert isinstance(learner, AsyncMirrorSync | AsyncProjectedGradientSync)
+            cells: list[Learner] = [
+                type(learner)(a * learner.learning_rate, b * learner.cycle) for a, b in factors
+            ]
+            yield f"grid-{name}-{kind}", judged(plan, f"grid-{name}-{kind}", kind, cells)
+
+
+def judged(plan: Plan, name: str, kind: str, cells: list[Learner]) -> Array:
+    """Return the mean cost of the published cell, the first, above that of the best, as a share of the gap.
+
+    The best is that of a few instances; others judge it.
+    """
+    runs = plan.runs(name)
+    paid = np.empty((len(cells), CHOOSING + runs))
+    for run in range(CHOOSING + runs):
+        # Instances of their own, of which no curve is drawn.
+        instance = Instance.drawn(kind, plan.seed + 1, run)
+        history = [instance.run(each, ROUNDS) for each in cells]
+        gap = float(history[0].value[0]) - instance.explored()
+        paid[:, run] = [each.value.mean() / gap for each in history]
+    chosen = int(np.argmin(paid[:, :CHOOSING].mean(axis=1)))
+    return np.asarray(paid[0, CHOOSING:] - paid[chosen, CHOOSING:])

@@ -1,4 +1,4 @@
-"""`mirror_sync_regret_bound`: regret bound of MirrorSync.
+"""`mirror_sync_regret_bound`, `mirror_sync_in_policy_bound`: regret bounds of MirrorSync.
 
 What it costs at most beyond the best schedule in hindsight.
 
@@ -45,8 +45,9 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
 
     Notes
     -----
-    It holds for the learning rate η = (K/U)√(Lε/T) and the share ε = (L/T)^{1/3} of refreshes that explore,
-    for cost functions that an adversary may change from round to round. [1]_ Corollary 1 prints 3 for the
+    It holds for the learning rate η = √(Lε/T)/(U·max(w)/Σw), which is (K/U)√(Lε/T) with equal importances,
+    and the share ε = (L/T)^{1/3} of refreshes that explore, for cost functions that an adversary may change
+    from round to round. [1]_ Corollary 1 prints 3 for the
     constant; its proof adds 2 of Theorem 5.1 and 2 of Lemma 3. The guarantee is informative where T is
     large: the regret of any rates at all is at most K·max(w)·U·T, which is smaller for T < 64 L.
 
@@ -62,11 +63,91 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
     >>> round(mirror_sync_regret_bound(problem, rounds=240, largest_cost=1.0), 1)
     217.0
     """
+    many = as_number(rounds, "rounds", "Pass a number of rounds.")
+    spread, largest = _spread(problem, largest_cost)
+    if not 8.0 * spread < many < math.inf:
+        raise SourceDataError(
+            f"rounds is {rounds}. The bound holds for more than {8.0 * spread:g} rounds. Pass more."
+        )
+    scale = len(problem.sources) * float(np.max(problem.sources.importance)) * largest
+    return 4.0 * scale * math.cbrt(many) ** 2 * math.cbrt(spread)
+
+
+def mirror_sync_in_policy_bound(
+    problem: Problem, rounds: int, largest_cost: float, *, learning_rate: float, exploration: float
+) -> float:
+    """Bound the regret of MirrorSync against policies that explore alike.
+
+    Parameters
+    ----------
+    problem : Problem
+        As in `mirror_sync_regret_bound`.
+    rounds : int
+        T ≥ 1, the number of rounds of length 1/r_min.
+    largest_cost : float
+        U > 0, more than any copy ever costs per time unit (before importance).
+    learning_rate : float
+        η in 0..ε/(2U·max(w)/Σw), ends excluded: Kε/(2U) with equal importances.
+    exploration : float
+        ε in (0, 1], the share of refreshes that explore.
+
+    Returns
+    -------
+    float
+        Σw·(K·L/η + η·K·(U·max(w)/Σw)²·T/ε), L = ln(B/(K r_min)): a bound on the sum over rounds of
+        Σ w_k J_k(r_k) beyond that of the best fixed rates under B/(1+ε) and max_rate/(1+ε). With the w = 1/K
+        of [1]_ it is K·L/η + η·U²·T/(εK).
+
+    Raises
+    ------
+    SourceDataError
+        If a source has no min_rate, the rates are not free to move (B ≤ K r_min), or a number is out of
+        range.
+
+    Notes
+    -----
+    The best rates under the whole bandwidth cost up to 2εUT·Σw less ([1]_ Lemma 3). With equal importances
+    the sum of both is `mirror_sync_regret_bound` at its η and ε.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020, Theorem 5.1.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([1.0] * 100, importance=0.01, min_rate=0.025)
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=40.0)
+    >>> round(mirror_sync_in_policy_bound(problem, 240, 1.0, learning_rate=2.4, exploration=0.05), 1)
+    230.7
+    """
+    many = as_number(rounds, "rounds", "Pass a number of rounds.")
+    rate = as_number(learning_rate, "learning_rate", "Pass a positive number.")
+    share = as_number(exploration, "exploration", "Pass a share from 0 to 1.")
+    spread, largest = _spread(problem, largest_cost)
+    if not 1.0 <= many < math.inf:
+        raise SourceDataError(f"rounds is {rounds}. Pass a number of rounds from 1.")
+    if not 0.0 < share <= 1.0:
+        raise SourceDataError(f"exploration is {exploration}. Pass a share > 0 and <= 1.")
+    sources = problem.sources
+    weight = total(sources.importance)
+    heaviest = largest * float(np.max(sources.importance)) / weight
+    largest_rate = share / (2.0 * heaviest)
+    if not 0.0 < rate < largest_rate:
+        raise SourceDataError(
+            f"learning_rate is {learning_rate}. The bound holds above 0 and below {largest_rate:g} at this "
+            "exploration. Pass one in between, or raise the exploration."
+        )
+    count = len(sources)
+    return weight * (count * spread / rate + rate * count * heaviest**2 * many / share)
+
+
+def _spread(problem: Problem, largest_cost: float) -> tuple[float, float]:
+    """Return L and U of a checked problem."""
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     largest_cost = as_number(largest_cost, "largest_cost", "Pass a positive number.")
-    many = as_number(rounds, "rounds", "Pass a number of rounds.")
     sources = problem.sources
-    lowest, count = float(np.min(problem.lower)), len(sources)
+    lowest = float(np.min(problem.lower))
     if lowest <= 0.0:
         k = int(np.argmin(problem.lower))
         raise SourceDataError(
@@ -81,10 +162,4 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
             f"min_rate {lowest:g} leaves no bandwidth to learn with (the mean rate is {mean:g}). Raise the "
             "bandwidth or lower min_rate."
         )
-    spread = math.log(mean / lowest)
-    if not 8.0 * spread < many < math.inf:
-        raise SourceDataError(
-            f"rounds is {rounds}. The bound holds for more than {8.0 * spread:g} rounds. Pass more."
-        )
-    scale = count * float(np.max(sources.importance)) * largest_cost
-    return 4.0 * scale * math.cbrt(many) ** 2 * math.cbrt(spread)
+    return math.log(mean / lowest), largest_cost

@@ -66,8 +66,9 @@ class MomentumStochasticApproximation(KnownCrawlRate):
     p(e^{Δ/p}−1). Use `MaximumLikelihood` or `MomentMatching` there. In the long run it moves as
     `StochasticApproximation` with step sizes β_k/ω does. With step = beta and omega = 1 the momentum is 0 and
     it is `StochasticApproximation(step)`. For a step above 2·beta nothing is proved, and [1]_, Remark 6,
-    reports simulations that run to infinity; simulated here it converges, if slowly. A step below beta makes
-    ζ_k grow without bound. The paper has one p; here each crawl may have its own.
+    reports simulations that run to infinity. By its exact moments the error falls, if slowly, up to a step of
+    1 + beta, where the friction omega·η_k/β_k still adds up to infinity, and grows beyond. A step below beta
+    makes ζ_k grow without bound. The paper has one p; here each crawl may have its own.
 
     Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array
 from freshopt.online.runs import State
 
 NO_ROWS: State = {
@@ -24,19 +24,29 @@ NO_ROWS: State = {
     "row_time": np.empty(0),
     "row_interval": np.empty(0),
     "row_changed": np.empty(0, dtype=np.bool_),
+    # How often it had changed, as long as the other columns for an estimator of counts and empty otherwise.
+    "row_changes": np.empty(0),
     # Rate at which the source was crawled.
     "row_rate": np.empty(0),
     "epoch_rows": np.empty(0, dtype=np.int64),
 }
 
 
-def with_rows(state: State, source: npt.NDArray[np.int64], time: Array, changed: BoolArray) -> State:
+def with_rows(
+    state: State,
+    source: npt.NDArray[np.int64],
+    time: Array,
+    found: npt.NDArray[Any],
+    *,
+    counted: bool = False,
+) -> State:
     """Return a state with an epoch's crawls added.
 
-    They come source after source, each with the crawl interval before it.
+    They come source after source, each with the crawl interval before it. What they found is whether the
+    source had changed, or how often.
     """
     order = np.lexsort((time, source))
-    source, time, changed = source[order], time[order], changed[order]
+    source, time, found = source[order], time[order], found[order]
     first = np.ones(len(source), dtype=np.bool_)
     np.not_equal(source[1:], source[:-1], out=first[1:])
     interval = np.diff(time, prepend=0.0)
@@ -50,9 +60,11 @@ def with_rows(state: State, source: npt.NDArray[np.int64], time: Array, changed:
         "row_source": source,
         "row_time": time,
         "row_interval": interval,
-        "row_changed": changed,
+        "row_changed": found > 0,
         "row_rate": state["rates"][source],
     }
+    if counted:
+        more["row_changes"] = found.astype(np.float64)
     added = {key: np.concatenate([state[key], column[known]]) for key, column in more.items()}
     epochs = np.append(state["epoch_rows"], np.count_nonzero(known))
     return {**state, **added, "last": last, "epoch_rows": epochs}
@@ -128,4 +140,6 @@ class LogReader:
             "elapsed": state["row_interval"][rows],
             "changed": state["row_changed"][rows],
         }
+        if len(state["row_changes"]):
+            columns["changes"] = state["row_changes"][rows]
         return derived_log(columns, time_unit=self.time_unit)

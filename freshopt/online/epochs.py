@@ -23,6 +23,7 @@ import numpy as np
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.full_observation import FullObservation
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, exact_sum, total
@@ -125,6 +126,12 @@ class EpochRun:
             raise SourceDataError(
                 f"{who} announces changes, but {type(self.crawler).__name__} has no signals(start, end). "
                 "Write that method, or pass signalled=False."
+            )
+        self.counted = isinstance(estimator, FullObservation)
+        if self.counted and not hasattr(self.crawler, "count"):
+            raise SourceDataError(
+                f"FullObservation needs counts, but {type(self.crawler).__name__} has no "
+                "count(source, time). Write that method, or use MaximumLikelihood."
             )
         self.truth = truth
         self.uniform = np.clip(
@@ -260,9 +267,12 @@ class EpochRun:
         source, time = np.concatenate([source, origin]), np.concatenate([time, moment])
         order = np.argsort(time, kind="stable")
         source, time = source[order], time[order]
-        changed = np.asarray(self.crawler.refresh(source, time), dtype=np.bool_)
+        if self.counted:
+            found = np.asarray(self.crawler.count(source, time), dtype=np.int64)  # type: ignore[attr-defined]
+        else:
+            found = np.asarray(self.crawler.refresh(source, time), dtype=np.bool_)
         rows = silent[source]
-        state = with_rows(state, source[rows], time[rows], changed[rows])
+        state = with_rows(state, source[rows], time[rows], found[rows], counted=self.counted)
         return state, exact_sum(self.problem.sources.refresh_cost[source].tolist())
 
     def _signals(

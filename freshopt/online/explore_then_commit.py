@@ -46,7 +46,7 @@ class ExploreThenCommit:
         all before. The j-th stretch begins with τ·2^{j/2} of exploration.
     estimator : Estimator
         Any of `freshopt.estimators`, not fitted; crawl intervals are equal, so it should not need exponential
-        ones.
+        ones. `FullObservation` needs a crawler that counts changes, as that of a world does.
     solver : Solver, optional
     seed : int
         Of Poisson visits after exploration.

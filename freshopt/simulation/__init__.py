@@ -1,6 +1,7 @@
 """Simulated worlds, crawlers in them, and replay of schedules."""
 
 from freshopt.simulation.age_costs import AgeCosts as AgeCosts
+from freshopt.simulation.crawler import CountingCrawler as CountingCrawler
 from freshopt.simulation.crawler import Crawler as Crawler
 from freshopt.simulation.crawler import SignallingCrawler as SignallingCrawler
 from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
@@ -13,6 +14,7 @@ from freshopt.simulation.world import World as World
 
 __all__ = [
     "AgeCosts",
+    "CountingCrawler",
     "Crawler",
     "Measured",
     "MissedCosts",

@@ -71,6 +71,24 @@ class SignallingCrawler(Crawler, Protocol):
         ...
 
 
+@runtime_checkable
+class CountingCrawler(Crawler, Protocol):
+    """Crawler that is told how many changes a refresh found.
+
+    Feeds and version numbers tell; estimators of counts need them.
+    """
+
+    def count(self, source: IntArray, time: Array) -> npt.NDArray[Any]:
+        """Refresh as `Crawler.refresh` does, and count.
+
+        Returns
+        -------
+        ndarray of int, shape (m,)
+            How often the source had changed since its copy was last refreshed.
+        """
+        ...
+
+
 class SimulatedCrawler:
     """Crawler of a simulated world.
 
@@ -93,6 +111,8 @@ class SimulatedCrawler:
     >>> crawler = SimulatedCrawler(World.from_events({"source": [0, 0], "time": [1.0, 5.0]}))
     >>> crawler.probe([0, 0], [0.5, 1.5]).tolist(), crawler.refresh([0, 0], [2.0, 3.0]).tolist()
     ([False, True], [True, False])
+    >>> crawler.count([0], [5.0]).tolist()
+    [1]
     """
 
     def __init__(self, world: World) -> None:
@@ -114,6 +134,10 @@ class SimulatedCrawler:
     def refresh(self, source: npt.ArrayLike, time: npt.ArrayLike) -> BoolArray:
         """See `Crawler.refresh`."""
         return self.poll(source, time, _NO)
+
+    def count(self, source: npt.ArrayLike, time: npt.ArrayLike) -> IntArray:
+        """See `CountingCrawler.count`."""
+        return self.missed(source, time, _NO)
 
     def probe(self, source: npt.ArrayLike, time: npt.ArrayLike) -> BoolArray:
         """See `Crawler.probe`."""
@@ -143,7 +167,7 @@ class SimulatedCrawler:
 
         As `poll` does otherwise.
 
-        A real crawler cannot tell; this is for costs.
+        A real crawler cannot tell unless it is a `CountingCrawler`; this is for costs.
         """
         sources, times, keeps = self._checked(source, time, keep)
         out = self.world.changes.poll(self._state, sources, times, keeps)

@@ -13,7 +13,13 @@ import pytest
 
 import freshopt as fo
 from freshopt import problems
-from freshopt.bounds import etc_regret_bound, mirror_sync_regret_bound, price_bracket, sensitivity_bound
+from freshopt.bounds import (
+    etc_regret_bound,
+    mirror_sync_in_policy_bound,
+    mirror_sync_regret_bound,
+    price_bracket,
+    sensitivity_bound,
+)
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Matrix = np.ndarray
@@ -192,6 +198,48 @@ def test_mirror_sync_constant_is_what_its_proof_gives() -> None:
             mirror_sync_regret_bound(problem, *wrong)
     with pytest.raises(fo.SourceDataError, match="source 0 has no min_rate"):
         mirror_sync_regret_bound(fo.Problem(OBJECTIVES["binary"], fo.Sources([1.0]), 1.0), 100, 1.0)
+
+
+def test_mirror_sync_in_policy_bound_is_theorem_5_1() -> None:
+    count, bandwidth, lowest, largest, rounds = 50, 20.0, 0.01, 3.0, 5000
+    spread, share = math.log(bandwidth / (lowest * count)), 0.07
+    edge = count * share / (2 * largest)
+    rate = 0.3 * edge
+    printed = count / rate * spread + rate * largest**2 / (share * count) * rounds
+    sources = fo.Sources([1.0] * count, importance=1 / count, min_rate=lowest)
+    problem = fo.Problem(OBJECTIVES["binary"], sources, bandwidth)
+
+    def bound(problem: fo.Problem, rate: float, share: float, rounds: int = rounds) -> float:
+        return mirror_sync_in_policy_bound(problem, rounds, largest, learning_rate=rate, exploration=share)
+
+    assert bound(problem, rate, share) == pytest.approx(printed, rel=EXACT)
+    # Learners step along the gradient of the mean cost, so that importances' common scale leaves η alone.
+    doubled = fo.Problem(
+        OBJECTIVES["binary"], fo.Sources([1.0] * count, 2 / count, min_rate=lowest), bandwidth
+    )
+    assert bound(doubled, rate, share) == pytest.approx(2 * printed, rel=EXACT)
+    # One source with half of the importance: its samples are as large as if there were 2 sources, not 50.
+    weight = np.full(count, 0.5 / (count - 1))
+    weight[0] = 0.5
+    uneven = fo.Problem(OBJECTIVES["binary"], fo.Sources([1.0] * count, weight, min_rate=lowest), bandwidth)
+    small = 0.3 * share / largest
+    by_hand = count * spread / small + small * count * (0.5 * largest) ** 2 / share * rounds
+    assert bound(uneven, small, share) == pytest.approx(by_hand, rel=EXACT)
+    # With the exploration gap of Lemma 3 it is Corollary 1's bound at the η and ε that it asks for.
+    for each, heaviest in ((problem, 1 / count), (uneven, 0.5)):
+        best_share = (spread / rounds) ** (1 / 3)
+        best_rate = math.sqrt(spread * best_share / rounds) / (largest * heaviest)
+        gap = 2 * best_share * largest * rounds * count * heaviest
+        whole = bound(each, best_rate, best_share) + gap
+        assert mirror_sync_regret_bound(each, rounds, largest) == pytest.approx(whole, rel=SCALAR)
+    for settings, message in (
+        ((edge, share, rounds), "below 0.583333"),
+        ((0.0, share, rounds), "learning_rate is 0.0"),
+        ((rate, 0.0, rounds), "exploration is 0.0"),
+        ((rate, share, 0), "rounds is 0"),
+    ):
+        with pytest.raises(fo.SourceDataError, match=message):
+            bound(problem, *settings)
 
 
 def test_etc_bound_is_theorem_1() -> None:

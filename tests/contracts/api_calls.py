@@ -33,14 +33,15 @@ from tests.contracts import discovery
 from tests.contracts.api_automata import AUTOMATA
 from tests.contracts.api_constraints import CONSTRAINTS
 from tests.contracts.api_fixtures import (
-    BOUNDED,
     COUNTED,
     GREEDY,
     GROUPED,
+    IN_POLICY,
     LIKELY,
     LIMITED,
     LOG,
     MATCHED,
+    MIRROR_SYNC,
     OBSERVED,
     PROBLEM,
     SCHEDULE,
@@ -318,9 +319,8 @@ CALLS: dict[str, Call] = {
             "confidence": 0.95,
         },
     ),
-    "bounds.mirror_sync_regret_bound": Call(
-        bounds.mirror_sync_regret_bound, {"problem": BOUNDED, "rounds": 100, "largest_cost": 1.0}
-    ),
+    "bounds.mirror_sync_regret_bound": Call(bounds.mirror_sync_regret_bound, MIRROR_SYNC),
+    "bounds.mirror_sync_in_policy_bound": Call(bounds.mirror_sync_in_policy_bound, IN_POLICY),
     "goodness_of_fit.poisson_check": Call(
         goodness_of_fit.poisson_check, {"log_or_events": LOG, "level": 0.05, "seed": 0}
     ),

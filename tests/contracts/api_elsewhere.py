@@ -56,7 +56,13 @@ ELSEWHERE: dict[str, frozenset[str]] = {
         ]
     ),
     "a base class or a protocol": frozenset(
-        ["freshopt.Objective", "online.Learner", "simulation.Crawler", "simulation.SignallingCrawler"]
+        [
+            "freshopt.Objective",
+            "online.Learner",
+            "simulation.CountingCrawler",
+            "simulation.Crawler",
+            "simulation.SignallingCrawler",
+        ]
     ),
     "no callable": frozenset(["freshopt.__version__"]),
     "the same as another": frozenset(

@@ -123,6 +123,8 @@ OBSERVED = estimators.FullObservation().fit(COUNTED)
 
 MAX = {"min_rate": 0.01, "max_rate": 5.0}
 BOUNDED = fo.Problem(problems.SynchronizationCost(problems.BinaryCost()), sources(importance=1.0, **MAX), 2.0)
+MIRROR_SYNC = {"problem": BOUNDED, "rounds": 100, "largest_cost": 1.0}
+IN_POLICY = {**MIRROR_SYNC, "learning_rate": 0.01, "exploration": 0.1}
 GROUPED = {
     "problems": problems.AccumulatedDelay(),
     "sources": SOURCES,

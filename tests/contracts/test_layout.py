@@ -206,7 +206,7 @@ def test_every_dependency_has_one_lower_bound() -> None:
     bounds: dict[str, str] = {}
     for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         if not re.fullmatch(r"freshopt\[[\w,]+\]", requirement):
-            bounded = re.fullmatch(r"([\w-]+)(\[\w+\])?>=(\d+(\.\d+)*)", requirement)
+            bounded = re.fullmatch(r"([\w-]+)(\[\w+\])?>=(\d+(\.\d+)*)(,!=[\d.]+)?", requirement)
             assert bounded, requirement
             assert bounds.setdefault(bounded[1], bounded[3]) == bounded[3], requirement
     assert {"numpy", "cvxpy", "pytest", "ruff"} <= set(bounds)

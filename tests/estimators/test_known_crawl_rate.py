@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from freshopt.errors import SourceDataError
 from freshopt.estimators import (
     LawOfLargeNumbers,
     MaximumLikelihood,
@@ -107,6 +108,17 @@ def test_the_recursions_are_those_whose_errors_are_known(
     assert first == pytest.approx(mean, rel=1e-3)
     square = second - 2 * change_rate * first + change_rate**2
     assert math.sqrt(square) == pytest.approx(error, rel=2e-3)
+
+
+def test_beyond_the_published_exponents_errors_fall_while_friction_adds_up() -> None:
+    def error(crawls: int, step: float) -> float:
+        first, second = truth.heavy_ball_moments(crawls, 5.0, 3.0, step, 0.5)
+        return math.sqrt(second - 10.0 * first + 25.0)
+
+    assert error(3000, 1.3) < 0.8 * error(300, 1.3)
+    assert error(3000, 1.8) > 1.2 * error(300, 1.8)
+    with pytest.raises(SourceDataError, match=r"beta <= step <= 2\*beta"):
+        MomentumStochasticApproximation(step=1.3, beta=0.5)
 
 
 def ragged(rng: np.random.Generator, n: int = 60) -> tuple[list[Any], list[Any]]:

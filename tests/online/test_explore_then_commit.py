@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import freshopt as fo
 from freshopt import problems
-from freshopt.estimators import MaximumLikelihood, MomentMatching
+from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
 from freshopt.online import ExploreThenCommit, best_exploration
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -75,6 +75,37 @@ def test_the_whole_run_by_hand() -> None:
     assert history.best == pytest.approx([at_best, at_best], rel=SCALAR)
     assert history.regret[-1] == pytest.approx((at_best - even) * 40 + (at_best - later) * 160, rel=1e-6)
     assert history.spent.tolist() == [240.0, 960.0] == history.allowed.tolist()
+
+
+def test_counts_reach_an_estimator_that_needs_them(tmp_path: Path) -> None:
+    """After 20 sweeps a rate is the number of changes until the last visit over the time of that visit."""
+    sources = instance(6)
+    world = fo.World.poisson(sources, seed=6)
+    learner = ExploreThenCommit(exploration=40.0, estimator=FullObservation(smoothing=0.0))
+    history = learner.run(world, guess(sources), 200.0)
+    offsets, events = world.events(0.0, 40.0)
+    last = 38.0 + (np.arange(N) + 0.5) / N * (N / BANDWIDTH)
+    counts = [np.count_nonzero(events[offsets[k] : offsets[k + 1]] <= last[k]) for k in range(N)]
+    assert max(counts) > 20  # more than crawls
+    planned = best_rates(sources.importance, np.array(counts) / last)
+    assert history.rates[1] == pytest.approx(planned, rel=SCALAR, abs=SCALAR)
+    again = ExploreThenCommit(exploration=10.0, doubling=50.0, estimator=FullObservation())
+    whole, file = again.run(world, guess(sources), 400.0), tmp_path / "run.npz"
+    again.run(world, guess(sources), 100.0, checkpoint=file)
+    resumed = again.run(world, guess(sources), 400.0, checkpoint=file)
+    assert resumed.rates.tobytes() == whole.rates.tobytes()
+
+
+def test_a_crawler_without_counts_is_named() -> None:
+    class Plain:
+        def refresh(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:  # noqa: ARG002
+            return np.zeros(len(source), dtype=bool)
+
+        probe = refresh
+
+    learner = ExploreThenCommit(exploration=10.0, estimator=FullObservation())
+    with pytest.raises(fo.SourceDataError, match=r"Plain has no count\(source, time\)"):
+        learner.run(Plain(), guess(instance()), 100.0)
 
 
 def test_doubling_explores_at_each_stretch() -> None:

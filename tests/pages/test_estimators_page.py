@@ -77,13 +77,12 @@ def test_what_the_page_says_of_errors_and_costs_is_so() -> None:
 
 
 def test_what_the_page_says_of_lost_pages_is_so() -> None:
-    rows = [each for each in saved("reproduce_estimators")["statements"] if "lost" in each["text"]]
-    shares = [each for each in rows if "share of runs that have lost a page" in each["text"]]
-    assert len(shares) == 2
-    assert all(each["low"] > 0.0 for each in shares)
-    others = [each for each in rows if each not in shares]
-    assert [each["text"].split(" carried")[0] for each in others] == ["SA", "SAM", "LLN, α = ln(k+1),"]
-    assert all(each["verdict"] == "holds" and each["runs"] == 1000 for each in others)
+    found = {each["id"]: each for each in saved("reproduce_estimators")["findings"]}
+    assert found["lost-alpha-1"]["high"] < 1.0
+    assert found["lost-others"]["estimate"] == 1.0
+    assert found["lost-alpha-1"]["runs"] == found["lost-others"]["runs"] == 1000
+    for name in ("adaptive-rates-lln", "adaptive-rates-mle"):
+        assert found[name]["high"] < found["adaptive-rates-default"]["low"]
 
 
 def test_what_the_page_says_of_real_histories_is_so() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.problems import PowerCost
-from freshopt.simulation import AgeCosts, Crawler, SignallingCrawler, SimulatedCrawler
+from freshopt.simulation import AgeCosts, CountingCrawler, Crawler, SignallingCrawler, SimulatedCrawler
 from freshopt.simulation.crawler import as_crawler, poll
 from tests.ground_truth.tolerances import EXACT
 from tests.simulation.test_world import polls, recorded, world
@@ -40,6 +40,8 @@ def test_a_crawler_is_what_refreshes_and_probes() -> None:
     assert isinstance(plain, Crawler)
     assert not isinstance(plain, SignallingCrawler)
     assert isinstance(SimulatedCrawler(of), SignallingCrawler)
+    assert not isinstance(plain, CountingCrawler)
+    assert isinstance(SimulatedCrawler(of), CountingCrawler)
     assert as_crawler(plain) is plain
     assert isinstance(as_crawler(of), SimulatedCrawler)
     source, time, keep = polls(len(of), 20.0)
@@ -58,6 +60,7 @@ def test_a_probe_keeps_the_copy_and_a_refresh_renews_it() -> None:
     assert answers.tolist() == [False, False, True, True, True, True, True]
     assert (crawler.refreshes, crawler.probes, crawler.clock) == (4, 3, 4.0)
     assert crawler.refresh([0, 1], [9.0, 9.0]).tolist() == [False, False]
+    assert SimulatedCrawler(of).count([0, 0, 1, 1], [0.5, 4.0, 4.0, 9.0]).tolist() == [0, 2, 1, 0]
 
 
 @pytest.mark.parametrize("kind", ["poisson", "moving", "recorded"])
