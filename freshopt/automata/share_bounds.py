@@ -44,7 +44,7 @@ class ShareBounds:
     >>> from freshopt.automata import AutomataTree, Polling, Update
     >>> bounds = ShareBounds([0.2, 0.0], [np.inf, 0.5], group=0, group_ceiling=[])
     >>> tree = AutomataTree(2, polling=Polling.RANDOM, update=Update.REWARD_INACTION, bounds=bounds)
-    >>> tree.shares()  # half of the 0.8 that the floor leaves, and the floor
+    >>> tree.shares().round(2)  # half of the 0.8 that the floor leaves, and the floor
     array([0.6, 0.4])
     """
 
