@@ -25,14 +25,6 @@ TUTORIAL, REFERENCE, PAPERS = DOCS / "tutorial.md", DOCS / "commands.md", DOCS /
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BEGIN = "<!-- help -->\n"
 SHOWN = re.compile(r"(<!-- shown by (\w+) \| ([^|]+?) -->\n)(?:> .*\n)?")
-VERDICTS = re.compile(r"(<!-- verdicts -->\n).*?(<!-- end of verdicts -->)", re.DOTALL)
-NAMES = {
-    "lambdacrawl": "LambdaCrawl",
-    "learning_to_crawl": "Learning to Crawl",
-    "mirrorsync": "MirrorSync",
-    "estimators": "estimators",
-    "automata": "automata",
-}
 FOUR_DIGITS = 1e4
 WIDTH = 80  # of the help: what fits a page
 
@@ -89,14 +81,7 @@ def papers(page: str) -> str:
         (one,) = (each for each in findings(paper) if each["id"] == name)
         return f"{marker}> {one['place']}: {one['claim']}: {one['statistic']}. {_numbers(one)}\n"
 
-    lines = ["| paper | claim | decided by | found |\n", "| --- | --- | --- | --- |\n"]
-    for paper, name in NAMES.items():
-        for one in findings(paper):
-            if one["verdict"] != "holds":
-                cells = (name, f"{one['place']}: {one['claim']}: {one['statistic']}", _band(one), _ours(one))
-                lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n")
-    table = "".join(lines)
-    return VERDICTS.sub(lambda found: found[1] + table + found[2], SHOWN.sub(measured, page))
+    return SHOWN.sub(measured, page)
 
 
 def _numbers(one: dict[str, Any]) -> str:

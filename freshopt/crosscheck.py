@@ -2,6 +2,9 @@
 
 A certificate's dual bound holds for all feasible rates, so the solvers also check each other: a primal value
 that is better than another solver's dual bound means that one of the two is wrong (weak duality).
+
+A solver that learns from samples proves nothing to six digits. It is run with other seeds and fewer samples,
+and judged by where its gap tends to: `freshopt.sampled_gap` has the rule.
 """
 
 from __future__ import annotations
@@ -20,6 +23,13 @@ from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.sampled_gap import (
+    AGREES,
+    DISAGREES,
+    SampledGap,
+    SampledSolver,
+    sampled_gap,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -28,7 +38,7 @@ COLUMNS = ("solver", "status", "value", "certified gap", "largest rate differenc
 # Relative differences below this are lost in the rounding of a sum of float64.
 RESOLVED = 1e-15
 _GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
-_COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED}
+_COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED, AGREES: _GREEN, DISAGREES: _RED}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -44,23 +54,27 @@ class Agreement:
         Relative duality gap up to which a solution counts as optimal.
     names : tuple of str
         What the solvers are called in the table.
+    samples : tuple of SampledGap or None
+        Of the solvers that learn from samples, the gaps of their repeated runs.
     """
 
     problem: Problem
     solutions: tuple[Solution, ...]
     tolerance: float
     names: tuple[str, ...]
+    samples: tuple[SampledGap | None, ...] = ()
 
     @property
     def agrees(self) -> bool:
         """Whether all judged solvers are proved optimal without contradiction.
 
         There must be one that answered.
-        Refusals, baselines and solvers that learn from samples do not count against it; failures do.
+        Refusals and baselines do not count against it; failures do, and so do solvers that learn from samples
+        unless these show that they tend to the optimum.
         """
         judged = self.judged()
         optimal = all(self.solutions[k].status is Status.OPTIMAL for k in judged)
-        return bool(judged) and optimal and not self.contradictions()
+        return bool(judged) and optimal and not self.contradictions() and not self.unconfirmed()
 
     @property
     def proved(self) -> bool:
@@ -77,6 +91,10 @@ class Agreement:
             for k, s in enumerate(self.solutions)
             if s.status is not Status.REFUSED and not gap_is_expected(s.solver)
         ]
+
+    def unconfirmed(self) -> list[int]:
+        """Return the positions of sampled solvers not shown to agree."""
+        return [k for k, found in enumerate(self.samples) if found is not None and found.verdict != AGREES]
 
     def short(self) -> list[int]:
         """Return the positions of judged solvers that are not proved optimal."""
@@ -143,12 +161,10 @@ class Agreement:
                 "certified gap": solution.certificate.relative_gap if solution.certificate else None,
                 "largest rate difference": None if math.isnan(difference) else difference,
                 "seconds": solution.seconds,
-                "verdict": verdict(solution),
-                "note": solution.note,
+                "verdict": verdict(solution, sample),
+                "note": solution.note if sample is None else f"{solution.note} {sample}.",
             }
-            for name, solution, difference in zip(
-                self.names, self.solutions, self.rate_differences(), strict=True
-            )
+            for name, solution, difference, sample in self._rows()
         ]
         kinds = dict.fromkeys(COLUMNS[2:6], polars.Float64)
         return polars.DataFrame(rows, schema_overrides=kinds)
@@ -158,23 +174,35 @@ class Agreement:
         judged, short = self.judged(), self.short()
         if self.contradictions():
             return f"The solvers CONTRADICT each other: {' '.join(self.contradictions())}"
+        sampled = self._sampled()
         if not judged:
-            return "No solver that aims at the optimum applies."
+            return " ".join(sampled) or "No solver that aims at the optimum applies."
         if not short:
             many = f"{len(judged)} of {len(judged)} prove" if len(judged) > 1 else "one proves"
-            return f"The solvers agree: {many} the optimum to a relative gap of {self.tolerance:g}."
+            agree = "The solvers agree: " if self.agrees else ""
+            proved = f"{agree}{many} the optimum to a relative gap of {self.tolerance:g}."
+            return " ".join([proved[0].upper() + proved[1:], *sampled])
         names = ", ".join(self.names[k] for k in short)
-        return (
+        proved = (
             f"The solvers do NOT agree: {len(judged) - len(short)} of {len(judged)} prove the optimum to a "
             f"relative gap of {self.tolerance:g}; not so {names}."
         )
+        return " ".join([proved, *sampled])
+
+    def _sampled(self) -> list[str]:
+        """Return a sentence on each solver that learns from samples."""
+        pairs = zip(self.names, self.samples, strict=False)
+        return [f"{name}: {found.verdict} ({found})." for name, found in pairs if found is not None]
+
+    def _rows(self) -> list[tuple[str, Solution, float, SampledGap | None]]:
+        """Return names, solutions, rate differences and samples, by solver."""
+        samples = self.samples or (None,) * len(self.solutions)
+        return list(zip(self.names, self.solutions, self.rate_differences(), samples, strict=True))
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return the table as text, a row per answer or failure."""
         cells: list[tuple[str, ...]] = []
-        for name, solution, difference in zip(
-            self.names, self.solutions, self.rate_differences(), strict=True
-        ):
+        for name, solution, difference, sample in self._rows():
             if solution.status is Status.REFUSED:
                 continue
             proof = solution.certificate
@@ -190,7 +218,7 @@ class Agreement:
                     else gap_text(proof.relative_gap),
                     "–" if math.isnan(difference) else gap_text(difference),
                     f"{solution.seconds:.3f}",
-                    verdict(solution),
+                    verdict(solution, sample),
                 )
             )
         return cells
@@ -245,7 +273,8 @@ def cross_check(
     problem : Problem
     solvers : iterable of Solver, or mapping of names to solvers
     tolerance : float
-        Relative duality gap up to which an answer counts as optimal.
+        Relative duality gap up to which an answer counts as optimal. A solver that learns from samples is run
+        eight times, and judged by where its gaps tend to.
     announce : callable, optional
         Called with the name of each solver before it runs.
 
@@ -269,11 +298,25 @@ def cross_check(
             raise SolverRefusedError(
                 f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
             )
-    solutions = []
+    solutions: list[Solution] = []
+    samples: list[SampledGap | None] = []
     for name, solver in pairs:
         announce(name)
         solutions.append(_solve(solver, problem, options))
-    return Agreement(problem, tuple(solutions), tolerance, tuple(name for name, _ in pairs))
+        samples.append(_sample(solver, solutions[-1], options))
+    names = tuple(name for name, _ in pairs)
+    return Agreement(problem, tuple(solutions), tolerance, names, tuple(samples))
+
+
+def _sample(solver: Solver, solution: Solution, options: SolveOptions) -> SampledGap | None:
+    """Return the gaps of repeated runs of a sampled solver.
+
+    None of other solvers, and of an answer that is proved optimal.
+    """
+    sampled = solution.certificate is not None and gap_is_expected(solution.solver) == "sampled"
+    if not sampled or solution.status is Status.OPTIMAL or not isinstance(solver, SampledSolver):
+        return None
+    return sampled_gap(solver, solution, solution.problem, options)
 
 
 def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
@@ -314,8 +357,10 @@ def _vanishes(solution: Solution) -> bool:
     return proof is not None and proof.vanishing and proof.relative_gap > RESOLVED
 
 
-def verdict(solution: Solution) -> str:
-    """Return a verdict of one or two words on a solution."""
+def verdict(solution: Solution, sample: SampledGap | None = None) -> str:
+    """Return a verdict of a few words on a solution."""
+    if sample is not None:
+        return sample.verdict
     if solution.status is Status.OPTIMAL:
         return "proved optimal"
     if solution.status is Status.REFUSED:

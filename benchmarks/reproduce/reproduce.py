@@ -20,6 +20,7 @@ import math
 import platform
 import textwrap
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -183,18 +184,28 @@ def section(paper: str) -> str:
     seconds = sum(each["seconds"] for each in record["groups"]) if record else 0.0
     command = f"python benchmarks/reproduce/reproduce.py --only {paper}"
     how = f"{counts(found)}. `{command}`: {seconds:.3g} s by the clock."
-    rows = [HEADINGS, ("---",) * len(HEADINGS), *map(page_cells, found)]
-    grid = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    parts = [f"## {table.title}", table.place, table.setting, how[0].upper() + how[1:], grid]
+    parts = [f"## {table.title}", table.place, table.setting, how[0].upper() + how[1:]]
+    for verdict in (FAILS, UNDECIDED, HOLDS):
+        some = [each for each in found if each.verdict == verdict]
+        if some:
+            parts += [
+                f"**{verdict.capitalize()}**",
+                grid([HEADINGS[:-1], ("---",) * 4, *map(page_cells, some)]),
+            ]
     if table.undecidable:
         listed = (f"* {each['place']}: {each['claim']} {each['why']}" for each in table.undecidable)
         parts.append("Cannot be decided:\n\n" + "\n".join(listed))
     return "\n" + "\n\n".join(part for part in parts if part) + "\n"
 
 
+def grid(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return rows as a table in Markdown."""
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+
+
 def page_cells(each: Finding) -> tuple[str, ...]:
     """Return the row of the page: origin below the place, settings below the claim."""
-    place, claim, *rest = cells(each)
+    place, claim, *rest, _ = cells(each)
     settings = [f"Paper: {each.claim.theirs}"] * bool(each.claim.theirs)
     settings += [f"Here: {each.claim.ours}"] * bool(each.claim.ours)
     origin = ORIGINS[each.claim.origin].removeprefix("the paper's ").removeprefix("its ")

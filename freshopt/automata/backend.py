@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from freshopt.automata import transitions
+from freshopt.automata import polls, transitions
 from freshopt.compiled import backend
 
 
@@ -18,8 +18,8 @@ def loops() -> Mapping[str, Callable[..., None]]:
 
 
 _PLAIN: Mapping[str, Callable[..., None]] = {
-    "simulate": transitions.simulate,
-    "observe": transitions.observe,
+    "simulate": polls.simulate,
+    "observe": polls.observe,
     "choose_many": transitions.choose_many,
     "learn_many": transitions.learn_many,
 }

@@ -79,7 +79,7 @@ def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networ
             node *= 2
         if node in automata:
             return ("automaton", node), automata[node]["share"]
-        position = node - 2**tree.depth
+        position = tree.source_at(node - 2**tree.depth)
         return ("source", names[position]), float(shares[position])
 
     for node in automata:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from freshopt.automata.transitions import Tree, bits
+from freshopt.automata.random_numbers import bits
+from freshopt.automata.share_bounds import ShareBounds
+from freshopt.automata.transitions import Tree
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import as_whole, shape_of
+from freshopt.numerics.arrays import IntArray, as_whole, shape_of
 
 # Largest number of sources, whose tree takes 40 GB.
 MOST_SOURCES = 2**30
@@ -51,18 +53,24 @@ def per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
     return given
 
 
-def fresh_tree(n: int, resolution: tuple[int, ...], seed: int) -> Tree:
+def fresh_tree(
+    position: IntArray, resolution: tuple[int, ...], seed: int, bounds: ShareBounds | None
+) -> Tree:
     """Return a tree with equal shares for all sources.
 
-    They are equal to half a state.
+    They are equal to half a state. Sources are at the given positions among the leaves.
     """
-    depth = len(resolution)
+    n, depth = len(position), len(resolution)
+    at = np.full(2**depth, -1, dtype=np.int64)
+    at[position] = np.arange(n)
+    before = np.concatenate(([0], np.cumsum(at >= 0)))  # sources left of each leaf
+    node = position + 2**depth
     state, span = np.zeros(2**depth, dtype=np.int64), np.zeros(2**depth, dtype=np.int64)
     for level, states in enumerate(resolution):
         nodes = np.arange(2**level)
         width = 2 ** (depth - level)
-        below = np.clip(n - nodes * width, 0, width)
-        left = np.minimum(below, width // 2)
+        below = before[(nodes + 1) * width] - before[nodes * width]
+        left = before[nodes * width + width // 2] - before[nodes * width]
         split = below > left
         start = np.rint((states + 1) * left / np.maximum(below, 1)).astype(np.int64)
         span[2**level + nodes] = np.where(split, states + 1, 0)
@@ -82,6 +90,11 @@ def fresh_tree(n: int, resolution: tuple[int, ...], seed: int) -> Tree:
         released=np.zeros(n, dtype=np.int64),
         clock=np.zeros(1, dtype=np.int64),
         noise=np.append(words, 1),
+        node=node,
+        at=at,
+        floor=np.zeros(0) if bounds is None else bounds.floor.copy(),
+        floors=np.zeros(0) if bounds is None else np.cumsum(bounds.floor),
+        cap=np.zeros(0) if bounds is None else bounds.caps(2**depth, node),
     )
     for _ in range(WARM_UP):
         bits(tree.noise)

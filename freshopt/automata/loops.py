@@ -15,15 +15,18 @@ from typing import Any
 from numba import njit
 from numba.extending import register_jitable
 
-from freshopt.automata import transitions
-from freshopt.automata.transitions import Slots, Tree
+from freshopt.automata import heaps, observed_costs, polls, random_numbers, transitions
+from freshopt.automata.polls import Slots
+from freshopt.automata.transitions import Tree
 from freshopt.numerics.arrays import Array, IntArray
 
-for _name, _function in inspect.getmembers(transitions, inspect.isfunction):
-    if _function.__module__ == transitions.__name__:
-        register_jitable(_function)
+STEPS = (random_numbers, heaps, transitions, observed_costs, polls)
+for _module in STEPS:
+    for _name, _function in inspect.getmembers(_module, inspect.isfunction):
+        if _function.__module__ == _module.__name__:
+            register_jitable(_function)
 
-EDITION = hashlib.sha256(inspect.getsource(transitions).encode()).hexdigest()
+EDITION = hashlib.sha256("".join(map(inspect.getsource, STEPS)).encode()).hexdigest()
 
 
 def build(*, cache: bool) -> dict[str, Callable[..., None]]:
@@ -35,7 +38,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
     def simulate(
         tree: Tree,
         slots: Slots,
-        polls: int,
+        count: int,
         scheduler: int,
         rule: int,
         reward: bool,
@@ -44,7 +47,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         probing: float,
     ) -> None:
         _ = edition
-        transitions.simulate(tree, slots, polls, scheduler, rule, reward, penalty, gain, probing)
+        polls.simulate(tree, slots, count, scheduler, rule, reward, penalty, gain, probing)
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def observe(
@@ -59,7 +62,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         probing: float,
     ) -> None:
         _ = edition
-        transitions.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
+        polls.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:

@@ -33,6 +33,21 @@ A probe, under periodic polling
     of the weighted number of news. The probe must leave the copy as it is, so that the poll shows whether it
     was stale; it costs a poll and ends no interval. With R = 2/x, deadlines have intervals up to R and a
     slot; credits have a few that are longer, and what lies beyond R of those is lost.
+A cost, under either polling
+    The identity needs neither bits nor equal intervals. If intervals only scale with the rate, T = Z/x with a
+    Z of mean 1, the cost is J(x) = x·E C(Z/x), and so
+
+        −J'(x) = E[T c(T) − C(T)] = E ∫₀ᵀ (c(T) − c(t)) dt,
+
+    for Z = 1, periodic, and for an exponential Z, Poisson refreshes, alike. With a probe at a random moment t
+    of density g on t > 0, 1{t < T}·(c(T) − c(t))/g(t) has that mean: t = R·U⁴, with R = 2/x and U uniform
+    where intervals are shorter than R, exponential where they are: early moments are likelier, in which most
+    costs grow, so that no single value is large. A poll and a probe that see how many changes were missed,
+    for how long, or how old the copy is, see samples of c, such as H(m) for harmonic staleness (`Cost`).
+    Values have no bound, so that they are counted in units of their mean over the last eight polls per
+    source, which all units of cost, time and importance leave as they are; until there have been so many,
+    nothing is learnt. Nor does one value take more than an eighth off a share: a larger one counts less, a
+    bias against rewards of more than an eighth of the states in steps.
 
 References
 ----------
@@ -45,7 +60,7 @@ import enum
 
 import numpy as np
 
-from freshopt.automata import transitions
+from freshopt.automata import polls, transitions
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array
 
@@ -87,12 +102,15 @@ class Feedback(enum.Enum):
     ``NEWS``: whether it found news, as published. ``NEWS_TWICE``: whether it and the poll before found news.
     ``NEWS_THEN_NONE``: w/x where the poll before found news and this one none. ``PROBE``: w·R where a probe
     in between found the copy fresh and the poll finds it stale.
+    ``COST``: w times what the cost has grown by from a probe to the poll, over the density of the probe's
+    moment, and that over the running mean of such feedback.
     """
 
     NEWS = "news"
     NEWS_TWICE = "news twice"
     NEWS_THEN_NONE = "news then none"
     PROBE = "probe"
+    COST = "cost"
 
     def __repr__(self) -> str:
         """Return the name as it is written in code."""
@@ -102,10 +120,11 @@ class Feedback(enum.Enum):
     def code(self) -> int:
         """Integer code of the member in the compiled loops."""
         return {
-            "NEWS": transitions.NEWS,
-            "NEWS_TWICE": transitions.NEWS_TWICE,
-            "NEWS_THEN_NONE": transitions.NEWS_THEN_NONE,
-            "PROBE": transitions.PROBE,
+            "NEWS": polls.NEWS,
+            "NEWS_TWICE": polls.NEWS_TWICE,
+            "NEWS_THEN_NONE": polls.NEWS_THEN_NONE,
+            "PROBE": polls.PROBE,
+            "COST": polls.COST,
         }[self.name]
 
     @property

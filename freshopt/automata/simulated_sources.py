@@ -13,9 +13,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.automata.observed_costs import Cost
+from freshopt.automata.polls import Slots
 from freshopt.automata.settings import Feedback, Update, weights_of
-from freshopt.automata.transitions import Slots
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray, as_numbers, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
@@ -29,7 +30,11 @@ class SimulatedSources:
     hazard : array_like, shape (n,)
         a ≥ 0, expected changes per slot; a slot is the time between two polls.
     importance : array_like, scalar or shape (n,)
-        w ≥ 0: the value of news of the source, or of its freshness.
+        w ≥ 0: the value of news of the source, of its freshness, or of its cost.
+    cost : Cost
+        What a poll sees of a copy, for ``Feedback.COST``.
+    curve : array_like, shape (n, k), optional
+        Parameters of that cost, if it has any.
 
     Attributes
     ----------
@@ -50,7 +55,14 @@ class SimulatedSources:
     (array([2500, 7500]), 0.33)
     """
 
-    def __init__(self, hazard: npt.ArrayLike, importance: npt.ArrayLike = 1.0) -> None:
+    def __init__(
+        self,
+        hazard: npt.ArrayLike,
+        importance: npt.ArrayLike = 1.0,
+        *,
+        cost: Cost = Cost.STALE,
+        curve: npt.ArrayLike | None = None,
+    ) -> None:
         rates = np.atleast_1d(as_numbers(hazard, "hazard").copy())
         n = len(rates)
         if rates.ndim != 1 or not n or not bool(np.all((rates >= 0.0) & (rates < np.inf))):
@@ -58,6 +70,10 @@ class SimulatedSources:
         self.importance = as_vector(importance, n, "importance")
         if not bool(np.all((self.importance >= 0.0) & (self.importance < np.inf))):
             raise SourceDataError("importance must be finite and 0 or more. Mend it.")
+        expect(cost, Cost, "cost", "Pass a freshopt.automata.Cost")
+        table = np.zeros((n, 1)) if curve is None else as_numbers(curve, "curve").copy()
+        if table.ndim != 2 or len(table) != n or (curve is None) == (cost in (Cost.POWER, Cost.PIECES)):
+            raise SourceDataError(f"the curve of {cost!r} does not fit {n} sources. Pass its row for each.")
         self._slots = Slots(
             hazard=rates,
             pending=np.zeros(n),
@@ -70,6 +86,9 @@ class SimulatedSources:
             news=np.zeros(n, dtype=np.int64),
             totals=np.zeros(2),
             now=np.zeros(1),
+            cost=np.array([cost.code]),
+            curve=table,
+            scale=np.zeros(2),
         )
         self._weighted: tuple[Feedback, Update] | None = None
 
@@ -118,7 +137,7 @@ class SimulatedSources:
         """
         slots, both = self._slots, np.array([one, other])
         now = slots.now[0]
-        slots.pending[both] += slots.hazard[both] * (now - slots.since[both])
+        slots.pending[both] += slots.hazard[both] * np.maximum(now - slots.since[both], 0.0)
         slots.since[both] = now
         slots.plan[both] = np.inf  # a probe that was planned before belongs to the hazard of before
         slots.hazard[both] = slots.hazard[both[::-1]]

@@ -6,7 +6,8 @@ feedback of one source informs the shares of all its neighbours: the tree finds 
 polls, however many sources there are [1]_.
 
 The tree is that of the next power of two. Leaves that are no sources come last; where the right half has no
-source there is no automaton, and all goes left. A fresh tree gives each source the same share.
+source there is no automaton, and all goes left. A fresh tree gives each source the same share. Groups of
+sources that are limited together have a subtree each.
 
 Cost: 100 bytes per source. A poll goes down and up log₂ n automata: compiled 0.4-0.5 µs at 512 sources and at
 32 768 by credits or at random, 1-1.3 µs by deadlines.
@@ -28,9 +29,10 @@ import numpy.typing as npt
 
 from freshopt.automata.backend import loops
 from freshopt.automata.initial_state import MOST_SOURCES, fresh_tree, per_depth
+from freshopt.automata.polls import Slots
 from freshopt.automata.settings import Feedback, Polling, Update, check_together
+from freshopt.automata.share_bounds import ShareBounds, positions
 from freshopt.automata.simulated_sources import SimulatedSources
-from freshopt.automata.transitions import Slots
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.numerics.arrays import Array, IntArray, as_whole
 
@@ -51,6 +53,8 @@ class AutomataTree:
     update : Update
     seed : int
         Of the automata's steps, of random polling and of simulated changes.
+    bounds : ShareBounds, optional
+        Smallest and largest shares. They want deadlines or random polling, and rewards alone.
 
     Attributes
     ----------
@@ -84,14 +88,22 @@ class AutomataTree:
         polling: Polling = Polling.CREDIT,
         update: Update = Update.REWARD_PENALTY,
         seed: int = 0,
+        bounds: ShareBounds | None = None,
     ) -> None:
         n, seed = as_whole(n, "the number of sources", 1, MOST_SOURCES), check_seed(seed)
         expect(polling, Polling, "polling", "Pass a freshopt.automata.Polling")
         expect(update, Update, "update", "Pass a freshopt.automata.Update")
-        self.n, self.depth = int(n), (int(n) - 1).bit_length()
+        if bounds is not None and (polling is Polling.CREDIT or update is not Update.REWARD_INACTION):
+            raise SourceDataError(
+                f"bounds are given with {polling!r} and {update!r}. Pass Polling.EARLIEST_DEADLINE or "
+                "RANDOM, and Update.REWARD_INACTION."
+            )
+        if bounds is not None and len(bounds.floor) != n:
+            raise SourceDataError(f"{len(bounds.floor)} bounds for {n} sources. Pass one for each.")
+        self.n, (self.depth, position) = int(n), positions(int(n), bounds)
         self.resolution = per_depth(resolution, self.depth)
         self.polling, self.update = polling, update
-        self._tree = fresh_tree(self.n, self.resolution, int(seed))
+        self._tree = fresh_tree(position, self.resolution, int(seed), bounds)
         self._start_deadlines()
 
     @classmethod
@@ -131,7 +143,15 @@ class AutomataTree:
         return int(self._tree.clock[0])
 
     def shares(self) -> Array:
-        """Return each source's learnt share of the polls, shape (n,)."""
+        """Return each source's share of the polls, shape (n,)."""
+        learnt = self._learnt()
+        if not len(self._tree.floor):
+            return learnt
+        every: Array = self._tree.floor + (1.0 - self._tree.floors[-1]) * learnt
+        return every
+
+    def _learnt(self) -> Array:
+        """Return each source's share of what the automata hand out."""
         state, span = self._tree.state, self._tree.span
         share = np.ones(1)
         for depth in range(self.depth):
@@ -139,7 +159,12 @@ class AutomataTree:
             whole = np.where(span[nodes] > 0, span[nodes], 1)
             left = np.where(span[nodes] > 0, state[nodes], 1) / whole
             share = np.stack([share * left, share * (1.0 - left)], axis=1).reshape(-1)
-        return share[: self.n]
+        own: Array = share[self._tree.node - 2**self.depth]
+        return own
+
+    def source_at(self, leaf: int) -> int:
+        """Return the source at a leaf, or -1."""
+        return int(self._tree.at[leaf])
 
     def choose(self, count: int) -> IntArray:
         """Return the next `count` sources to poll, without learning."""
@@ -192,8 +217,8 @@ class AutomataTree:
         feedback : Feedback or None
             None polls without learning.
         gain : float
-            How far a reward of mean importance at a mean share moves an automaton, in steps; without effect
-            on penalties, and on rewards where there are penalties.
+            How far a reward of mean importance at a mean share, or a mean cost, moves an automaton, in steps;
+            without effect on penalties, and on rewards where there are penalties.
         probing : float
             Share of the poll intervals in which a probe is planned.
 
@@ -204,7 +229,7 @@ class AutomataTree:
         """
         on = (False, False) if feedback is None else (self.update.on_reward, self.update.on_penalty)
         rule = Feedback.NEWS if feedback is None else feedback
-        slots, codes, step = self._arranged(sources, rule, gain)
+        slots, codes, step = self._arranged(sources, rule, gain, learning=True)
         loops()["simulate"](self._tree, slots, polls, *codes, *on, step, float(probing))
 
     def observe(
@@ -252,12 +277,12 @@ class AutomataTree:
     def automata(self) -> list[dict[str, Any]]:
         """Return a record of each automaton.
 
-        It holds node, depth, state, resolution, share, and its sources ``first`` to ``last``.
+        It holds node, depth, state, resolution, share, and its leaves ``first`` to ``last``.
 
-        A share is what all automata above it leave to it.
+        A share is what all automata above it leave to it. Without groups, leaves are the sources in order.
         """
-        mass = self._sums(self.shares())
-        found = []
+        mass = self._sums(self._learnt())
+        found, used = [], int(self._tree.node.max()) - 2**self.depth + 1
         for node in np.flatnonzero(self._tree.span).tolist():
             depth = node.bit_length() - 1
             width = 2 ** (self.depth - depth)
@@ -270,7 +295,7 @@ class AutomataTree:
                     "resolution": int(self._tree.span[node]) - 1,
                     "share": float(mass[node]),
                     "first": first,
-                    "last": min(first + width, self.n) - 1,
+                    "last": min(first + width, used) - 1,
                 }
             )
         return found
@@ -282,20 +307,21 @@ class AutomataTree:
         return f"AutomataTree(n={self.n}, {kind}, polls={self.polls})"
 
     def _arranged(
-        self, sources: SimulatedSources, rule: Feedback, gain: float
+        self, sources: SimulatedSources, rule: Feedback, gain: float, *, learning: bool = False
     ) -> tuple[Slots, tuple[int, int], float]:
         """Return source arrays, rule codes and step length."""
         if len(sources) != self.n:
             raise SourceDataError(f"{len(sources)} sources under a tree for {self.n}. Make one of that size.")
         check_together(rule, self.update)
-        step = float(gain) if rule.is_bit else gain / self.n  # a typical value is 1/share, of a bit 1
+        # A typical value is 1/share, of a bit 1; costs are learnt from in units of their mean.
+        step = float(gain) if rule.is_bit or (rule is Feedback.COST and learning) else gain / self.n
         return sources.slots(rule, self.update), (self.polling.code, rule.code), step
 
     def _sums(self, leaves: Array) -> Array:
         """Sum a column over the sources below each node."""
         width = 2**self.depth
         mass = np.zeros(2 * width)
-        mass[width : width + self.n] = leaves
+        mass[self._tree.node] = leaves
         for depth in range(self.depth - 1, -1, -1):
             nodes = slice(2**depth, 2 ** (depth + 1))
             mass[nodes] = mass[2 ** (depth + 1) : 2 ** (depth + 2)].reshape(-1, 2).sum(axis=1)

@@ -24,6 +24,7 @@ from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
+from freshopt.sampled_gap import SampledSolver
 from freshopt.solvers import AutomataTree, Conic, MirrorDescent, ProjectedGradient
 from freshopt.terminal.options import Decorator
 
@@ -198,6 +199,23 @@ class Bounded:
         return replace(found, problem=problem)
 
 
+@dataclass(frozen=True, slots=True)
+class BoundedSamples(Bounded):
+    """Sampled solver whose runs are bounded in time, one by one."""
+
+    solver: SampledSolver
+
+    def replica(self, number: int, shorter: int = 1) -> BoundedSamples:
+        """Return the solver with another seed and a fraction of its samples."""
+        return BoundedSamples(self.solver.replica(number, shorter), self.runs)
+
+    def enough(self, problem: Problem) -> bool:
+        """Return whether there are samples enough to judge."""
+        return self.solver.enough(problem)
+
+
 def bounded(solver: Solver, runs: BoundedRuns) -> Solver:
     """Return an iterative solver with bounded runs, any other itself."""
+    if isinstance(solver, SampledSolver):
+        return BoundedSamples(solver, runs)
     return Bounded(solver, runs) if isinstance(solver, ITERATIVE) else solver

@@ -8,8 +8,9 @@ from freshopt.crosscheck import COLUMNS, Agreement
 from freshopt.report.components import Column, Section, paragraph, table
 from freshopt.report.document import document
 from freshopt.report.markup import Child, Markup, element
+from freshopt.sampled_gap import DISAGREES
 
-_WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed"}
+_WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "failed", DISAGREES: "failed"}
 
 
 def page(digest: Digest, *, about: list[str]) -> str:

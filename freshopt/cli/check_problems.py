@@ -35,6 +35,7 @@ FAMILY: tuple[tuple[str, str, int, Scale], ...] = (
 LEFT_OUT = (
     "scs on penalties and on the large instance",
     "mirror-descent and projected-gradient on the ill-scaled one",
+    "automata-tree (eight runs of up to a million polls on each problem)",
     "penalties on the ill-scaled one (their declared form serves 0.01 refreshes per change and more)",
     "penalty-log and penalty-square but for plain and signals",
 )
@@ -89,6 +90,7 @@ def takes_long(case: str, objective: str, solver: str) -> bool:
         "scs": penalty or case == LARGE,
         "mirror-descent": case == ILL,
         "projected-gradient": case == ILL,
+        "automata-tree": True,
         # Only this objective is a linear program; HiGHS takes 20 s to refuse the others.
         "highs": objective != "deadline",
     }.get(solver, False)

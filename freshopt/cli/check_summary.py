@@ -75,12 +75,16 @@ class Digest:
     def passed(self) -> bool:
         """Return whether every optimum is proved, without contradiction.
 
-        Solvers that were asked for by name must each prove it.
+        Solvers that were asked for by name must each prove it, or agree with it if they learn from samples.
         """
         if self.named:
-            judged = any(checked.agreement.judged() for checked in self.checked)
+            judged = any(
+                checked.agreement.judged() or any(checked.agreement.samples) for checked in self.checked
+            )
             useless = [name for name in self.named if name in self.idle()] or not judged
-            short = any(checked.agreement.short() for checked in self.checked)
+            short = any(
+                checked.agreement.short() or checked.agreement.unconfirmed() for checked in self.checked
+            )
             contradictory = any(checked.agreement.contradictions() for checked in self.checked)
             return not (useless or short or contradictory)
         return all(checked.agreement.proved for checked in self.checked)

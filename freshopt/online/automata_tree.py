@@ -19,8 +19,8 @@ import numpy as np
 
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, Update
+from freshopt.automata.polls import REACH
 from freshopt.automata.settings import check_together
-from freshopt.automata.transitions import REACH
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.modelling.problem import Problem

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.automata import AutomataTree, Feedback, Polling
+from freshopt.automata.polls import REACH
 from freshopt.automata.settings import weights_of
-from freshopt.automata.transitions import REACH
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.online.runs import State
 from freshopt.simulation import Crawler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from freshopt.automata import AutomataTree, Feedback, Polling, SimulatedSources, Update
+from freshopt.automata import AutomataTree, Cost, Feedback, Polling, SimulatedSources, Update
 from tests.ground_truth.cost_truth import Floats
 
 HAZARD = np.array([0.7, 0.1, 0.05, 0.02])
@@ -113,6 +114,74 @@ def test_news_does_not_measure_weighted_freshness() -> None:
     mean, error = observed(Polling.EARLIEST_DEADLINE, Feedback.NEWS, Update.REWARD_INACTION)
     other = WEIGHT / WEIGHT.mean() * slopes(lambda a, x: a * periodic_freshness(a, x))
     assert np.all(mean - other > 10 * Z * error)
+
+
+# Ages at which some cost below has a kink or a jump.
+KINKS = (3.0, 6.0)
+
+
+def grown(cost: Callable[[float, float], float], polling: Polling) -> Callable[[float, float], float]:
+    """Return −J'(x), of J(x) = x·E C(T), by central differences of its integral."""
+
+    def total(hazard: float, share: float) -> float:
+        periodic = polling is Polling.EARLIEST_DEADLINE
+        end = 1.0 / share if periodic else np.inf
+
+        def still(s: float) -> float:
+            return 1.0 if periodic else math.exp(-share * s)
+
+        edges = [0.0, *(kink for kink in KINKS if kink < end), end]
+        parts = [
+            quad(lambda s: cost(hazard, s) * still(s), low, high, epsabs=1e-13, epsrel=1e-11)[0]
+            for low, high in itertools.pairwise(edges)
+        ]
+        return -share * sum(parts)
+
+    return total
+
+
+def harmonic(hazard: float, age: float) -> float:
+    """E H(m) of a Poisson number m, as the integral of (1 − e^{−t})/t."""
+    return quad(lambda t: -math.expm1(-t) / t if t > 0.0 else 1.0, 0.0, hazard * age, epsrel=1e-11)[0]
+
+
+def oldest(hazard: float, age: float) -> float:
+    return age + math.expm1(-hazard * age) / hazard
+
+
+SEEN = [
+    (Cost.STALE, None, lambda a, s: -math.expm1(-a * s)),
+    (Cost.HARMONIC, None, harmonic),
+    (Cost.MISSED, None, lambda a, s: a * s),
+    (Cost.AGE, None, oldest),
+    (Cost.POWER, [0.5, 6.0], lambda _, s: min(s, 6.0) ** 0.5),
+    (Cost.PIECES, [0.0, 1.0, 0.0, -3.0], lambda _, s: float(s > 3.0)),
+]
+
+
+# Each cost under one of the disciplines in every run, under the other by the marker.
+EITHER = [
+    pytest.param(polling, *seen, marks=[] if k % 2 == m else pytest.mark.exhaustive)
+    for m, polling in enumerate((Polling.EARLIEST_DEADLINE, Polling.RANDOM))
+    for k, seen in enumerate(SEEN)
+]
+
+
+@pytest.mark.parametrize(("polling", "cost", "curve", "of_age"), EITHER)
+def test_what_a_cost_grows_by_from_probe_to_poll_is_its_marginal(
+    polling: Polling, cost: Cost, curve: list[float] | None, of_age: Callable[[float, float], float]
+) -> None:
+    tree = AutomataTree.from_shares(SHARES, polling=polling, seed=8)
+    tree.update = Update.REWARD_INACTION
+    table = None if curve is None else np.tile(curve, (4, 1))
+    sources = SimulatedSources(HAZARD, WEIGHT, cost=cost, curve=table)
+    source, value = tree.observe(sources, POLLS // 4, Feedback.COST)
+    each = [value[source == k][100:] for k in range(4)]
+    error = np.array([np.std(v, ddof=1) / math.sqrt(len(v)) for v in each])
+    expected = WEIGHT / WEIGHT.mean() / 4 * slopes(grown(of_age, polling))
+    # A tree of constant shares keeps them to 1e-12, and differences of integrals are right to 1e-6.
+    assert np.all(np.abs([np.mean(v) for v in each] - expected) <= Z * error + 1e-5 * expected)
+    assert np.all(error <= 0.1 * expected)
 
 
 # Every third case in every run, the others under the marker.

@@ -109,7 +109,6 @@ def test_every_name_in_the_help_is_accepted(run: Run) -> None:
     for solver in SOLVERS:
         cell: tuple[str, ...] = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
         cell = ("--objective", "deadline", "--deadline", "1d") if solver == "highs" else cell
-        cell = ("--objective", "polls") if solver == "automata-tree" else cell
         how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
         if solver in ("nested-water-filling", "ratio-water-filling", "leximin", "water-filling-cuda"):
             # They are for declared constraints, for the worst of several groups, and for a GPU.

@@ -30,6 +30,7 @@ from freshopt import (
     testing,
 )
 from tests.contracts import discovery
+from tests.contracts.api_automata import AUTOMATA
 from tests.contracts.api_constraints import CONSTRAINTS
 from tests.contracts.api_fixtures import (
     COUNTED,
@@ -63,6 +64,7 @@ from tests.contracts.api_fixtures import (
 
 CALLS: dict[str, Call] = {
     **CONSTRAINTS,
+    **AUTOMATA,
     "freshopt.CrawlLog": Call(
         fo.CrawlLog,
         {
@@ -409,22 +411,6 @@ CALLS: dict[str, Call] = {
         simulation.missed_costs,
         {"world": WORLD, "source": [0, 1], "time": [0.5, 0.7], "end": 1.0, "begin": 0.0, "penalty": None},
     ),
-    "automata.AutomataTree": Call(
-        automata.AutomataTree,
-        {
-            "n": 3,
-            "resolution": 50,
-            "polling": automata.Polling.CREDIT,
-            "update": automata.Update.REWARD_PENALTY,
-            "seed": 0,
-        },
-    ),
-    "automata.SimulatedSources": Call(automata.SimulatedSources, {"hazard": [0.1, 0.2], "importance": 1.0}),
-    "automata.TwofoldAutomaton": Call(
-        automata.TwofoldAutomaton, {"resolution": 50, "update": automata.Update.REWARD_PENALTY}
-    ),
-    "automata.detection": Call(automata.detection, {"hazard": 0.5}),
-    "automata.doubled": Call(automata.doubled, {"n": 5, "resolution": 50}),
     "exporters.export": Call(
         exporters.export,
         {

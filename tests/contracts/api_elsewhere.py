@@ -46,7 +46,14 @@ ELSEWHERE: dict[str, frozenset[str]] = {
         ]
     ),
     "a choice": frozenset(
-        ["freshopt.Refresh", "freshopt.Status", "automata.Feedback", "automata.Polling", "automata.Update"]
+        [
+            "freshopt.Refresh",
+            "freshopt.Status",
+            "automata.Cost",
+            "automata.Feedback",
+            "automata.Polling",
+            "automata.Update",
+        ]
     ),
     "a base class or a protocol": frozenset(
         [

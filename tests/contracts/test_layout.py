@@ -53,7 +53,8 @@ ROOMS = {
     "noisy_signals": "simulation inference",
     "cuda": "certificates",
     "solvers": "cuda dual_search interior_point first_order automata problems",
-    "crosscheck": "solvers",
+    "crosscheck": "solvers sampled_gap",
+    "sampled_gap": "certificates",
     "solving": "solvers",
     "many": "solvers",
     "warming": "solving problems",
@@ -65,10 +66,22 @@ ROOMS = {
     "cli": "terminal distributed online crosscheck parametric testing",
     "__main__": "cli",
 }
-FRONT = {"solving", "many", "warming", "parametric", "crosscheck"}  # files beside the rooms: front doors
+# Files beside the rooms: front doors.
+FRONT = {"solving", "many", "warming", "parametric", "crosscheck", "sampled_gap"}
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
-    "automata_tree": {"binary_freshness", "polling_knapsack"},
+    # What a poll sees of a copy depends on the cost: the tree has a feedback for each objective.
+    "automata_tree": {
+        "accumulated_delay",
+        "age",
+        "binary_freshness",
+        "harmonic_staleness",
+        "later_than",
+        "piecewise_linear_cost",
+        "polling_knapsack",
+        "power_cost",
+        "synchronization_cost",
+    },
     "closed_form": {"accumulated_delay", "binary_freshness", "harmonic_staleness", "polling_knapsack"},
     "lambda_crawl": {"harmonic_staleness"},
     "binary_lambda_crawl": {"binary_freshness"},

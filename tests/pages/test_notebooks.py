@@ -28,6 +28,7 @@ NAMES = [
     "06_automata_tree",
     "07_from_my_log_to_my_schedule",
     "08_constraints",
+    "09_all_objectives_all_solvers",
 ]
 PACKAGES = set(fo._PACKAGES)
 OTHERS = {

@@ -169,7 +169,7 @@ def test_the_command_prints_and_saves_what_does_not_hold_too(
     measure.of("false")(lambda plan: iter([("false", np.linspace(2.9, 3.1, plan.runs("false")))]))
     monkeypatch.setattr(made, "FOLDER", tmp_path / "claims")
     monkeypatch.setattr(frame, "PAPERS", ("p",))
-    monkeypatch.setattr(frame.importlib, "import_module", lambda _: SimpleNamespace(measure=measure))
+    monkeypatch.setattr(frame, "measurements", lambda _: measure)
     monkeypatch.setattr(frame, "RESULTS", tmp_path)
     monkeypatch.setattr(frame, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--save"])
@@ -180,7 +180,7 @@ def test_the_command_prints_and_saves_what_does_not_hold_too(
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page == frame.page()
     assert "| the paper's ordering or figure | 1 | 1 | 0 |" in page
-    assert "true \\| so: mean | 0.5 to 1.5 (mean) | 1.00 (0.90 to 1.10), 5 runs | holds |" in page
+    assert "true \\| so: mean | 0.5 to 1.5 (mean) | 1.00 (0.90 to 1.10), 5 runs |" in page
     monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--claims", "false", "--save"])
     frame.main()
     assert (tmp_path / "page.md").read_text(encoding="utf-8").split("by the clock")[1] == page.split(

@@ -1,0 +1,126 @@
+"""`ShareBounds`: smallest and largest shares of the polls.
+
+A source's floor is polled outside the automata, which share out what the floors leave free. A ceiling caps a
+source's leaf, that of a group the node below which the group is: groups are subtrees of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array, IntArray, as_vector, shape_of
+from freshopt.numerics.frozen_arrays import frozen_arrays
+
+# So much of the polls must be free of floors; with less there is nothing for automata to share out.
+FREE = 1e-9
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class ShareBounds:
+    """Smallest and largest shares of all polls.
+
+    Parameters
+    ----------
+    floor, ceiling : array_like, shape (n,)
+        0 ≤ floor ≤ ceiling; an infinite ceiling is none.
+    group : array_like of int, shape (n,)
+        Position of each source's group, or the number of groups for sources in none.
+    group_ceiling : array_like, shape (H,)
+        Largest share of each group together; no group without sources.
+
+    Raises
+    ------
+    SourceDataError
+        If the columns do not fit, a floor is above its ceiling, or the floors leave nothing free.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from freshopt.automata import AutomataTree, Polling, Update
+    >>> bounds = ShareBounds([0.2, 0.0], [np.inf, 0.5], group=0, group_ceiling=[])
+    >>> tree = AutomataTree(2, polling=Polling.RANDOM, update=Update.REWARD_INACTION, bounds=bounds)
+    >>> tree.shares().round(2)  # half of the 0.8 that the floor leaves, and the floor
+    array([0.6, 0.4])
+    """
+
+    floor: Array
+    ceiling: Array
+    group: IntArray
+    group_ceiling: Array
+
+    def __init__(
+        self,
+        floor: npt.ArrayLike,
+        ceiling: npt.ArrayLike,
+        group: npt.ArrayLike,
+        group_ceiling: npt.ArrayLike,
+    ) -> None:
+        n = max(1, *shape_of(floor, "floor"), 1)
+        low, high = as_vector(floor, n, "floor"), as_vector(ceiling, n, "ceiling")
+        codes = as_vector(group, n, "group")
+        most = as_vector(group_ceiling, max(0, *shape_of(group_ceiling, "group_ceiling"), 0), "group_ceiling")
+        if not bool(np.all((low >= 0.0) & (low <= high) & (low < np.inf))):
+            raise SourceDataError("a floor is negative or above its ceiling. Mend the bounds of the shares.")
+        if not bool(np.all(most >= 0.0)):
+            raise SourceDataError("a group_ceiling is negative or no number. Mend it.")
+        filled = np.unique(codes[codes < len(most)])
+        if not (np.array_equal(filled, np.arange(len(most))) and bool(np.all(codes <= len(most)))):
+            raise SourceDataError(
+                f"group must name each of {len(most)} groups by its position, and {len(most)} for none. "
+                "Correct it."
+            )
+        whole = codes.astype(np.int64)
+        for key, column in zip(type(self).__slots__, (low, high, whole, most), strict=True):
+            object.__setattr__(self, key, column)
+        if not self.free > FREE:
+            raise SourceDataError(
+                f"floors take {1.0 - self.free:g} of the polls, and nothing is left to learn. Lower them."
+            )
+
+    @property
+    def free(self) -> float:
+        """Share of the polls that floors leave to the automata."""
+        return 1.0 - float(np.sum(self.floor))
+
+    def caps(self, width: int, node: IntArray) -> Array:
+        """Return the largest learnt share of each of the 2·width nodes."""
+        cap = np.full(2 * width, np.inf)
+        cap[node] = (self.ceiling - self.floor) / self.free
+        taken = np.bincount(self.group, weights=self.floor, minlength=len(self.group_ceiling) + 1)
+        for k, limit in enumerate(self.group_ceiling):
+            top = top_of(node[self.group == k])
+            cap[top] = min(cap[top], (limit - taken[k]) / self.free)
+        return cap
+
+
+def top_of(node: IntArray) -> int:
+    """Return the lowest node that is above all of some leaves."""
+    low, high = int(node.min()), int(node.max())
+    while low != high:
+        low, high = low >> 1, high >> 1
+    return low
+
+
+def positions(n: int, bounds: ShareBounds | None) -> tuple[int, IntArray]:
+    """Return a tree's depth and each source's leaf.
+
+    Without groups they are the first n. A group takes a power of two of leaves, and the widest come first, so
+    that each begins where a subtree of that size does.
+    """
+    if bounds is None or not len(bounds.group_ceiling):
+        return (n - 1).bit_length(), np.arange(n)
+    size = np.bincount(bounds.group, minlength=len(bounds.group_ceiling) + 1)
+    width = np.array([1 << max(int(each) - 1, 0).bit_length() if each else 0 for each in size])
+    widest = np.argsort(-width, kind="stable")
+    begin = np.zeros(len(width), dtype=np.int64)
+    begin[widest] = np.cumsum(width[widest]) - width[widest]
+    order = np.argsort(bounds.group, kind="stable")
+    first = np.cumsum(size) - size
+    position = np.empty(n, dtype=np.int64)
+    position[order] = begin[bounds.group[order]] + np.arange(n) - first[bounds.group[order]]
+    return (int(np.sum(width)) - 1).bit_length(), position
