@@ -67,11 +67,11 @@ class OneEach(dict[Any, Any]):
         self.lock.release()
 
 
-class SharedOnce(kernelapi.FakeCUDAShared):  # type: ignore[misc, name-defined]
+class SharedOnce(kernelapi.FakeCUDAShared):
     """The simulator's shared memory, one array for all threads of a block."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(size)
+        super().__init__(size)  # type: ignore[no-untyped-call]
         self._allocations = OneEach()
 
 
