@@ -199,6 +199,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rates[0] == rates[1] == rates[2]
 
 
+@pytest.mark.exhaustive
 def test_problems_of_all_kinds_keep_their_order() -> None:
     rng = np.random.default_rng(4)
     sources = fo.Sources(rng.lognormal(size=30), rng.lognormal(size=30), host=["a"] * 10 + ["b"] * 20)

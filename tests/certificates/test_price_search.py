@@ -30,7 +30,7 @@ def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 300)
 
 
-@pytest.mark.parametrize(("objective", "spread"), stratified(OBJECTIVES, [0.5, 3.0], every=4), ids=repr)
+@pytest.mark.parametrize(("objective", "spread"), stratified(OBJECTIVES, [0.5, 3.0], every=6), ids=repr)
 def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, spread: float
 ) -> None:

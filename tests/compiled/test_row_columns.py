@@ -405,7 +405,8 @@ def test_nothing_paid_and_nothing_gained() -> None:
         np.testing.assert_array_equal(Lagrangian.at(program, np.ones(1)).best_response(), expected)
 
 
-@pytest.mark.parametrize("objective", [BinaryFreshness(), pytest.param(Age(), marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("objective", [BinaryFreshness(), Age()])
 def test_jumps_and_kinks_add_nothing(objective: fo.Objective) -> None:
     # Demand jumps from 0 to Δ, or stops rising, at the price 1; these are next to it, on either side.
     near = 1.0 + np.array([1e-6, -1e-6, 3e-6])
