@@ -20,9 +20,11 @@ far, and moves automata by that many steps. So units of time, importance and cos
 
 A source's `min_rate` is polled whatever the automata have learnt, and they share out the rest. At `max_rate`,
 and for the sources of a host together at its limit, a poll's feedback goes no further up: more polls would
-gain nothing. The answer is the mean of the shares over the second half of the run, which is better than the
-last of them, for the automata never stand still; then it is scaled and clipped to keep all bounds, and what
-is cut off goes to the sources that are below theirs.
+gain nothing. Bandwidth that bounds and limits keep from being used is not polled.
+
+The answer is the mean of the shares over the second half of the run, which is better than the last of them,
+for the automata never stand still; then it is scaled and clipped to keep all bounds, and what is cut off goes
+to the sources that are below theirs.
 
 Cost: 1-1.3 µs a poll by deadlines, 0.5 µs at random, from 500 to 30 000 sources, probes included; costs take
 a tenth more.
@@ -167,10 +169,10 @@ class AutomataTree:
         return certified_solution(self, problem, options, lambda problem, _: self._run(problem))
 
     def _run(self, problem: Problem) -> Answer:
-        slots_per_time = problem.bandwidth / float(problem.sources.refresh_cost[0])
-        experiment = _experiment(problem, slots_per_time)
+        slots_per_time = _usable(problem)
         if float(np.sum(problem.lower)) >= (1.0 - FREE) * slots_per_time:
-            return Answer(problem.lower, note="The lower bounds use the bandwidth, and nothing was polled.")
+            return Answer(problem.lower, note="The bounds leave no choice, and nothing was polled.")
+        experiment = _experiment(problem, slots_per_time)
         n, bounds = len(problem.sources), _bounds(problem, slots_per_time)
         tree = automata.AutomataTree(
             n,
@@ -205,6 +207,17 @@ class Experiment(NamedTuple):
     polling: Polling
     feedback: Feedback
     sources: SimulatedSources
+
+
+def _usable(problem: Problem) -> float:
+    """Return the polls per time unit that bandwidth and limits allow.
+
+    Polls beyond them would teach nothing, and leave a host's sources with shares that no feedback has moved.
+    """
+    cost, hosts = float(problem.sources.refresh_cost[0]), problem.hosts
+    most = np.bincount(hosts.codes, weights=problem.upper, minlength=len(hosts) + 1)
+    most[: len(hosts)] = np.minimum(most[: len(hosts)], hosts.limits / cost)
+    return min(problem.bandwidth / cost, float(np.sum(most)))
 
 
 def _experiment(problem: Problem, slots_per_time: float) -> Experiment:

@@ -184,6 +184,32 @@ def test_bounds_that_leave_nothing_to_learn_are_met() -> None:
     assert fo.solve(ceilings, AutomataTree(1000)).rates.tolist() == [1.0, 0.5]
 
 
+def test_bandwidth_that_limits_keep_from_use_is_not_polled() -> None:
+    """Shares are of the polls that may be made: beyond them no feedback told the sources of a host apart."""
+    sources = fo.Sources([0.3, 1.0, 3.0, 0.5], host=["a"] * 4)
+    cases = [fo.Problem(BinaryFreshness(), sources, bandwidth=2.0, host_limits={"a": 0.4})]
+    capped = fo.Sources([1.0, 2.0, 3.0], refresh_cost=5.0, min_rate=0.01, max_rate=0.15, host=["a", "a", "b"])
+    cases.append(fo.Problem(BinaryFreshness(), capped, bandwidth=2.0, host_limits={"a": 1.0}))
+    for problem in cases:
+        solution = fo.solve(problem, AutomataTree(polls=50_000))
+        assert solution.certificate is not None
+        assert solution.certificate.relative_gap <= 0.02
+        assert solution.certificate.infeasibility == 0.0
+    idle = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0], max_rate=0.0), bandwidth=2.0)
+    assert fo.solve(idle, AutomataTree(1000)).rates.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("compiled", ["1", "0"])
+def test_sources_that_change_at_every_moment_are_sampled(
+    compiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their changes between two polls are more than an integer holds."""
+    monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
+    problem = fo.Problem(HarmonicStaleness(), fo.Sources([1e20] * 4), bandwidth=1.0)
+    rates = fo.solve(problem, AutomataTree(2000)).rates
+    assert np.all(np.abs(rates - 0.25) < 0.1)
+
+
 def test_a_kinked_cost_is_learnt_up_to_its_kinks() -> None:
     cost = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
     problem = fo.Problem(SynchronizationCost(cost), fo.Sources(np.ones(8)), bandwidth=2.0)
