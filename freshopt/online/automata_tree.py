@@ -109,6 +109,11 @@ class AutomataTree:
         expect_settings(self)
         expect(self.polling, Polling, "polling", "Pass a freshopt.automata.Polling")
         check_together(self.feedback, self.update)
+        if self.feedback is Feedback.COST:
+            raise SourceDataError(
+                f"feedback is {self.feedback!r}, but costs are learnt from simulated sources only. "
+                "Pass PROBE or NEWS_THEN_NONE."
+            )
         check_resolution(self.resolution)
         if not 0.0 < self.gain < math.inf:
             raise SourceDataError(f"gain is {self.gain}. Pass a number > 0.")

@@ -19,6 +19,7 @@ import numpy as np
 from freshopt.automata import AutomataTree, Feedback, Polling
 from freshopt.automata.polls import REACH
 from freshopt.automata.settings import weights_of
+from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.online.runs import State
 from freshopt.simulation import Crawler
@@ -140,7 +141,15 @@ class TreePolls:
         if self.feedback is Feedback.NEWS_THEN_NONE:
             share = self.tree.shares()[at]
             return np.where((before == 1) & ~found, self.gain / self.tree.n * self.weight[at] / share, 0.0)
-        hit = found if self.feedback is Feedback.NEWS else found & (before == 1)
+        match self.feedback:
+            case Feedback.NEWS:
+                hit = found
+            case Feedback.NEWS_TWICE:
+                hit = found & (before == 1)
+            case other:
+                raise SourceDataError(
+                    f"feedback is {other!r}, which batches of polls do not give. Pass NEWS."
+                )
         if self.tree.update.on_penalty:
             return (hit & (rng.random(len(at)) < self.weight[at])).astype(np.float64)
         return np.where(hit, self.gain * self.weight[at], 0.0)

@@ -163,6 +163,10 @@ def test_rates_learnt_in_recorded_changes() -> None:
     ("call", "message"),
     [
         (lambda: AutomataTree(Feedback.PROBE), "zeros are no penalties"),
+        (
+            lambda: AutomataTree(Feedback.COST, update=Update.REWARD_INACTION),
+            r"from simulated sources only\. Pass PROBE or NEWS_THEN_NONE",
+        ),
         (lambda: AutomataTree(rounds=0), "rounds is 0. Pass a whole number >= 1."),
         (lambda: run(fo.Sources(RATES, min_rate=0.1)), "the problem has bounds on rates"),
         (lambda: run(fo.Sources(RATES, refresh_cost=2.0)), "the problem has refresh costs other than 1"),
