@@ -144,15 +144,15 @@ def simulate(
     probing: float,
 ) -> None:
     """Poll `polls` times and learn from each."""
-    most = LARGEST_MOVE * float(tree.span[1])
+    most = LARGEST_MOVE if rule == COST else math.inf
     for _ in range(polls):
         leaf = choose(tree, scheduler)
         if rule == COST:
             value = poll(tree, slots, leaf, scheduler, rule, penalty, 1.0, probing)
-            value = min(gain * scaled(slots, value), most)
+            value = gain * scaled(slots, value)
         else:
             value = poll(tree, slots, leaf, scheduler, rule, penalty, gain, probing)
-        learn(tree, leaf, value, reward, penalty)
+        learn(tree, leaf, value, reward, penalty, most)
 
 
 def scaled(slots: Slots, value: float) -> float:

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from freshopt.numerics.arrays import IntArray
 
 WORD = 0xFFFFFFFF
 # From this mean on the rejection is valid, and faster than one uniform number per event.
 REJECTION = 10.0
+# Larger means count as this one, so that no logarithm of a factorial overflows.
+MOST = 1e300
 
 
 def bits(noise: IntArray) -> int:
@@ -53,6 +57,7 @@ def poisson(noise: IntArray, mean: float) -> float:
             product *= 1.0 - uniform(noise)
             if product <= stop:
                 return events
+    mean = min(mean, MOST)
     # The letters and numbers are those of algorithm PTRS.
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
@@ -64,10 +69,13 @@ def poisson(noise: IntArray, mean: float) -> float:
         side = 0.5 - abs(u)
         if side <= 0.0:
             continue
-        k = math.floor((2.0 * a / side + b) * u + mean + 0.43) * 1.0
+        # numpy's floor is a float however large the number is; compiled, that of `math` is an integer.
+        k = float(np.floor((2.0 * a / side + b) * u + mean + 0.43))
+        if k < 0.0:
+            continue
         if side >= 0.07 and v <= fast:
             return k
-        if k < 0.0 or (side < 0.013 and v > side):
+        if side < 0.013 and v > side:
             continue
         bound = k * math.log(mean) - mean - math.lgamma(k + 1.0)
         if math.log(v) + log_alpha - math.log(a / (side * side) + b) <= bound:

@@ -11,7 +11,8 @@ right and passes everything to the left.
 Bounds. A source with a floor is polled that often whatever the automata have learnt: they share out what the
 floors leave free, and learn from a poll in the proportion that is theirs. A node whose learnt share is at its
 cap passes no feedback on to the automata above it: more polls below it would gain nothing. So the gain that
-is optimised is flat beyond the cap, and the share stays about there.
+is optimised is flat beyond the cap, and the share stays about there. Caps must leave room for all polls:
+where every node is at its cap, nothing is learnt.
 
 Cost of a poll: O(log n), by the credit scheduler 9 nodes down and 9 up for 512 sources.
 """
@@ -174,20 +175,21 @@ def hurry(tree: Tree, source: int, now: int) -> None:
             rise(tree.ready, tree.place[source], tree.deadline, tree.place, source)
 
 
-def learn(tree: Tree, source: int, value: float, reward: bool, penalty: bool) -> None:
+def learn(tree: Tree, source: int, value: float, reward: bool, penalty: bool, most: float) -> None:
     """Update every automaton above a polled source.
 
     A value > 0 moves each towards the source by value·(the other side's share) steps on average: for a value
-    of 1, one step with that probability. A value of 0 is a penalty, one step away with the same probability.
+    of 1, one step with that probability; a value counts for at most `most` of each automaton's states. A
+    value of 0 is a penalty, one step away with the same probability.
     """
     if (value > 0.0 and not reward) or (value == 0.0 and not penalty):
         return
     amount, towards = (value, 1) if value > 0.0 else (1.0, -1)
-    mass = 0.0
+    mass, part = 0.0, 1.0
     if len(tree.floor) > 0:
         mass = learnt(tree, source)
         own = (1.0 - tree.floors[-1]) * mass
-        amount *= own / (tree.floor[source] + own)
+        part = own / (tree.floor[source] + own)
     node = tree.node[source]
     while node > 1:
         if len(tree.cap) > 0 and mass >= tree.cap[node]:
@@ -199,7 +201,7 @@ def learn(tree: Tree, source: int, value: float, reward: bool, penalty: bool) ->
             left = node & 1 == 0
             other = span - state if left else state
             mass *= span / (span - other)
-            mean = amount * other / span
+            mean = min(amount, most * span) * part * other / span
             steps = int(min(math.floor(mean), span))
             if uniform(tree.noise) < mean - steps:
                 steps += 1
@@ -221,4 +223,4 @@ def learn_many(tree: Tree, leaves: IntArray, values: Array, reward: bool, penalt
     """
     for i in range(len(leaves)):
         if values[i] >= 0.0:
-            learn(tree, leaves[i], values[i], reward, penalty)
+            learn(tree, leaves[i], values[i], reward, penalty, math.inf)

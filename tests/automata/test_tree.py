@@ -13,6 +13,7 @@ from matplotlib.image import imread
 import freshopt as fo
 from freshopt.automata import (
     AutomataTree,
+    Cost,
     Feedback,
     Polling,
     SimulatedSources,
@@ -23,6 +24,8 @@ from freshopt.automata import (
     draw,
     to_networkx,
 )
+from freshopt.automata.observed_costs import harmonic_sum
+from freshopt.automata.random_numbers import poisson
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
@@ -259,6 +262,48 @@ def test_the_graph_is_the_tree(tmp_path: Path) -> None:
         draw(AutomataTree(65), tmp_path / "65.png")
     with pytest.raises(fo.SourceDataError, match="5 names for 6 sources"):
         to_networkx(tree, list("abcde"))
+
+
+def test_one_source_needs_no_automaton(monkeypatch: pytest.MonkeyPatch) -> None:
+    for compiled in ("1", "0"):
+        monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
+        for feedback in (Feedback.NEWS, Feedback.COST):
+            tree, sources = AutomataTree(1, update=Update.REWARD_INACTION), SimulatedSources([0.3])
+            tree.simulate(sources, 5, feedback)
+            assert sources.polls.tolist() == [5]
+            assert tree.shares().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("compiled", ["1", "0"])
+def test_a_cost_moves_each_automaton_by_an_eighth_of_its_own_states(
+    compiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll that pays a million times the mean loses the other side an eighth, at every depth."""
+    monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
+    tree = AutomataTree(4, (10_000, 100), polling=Polling.RANDOM, update=Update.REWARD_INACTION, seed=3)
+    sources = SimulatedSources(np.full(4, 0.1), cost=Cost.MISSED)
+    before, shares = tree.checkpoint(), tree.shares()
+    moved = []
+    for _ in range(400):
+        tree.simulate(sources, 1, Feedback.COST, gain=1e9)
+        after, found = tree.checkpoint(), tree.shares()
+        for node, states in ((1, 10_000), (2, 100), (3, 100)):
+            span, left = states + 1, int(before["state"][node])
+            step = int(after["state"][node]) - left
+            other = span - left if step > 0 else left
+            assert abs(step) <= math.ceil(other / 8)
+            moved.append(abs(step) / other)
+        before, shares = after, found
+    assert max(moved) > 0.1
+    assert abs(shares.sum() - 1.0) <= EXACT
+
+
+@pytest.mark.parametrize("mean", [1e17, 1e20, 1e300, math.inf])
+def test_poisson_numbers_of_any_mean(mean: float) -> None:
+    noise = np.array([1, 2, 3, 4])
+    for _ in range(20):
+        assert abs(poisson(noise, mean) / min(mean, 1e300) - 1.0) <= 1e-7
+    assert 0.0 <= harmonic_sum(1e20, 3e20) - math.log(3.0) <= 1e-12
 
 
 def test_resolutions_per_depth() -> None:
