@@ -5,11 +5,12 @@ mistake. So such a solver is run again with other seeds, with as many samples N 
 Averaged stochastic methods on convex problems have gaps that fall at least as 1/√N [1]_, so that with ḡ(N)
 the mean over the seeds
 
-    gap after infinitely many samples ≲ 2·ḡ(N) − ḡ(N/4),
+    gap after infinitely many samples ≥ 2·ḡ(N) − ḡ(N/4),
 
-of a standard error that the spread over the seeds gives. A solver that tends to another point keeps its gap:
-the extrapolated one is then above zero by many standard errors. One that is right extrapolates to zero, or
-below where its gap falls faster.
+with equality where they fall as the root, of a standard error that the spread over the seeds gives. A solver
+that tends to another point keeps its gap: the extrapolated one is then above zero by many standard errors.
+One that is right extrapolates to zero, or below where its gap falls faster. Where the least cost is 0, gaps
+are over the cost at half the mean rate instead: any cost is infinitely many times the least.
 
 What this cannot see is a mistake that costs less than the margin.
 
@@ -27,6 +28,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver
 from freshopt.modelling.problem import Problem
@@ -39,6 +41,9 @@ SHORTER, FALL = 4, 2.0
 # a million polls, every cost with a continuous marginal that rises to infinity kept less than 0.1 %.
 ERRORS, MARGIN = 2.0, 0.01
 AGREES, TOO_FEW, DISAGREES = f"agrees within {ERRORS:.0f} s.e.", "too few polls to tell", "DISAGREES"
+NO_GAP = "no gap to judge by"
+# A dual bound below this share of a typical cost cannot be told from 0 in float64.
+NOTHING = 1e-15
 
 
 @runtime_checkable
@@ -73,6 +78,8 @@ class SampledGap:
     'too few polls to tell'
     >>> SampledGap((0.094, 0.093, 0.095, 0.094), (0.1, 0.097, 0.1, 0.11), enough=True).verdict
     'DISAGREES'
+    >>> SampledGap((0.004, float("inf"), 0.004, 0.006), (0.02, 0.018, 0.021, 0.017), enough=True).verdict
+    'no gap to judge by'
     """
 
     gaps: tuple[float, ...]
@@ -91,7 +98,7 @@ class SampledGap:
 
     @property
     def extrapolated(self) -> float:
-        """Gap after infinitely many samples; below 0 where gaps fall fast."""
+        """Least gap after infinitely many samples; below 0 where gaps fall fast."""
         return (FALL * self.mean - float(np.mean(self.shorter))) / (FALL - 1.0)
 
     @property
@@ -100,14 +107,19 @@ class SampledGap:
         return math.hypot(FALL * self.error, _standard_error(self.shorter)) / (FALL - 1.0)
 
     @property
+    def unproved(self) -> int:
+        """Number of runs without a certified gap."""
+        return sum(not math.isfinite(gap) for gap in (*self.gaps, *self.shorter))
+
+    @property
     def verdict(self) -> str:
-        """Agreement, disagreement, or too few polls to tell.
+        """Agreement, disagreement, too few polls to tell, or no gaps.
 
         The solver agrees if its mean gap is below the margin by two standard errors, and disagrees if it has
         samples enough and the gap after infinitely many is above the margin by more than that.
         """
-        if not all(map(math.isfinite, (*self.gaps, *self.shorter))):
-            return DISAGREES if self.enough else TOO_FEW
+        if self.unproved:
+            return NO_GAP
         if self.mean + ERRORS * self.error <= MARGIN:
             return AGREES
         beyond = self.extrapolated - ERRORS * self.extrapolated_error > MARGIN
@@ -115,6 +127,8 @@ class SampledGap:
 
     def __str__(self) -> str:
         """Return the gaps with their standard errors in a sentence."""
+        if self.unproved:
+            return f"{self.unproved} of {len(self.gaps) + len(self.shorter)} runs have no certified gap"
         return (
             f"gap {self.mean:.2%} ± {self.error:.2%} over {len(self.gaps)} seeds, "
             f"{self.extrapolated:.2%} ± {self.extrapolated_error:.2%} extrapolated"
@@ -130,12 +144,22 @@ def sampled_gap(
     """
     longer = [solver.replica(k).solve(problem, options) for k in range(1, SEEDS)]
     shorter = [solver.replica(SEEDS + k, SHORTER).solve(problem, options) for k in range(SEEDS)]
-    gaps = tuple(map(_gap, [solution, *longer]))
-    return SampledGap(gaps, tuple(map(_gap, shorter)), solver.enough(problem))
+    gaps = _gaps([solution, *longer, *shorter], problem)
+    return SampledGap(gaps[:SEEDS], gaps[SEEDS:], solver.enough(problem))
 
 
-def _gap(solution: Solution) -> float:
-    return math.inf if solution.certificate is None else solution.certificate.relative_gap
+def _gaps(solutions: list[Solution], problem: Problem) -> tuple[float, ...]:
+    """Return relative gaps; of a least cost of 0, over a typical cost."""
+    proofs = [solution.certificate for solution in solutions]
+    relative = tuple(math.inf if proof is None else proof.relative_gap for proof in proofs)
+    if problem.objective.sense != "minimise" or not all(map(math.isfinite, relative)):
+        return relative
+    proved = [proof for proof in proofs if proof is not None]
+    half = np.full(len(problem.sources), 0.5 * float(np.mean(proved[0].rates)))
+    typical = certify(problem, half).value
+    if not 0.0 < typical < math.inf or max(proof.bound for proof in proved) > NOTHING * typical:
+        return relative
+    return tuple(proof.gap / typical for proof in proved)
 
 
 def _standard_error(values: tuple[float, ...]) -> float:

@@ -11,8 +11,8 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
-from freshopt.sampled_gap import AGREES, DISAGREES, TOO_FEW, SampledGap
+from freshopt.problems import BinaryFreshness, HarmonicStaleness, LaterThan
+from freshopt.sampled_gap import AGREES, DISAGREES, NO_GAP, TOO_FEW, SampledGap
 from freshopt.solvers import AutomataTree, WaterFilling
 
 SOURCES = fo.Sources(np.geomspace(0.2, 5.0, 8), np.geomspace(4.0, 0.3, 8)[[3, 0, 6, 1, 7, 4, 2, 5]])
@@ -91,11 +91,24 @@ def test_a_right_tree_is_never_said_to_disagree(objective: fo.Objective, polls: 
         ((0.05, 0.051, 0.049, 0.05), (0.05, 0.052, 0.049, 0.05), False, TOO_FEW),
         ((0.05, 0.051, 0.049, 0.05), (0.1, 0.11, 0.1, 0.1), True, TOO_FEW),  # halved, and so on its way
         ((0.0, 0.2, 0.0, 0.1), (0.0, 0.3, 0.0, 0.0), True, TOO_FEW),  # anything is within its errors
-        ((np.inf, 0.1, 0.1, 0.1), (0.1, 0.1, 0.1, 0.1), True, DISAGREES),
+        ((np.inf, 0.1, 0.1, 0.1), (0.1, 0.1, 0.1, 0.1), True, NO_GAP),
+        ((1e-3, 2e-3, 1e-3, 2e-3), (1e-3, 2e-3, 1e-3, np.inf), False, NO_GAP),
     ],
 )
 def test_the_rule(gaps: tuple[float, ...], shorter: tuple[float, ...], enough: bool, word: str) -> None:
     assert SampledGap(gaps, shorter, enough).verdict == word
+
+
+def test_runs_without_a_certificate_are_counted_and_blame_nobody() -> None:
+    found = SampledGap((np.inf, 0.1, 0.1, 0.1), (0.1, np.inf, 0.1, 0.1), enough=True)
+    assert str(found) == "2 of 8 runs have no certified gap"
+
+
+def test_a_right_tree_agrees_where_the_least_cost_is_nothing() -> None:
+    """Relative to a least cost of 0 every gap is infinite, however small it is beside other costs."""
+    objective = LaterThan(1.0, refresh=fo.Refresh.PERIODIC)
+    problem = fo.Problem(objective, fo.Sources([1.0, 1.0]), bandwidth=2.0)
+    assert verdict(AutomataTree(polls=40_000), problem)[0] in {AGREES, TOO_FEW}
 
 
 def test_extrapolation_is_exact_for_gaps_that_fall_with_the_root() -> None:
