@@ -131,6 +131,8 @@ def mirror_sync_in_policy_bound(
         raise SourceDataError(f"exploration is {exploration}. Pass a share > 0 and <= 1.")
     sources = problem.sources
     weight = total(sources.importance)
+    if weight == 0.0:
+        return 0.0
     heaviest = largest * float(np.max(sources.importance)) / weight
     largest_rate = share / (2.0 * heaviest)
     if not 0.0 < rate < largest_rate:

@@ -225,6 +225,8 @@ def test_mirror_sync_in_policy_bound_is_theorem_5_1() -> None:
     small = 0.3 * share / largest
     by_hand = count * spread / small + small * count * (0.5 * largest) ** 2 / share * rounds
     assert bound(uneven, small, share) == pytest.approx(by_hand, rel=EXACT)
+    idle = fo.Problem(OBJECTIVES["binary"], fo.Sources([1.0] * count, 0.0, min_rate=lowest), bandwidth)
+    assert bound(idle, rate, share) == 0.0  # nothing is at stake
     # With the exploration gap of Lemma 3 it is Corollary 1's bound at the η and ε that it asks for.
     for each, heaviest in ((problem, 1 / count), (uneven, 0.5)):
         best_share = (spread / rounds) ** (1 / 3)
