@@ -40,15 +40,16 @@ import numpy as np
 from freshopt import automata
 from freshopt.automata import Cost, Feedback, Polling, ShareBounds, SimulatedSources, Update
 from freshopt.automata.share_bounds import FREE
+from freshopt.automata.tree import MOST_POLLS
 from freshopt.automata.twofold import check_resolution
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.errors import SourceDataError, check_seed
+from freshopt.errors import check_seed
 from freshopt.first_order.bregman_step import bregman_step
 from freshopt.first_order.budget_groups import Budgets, HostBudgets
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, as_whole
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -126,8 +127,7 @@ class AutomataTree:
 
     def __post_init__(self) -> None:
         """Raise SourceDataError unless there are polls and automaton states."""
-        if isinstance(self.polls, bool) or not isinstance(self.polls, int) or not 1 <= self.polls < 2**62:
-            raise SourceDataError(f"polls is {self.polls!r}. Pass a number of polls >= 1, such as 1_000_000.")
+        object.__setattr__(self, "polls", as_whole(self.polls, "polls", 1, MOST_POLLS))
         check_seed(self.seed)
         check_resolution(self.resolution)
 
@@ -228,8 +228,8 @@ def _experiment(problem: Problem, slots_per_time: float) -> Experiment:
     seen = _seen(objective)
     if seen is not None:
         polling = deadlines if objective.refresh is Refresh.PERIODIC else Polling.RANDOM
-        scale, curve = _curve(objective, problem, slots_per_time)
-        return Experiment(polling, Feedback.COST, SimulatedSources(hazard, scale * w, cost=seen, curve=curve))
+        worth, curve = _curve(objective, problem, slots_per_time)
+        return Experiment(polling, Feedback.COST, SimulatedSources(hazard, worth, cost=seen, curve=curve))
     by_polls = isinstance(objective, PollingKnapsack) and objective.form == "polls"
     if by_polls and float(np.ptp(w)) > 0.0:
         return Experiment(deadlines, Feedback.COST, SimulatedSources(hazard, w * hazard))
@@ -243,21 +243,25 @@ def _seen(objective: Objective) -> Cost | None:
 
 
 def _curve(objective: Objective, problem: Problem, slots_per_time: float) -> tuple[Array, Array | None]:
-    """Return importances' scale and parameters of a known cost."""
-    n, unit = len(problem.sources), np.ones(len(problem.sources))
+    """Return importances, to a common factor, and parameters of a known cost."""
+    n, w = len(problem.sources), problem.sources.importance
     if isinstance(objective, LaterThan):
         late = -objective.age * slots_per_time
-        return unit, np.tile([0.0, 1.0, 0.0, late], (n, 1))
+        return w, np.tile([0.0, 1.0, 0.0, late], (n, 1))
     if not isinstance(objective, SynchronizationCost):
-        return unit, None
+        return w, None
     parameters = objective.curve(problem.sources).parameters
     if isinstance(objective.cost, PowerCost):
         a, e, reached = parameters[:3]
-        return a / slots_per_time**e, np.stack([e, reached * slots_per_time], axis=1)
+        # In logarithms, because scales may be powers beyond the range of numbers, and only ratios count.
+        with np.errstate(divide="ignore"):
+            worth = np.log(w) + np.log(a) - e * np.log(slots_per_time)
+        in_slots = np.maximum(reached * slots_per_time, np.finfo(np.float64).tiny)
+        return np.exp(worth - np.max(worth)), np.stack([e, in_slots], axis=1)
     if isinstance(objective.cost, PiecewiseLinearCost):
         lines = parameters[0]
-        return unit, np.concatenate([lines[:, 0], lines[:, 1] * slots_per_time], axis=1)
-    return unit, None
+        return w, np.concatenate([lines[:, 0], lines[:, 1] * slots_per_time], axis=1)
+    return w, None
 
 
 def _bounds(problem: Problem, slots_per_time: float) -> ShareBounds | None:

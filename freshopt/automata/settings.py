@@ -57,12 +57,13 @@ References
 from __future__ import annotations
 
 import enum
+import math
 
 import numpy as np
 
 from freshopt.automata import polls, transitions
 from freshopt.errors import SourceDataError, expect
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, as_number
 
 
 class Polling(enum.Enum):
@@ -176,6 +177,19 @@ def check_together(feedback: Feedback, update: Update) -> None:
             f"update is {update!r}, but {feedback!r} is a value whose zeros are no penalties. "
             "Pass Update.REWARD_INACTION."
         )
+
+
+def check_gain(gain: float, probing: float) -> None:
+    """Raise unless a gain is positive and probing a share.
+
+    Raises
+    ------
+    SourceDataError
+    """
+    if not 0.0 < as_number(gain, "gain", "Pass a number > 0.") < math.inf:
+        raise SourceDataError(f"gain is {gain}. Pass a number > 0.")
+    if not 0.0 <= as_number(probing, "probing", "Pass a share in 0..1.") <= 1.0:
+        raise SourceDataError(f"probing is {probing}. Pass a share in 0..1.")
 
 
 def weights_of(importance: Array, feedback: Feedback, update: Update) -> Array:

@@ -74,6 +74,7 @@ class SimulatedSources:
         table = np.zeros((n, 1)) if curve is None else as_numbers(curve, "curve").copy()
         if table.ndim != 2 or len(table) != n or (curve is None) == (cost in (Cost.POWER, Cost.PIECES)):
             raise SourceDataError(f"the curve of {cost!r} does not fit {n} sources. Pass its row for each.")
+        check_curve(cost, table)
         self._slots = Slots(
             hazard=rates,
             pending=np.zeros(n),
@@ -151,3 +152,27 @@ class SimulatedSources:
             self._slots.weight[:] = weights_of(self.importance, feedback, update)
             self._weighted = feedback, update
         return self._slots
+
+
+def check_curve(cost: Cost, table: Array) -> None:
+    """Raise if a column of a cost's parameters is none.
+
+    Raises
+    ------
+    SourceDataError
+    """
+    columns = table.shape[1]
+    if cost is Cost.POWER:
+        if columns != 2:
+            raise SourceDataError(f"the curve of {cost!r} has {columns} columns. Pass exponents and ages.")
+        if not bool(np.all((table[:, 0] > 0.0) & np.isfinite(table[:, 0]))):
+            raise SourceDataError(f"an exponent in the curve of {cost!r} is not finite and > 0. Mend it.")
+        if not bool(np.all(table[:, 1] > 0.0)):
+            raise SourceDataError(f"an age in the curve of {cost!r} is not > 0. Mend it; inf is no limit.")
+    if cost is Cost.PIECES:
+        if columns < 2 or columns % 2:
+            raise SourceDataError(
+                f"the curve of {cost!r} has {columns} columns. Pass all slopes, then as many intercepts."
+            )
+        if not bool(np.all(np.isfinite(table))):
+            raise SourceDataError(f"a slope or intercept in the curve of {cost!r} is not finite. Mend it.")

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from freshopt.automata.backend import loops
 from freshopt.automata.initial_state import MOST_SOURCES, fresh_tree, per_depth
 from freshopt.automata.polls import Slots
-from freshopt.automata.settings import Feedback, Polling, Update, check_together
+from freshopt.automata.settings import Feedback, Polling, Update, check_gain, check_together
 from freshopt.automata.share_bounds import ShareBounds, positions
 from freshopt.automata.simulated_sources import SimulatedSources
 from freshopt.errors import SourceDataError, check_seed, expect
@@ -38,6 +38,8 @@ from freshopt.numerics.arrays import Array, IntArray, as_whole
 
 # Resolution of automata that stand still: shares are kept to 1e-12.
 FINE = 2**40
+# Polls are counted in 64 bits, over all runs of a tree.
+MOST_POLLS = 2**62
 
 
 class AutomataTree:
@@ -93,6 +95,8 @@ class AutomataTree:
         n, seed = as_whole(n, "the number of sources", 1, MOST_SOURCES), check_seed(seed)
         expect(polling, Polling, "polling", "Pass a freshopt.automata.Polling")
         expect(update, Update, "update", "Pass a freshopt.automata.Update")
+        if bounds is not None:
+            expect(bounds, ShareBounds, "bounds", "Pass a freshopt.automata.ShareBounds")
         if bounds is not None and (polling is Polling.CREDIT or update is not Update.REWARD_INACTION):
             raise SourceDataError(
                 f"bounds are given with {polling!r} and {update!r}. Pass Polling.EARLIEST_DEADLINE or "
@@ -225,11 +229,13 @@ class AutomataTree:
         Raises
         ------
         SourceDataError
-            If the numbers of sources differ, or the feedback has no penalties to learn from.
+            If the numbers of sources differ, the feedback has no penalties to learn from, or a number is out
+            of range.
         """
+        polls = as_whole(polls, "polls", 0, MOST_POLLS)
         on = (False, False) if feedback is None else (self.update.on_reward, self.update.on_penalty)
         rule = Feedback.NEWS if feedback is None else feedback
-        slots, codes, step = self._arranged(sources, rule, gain, learning=True)
+        slots, codes, step = self._arranged(sources, rule, gain, probing, learning=True)
         loops()["simulate"](self._tree, slots, polls, *codes, *on, step, float(probing))
 
     def observe(
@@ -248,7 +254,8 @@ class AutomataTree:
         source : ndarray of int, shape (polls,)
         value : ndarray, shape (polls,)
         """
-        slots, codes, step = self._arranged(sources, feedback, gain)
+        polls = as_whole(polls, "polls", 0, MOST_POLLS)
+        slots, codes, step = self._arranged(sources, feedback, gain, probing)
         polled, value = np.empty(polls, dtype=np.int64), np.empty(polls)
         settings = self.update.on_penalty, step, float(probing)
         loops()["observe"](self._tree, slots, polled, value, *codes, *settings)
@@ -271,6 +278,8 @@ class AutomataTree:
             raise SourceDataError("the checkpoint is not of a tree of this shape. Make the same tree anew.")
         if not np.array_equal(state["span"], own["span"]):
             raise SourceDataError("the checkpoint has other resolutions. Make the same tree anew.")
+        if not all(np.array_equal(state[key], own[key]) for key in ("node", "floor", "cap")):
+            raise SourceDataError("the checkpoint has other bounds. Make the same tree anew.")
         for key, column in own.items():
             column[:] = state[key]
 
@@ -307,9 +316,17 @@ class AutomataTree:
         return f"AutomataTree(n={self.n}, {kind}, polls={self.polls})"
 
     def _arranged(
-        self, sources: SimulatedSources, rule: Feedback, gain: float, *, learning: bool = False
+        self,
+        sources: SimulatedSources,
+        rule: Feedback,
+        gain: float,
+        probing: float,
+        *,
+        learning: bool = False,
     ) -> tuple[Slots, tuple[int, int], float]:
         """Return source arrays, rule codes and step length."""
+        expect(sources, SimulatedSources, "sources", "Pass a freshopt.automata.SimulatedSources")
+        check_gain(gain, probing)
         if len(sources) != self.n:
             raise SourceDataError(f"{len(sources)} sources under a tree for {self.n}. Make one of that size.")
         check_together(rule, self.update)

@@ -11,7 +11,6 @@ Cost: 0.5-2 µs a poll in batches of a sixteenth of the sources; simulated sourc
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import numpy as np
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, Update
 from freshopt.automata.polls import REACH
-from freshopt.automata.settings import check_together
+from freshopt.automata.settings import check_gain, check_together
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.modelling.problem import Problem
@@ -115,10 +114,7 @@ class AutomataTree:
                 "Pass PROBE or NEWS_THEN_NONE."
             )
         check_resolution(self.resolution)
-        if not 0.0 < self.gain < math.inf:
-            raise SourceDataError(f"gain is {self.gain}. Pass a number > 0.")
-        if not 0.0 <= self.probing <= 1.0:
-            raise SourceDataError(f"probing is {self.probing}. Pass a share in 0..1.")
+        check_gain(self.gain, self.probing)
         for key in ("rounds", "batch"):
             value = getattr(self, key)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

@@ -16,6 +16,7 @@ from freshopt.automata import (
     Cost,
     Feedback,
     Polling,
+    ShareBounds,
     SimulatedSources,
     TwofoldAutomaton,
     Update,
@@ -228,6 +229,13 @@ def test_a_run_goes_on_from_its_checkpoint() -> None:
     for wrong in (AutomataTree(8), AutomataTree(9, 499)):
         with pytest.raises(fo.SourceDataError, match="Make the same tree anew"):
             wrong.restore(saved)
+    settings = Polling.RANDOM, Update.REWARD_INACTION
+    bounded = [
+        AutomataTree(2, polling=settings[0], update=settings[1], bounds=ShareBounds([floor, 0.0], 1.0, 0, []))
+        for floor in (0.1, 0.2)
+    ]
+    with pytest.raises(fo.SourceDataError, match="other bounds"):
+        bounded[0].restore(bounded[1].checkpoint())
 
 
 def test_the_graph_is_the_tree(tmp_path: Path) -> None:
@@ -314,6 +322,17 @@ def test_resolutions_per_depth() -> None:
         AutomataTree(5, (1, 2))
 
 
+def curved(cost: Cost, row: list[float]) -> SimulatedSources:
+    return SimulatedSources([1.0], cost=cost, curve=[row])
+
+
+def test_other_kinds_are_refused() -> None:
+    with pytest.raises(TypeError, match="sources is of type list"):
+        AutomataTree(1).simulate([0.3], 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="bounds is of type tuple"):
+        AutomataTree(1, bounds=())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -327,6 +346,15 @@ def test_resolutions_per_depth() -> None:
         (lambda: AutomataTree(3).learn([3], [1.0]), "feedback for source 3 of 3. Pass positions 0..n-1."),
         (lambda: AutomataTree(3).learn([1], [-0.5]), "feedback -0.5 is negative. Pass values >= 0."),
         (lambda: AutomataTree(3).simulate(SimulatedSources([1.0]), 1), "1 sources under a tree for 3."),
+        (lambda: AutomataTree(1).simulate(SimulatedSources([1.0]), -1), "polls is -1."),
+        (lambda: AutomataTree(1).simulate(SimulatedSources([1.0]), 1, gain=math.nan), "gain is nan."),
+        (lambda: AutomataTree(1).observe(SimulatedSources([1.0]), 1, gain=-1.0), "gain is -1.0."),
+        (lambda: AutomataTree(1).observe(SimulatedSources([1.0]), 1, probing=1.5), "probing is 1.5."),
+        (lambda: curved(Cost.POWER, [1.0]), "the curve of Cost.POWER has 1 columns."),
+        (lambda: curved(Cost.POWER, [-1.0, 1.0]), "an exponent in the curve of Cost.POWER"),
+        (lambda: curved(Cost.POWER, [1.0, 0.0]), "an age in the curve of Cost.POWER"),
+        (lambda: curved(Cost.PIECES, [1.0, 2.0, 3.0]), "the curve of Cost.PIECES has 3 columns."),
+        (lambda: curved(Cost.PIECES, [1.0, math.inf]), "a slope or intercept in the curve of Cost.PIECES"),
         (lambda: SimulatedSources([1.0, -1.0]), "hazard must be a column of finite numbers >= 0."),
         (lambda: SimulatedSources([1.0], -1.0), "importance must be finite and 0 or more."),
         (lambda: SimulatedSources([1.0], 0.0).slots(Feedback.NEWS, Update.REWARD_PENALTY), "importance is 0"),

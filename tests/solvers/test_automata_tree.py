@@ -111,6 +111,7 @@ def test_what_a_tree_cannot_do_is_refused(problem: fo.Problem, reason: str) -> N
 def test_settings_are_refused() -> None:
     with pytest.raises(fo.SourceDataError, match="polls is 0"):
         AutomataTree(polls=0)
+    assert AutomataTree(polls=np.int64(5)) == AutomataTree(polls=5)  # type: ignore[arg-type]
     with pytest.raises(fo.SourceDataError, match="resolution is -1"):
         AutomataTree(resolution=-1)
 
@@ -208,6 +209,16 @@ def test_sources_that_change_at_every_moment_are_sampled(
     problem = fo.Problem(HarmonicStaleness(), fo.Sources([1e20] * 4), bandwidth=1.0)
     rates = fo.solve(problem, AutomataTree(2000)).rates
     assert np.all(np.abs(rates - 0.25) < 0.1)
+
+
+def test_powers_beyond_the_range_of_numbers_are_learnt() -> None:
+    """Only the ratios of scales count, and 1e-300 per slot to the tenth has none."""
+    sources = fo.Sources(np.ones(4), [1.0, 2.0, 0.0, 4.0])
+    problem = fo.Problem(SynchronizationCost(PowerCost(1e-300, 2.0)), sources, bandwidth=1e20)
+    rates = fo.solve(problem, AutomataTree(20_000), throw=False).rates
+    ordinary = fo.Problem(SynchronizationCost(PowerCost(1.0, 2.0)), sources, bandwidth=1.0)
+    alike = fo.solve(ordinary, AutomataTree(20_000)).rates
+    assert np.allclose(rates / 1e20, alike, rtol=1e-6)
 
 
 def test_a_kinked_cost_is_learnt_up_to_its_kinks() -> None:
