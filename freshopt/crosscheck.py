@@ -55,7 +55,8 @@ class Agreement:
     names : tuple of str
         What the solvers are called in the table.
     samples : tuple of SampledGap or None
-        Of the solvers that learn from samples, the gaps of their repeated runs.
+        Of the solvers that learn from samples, the gaps of their repeated runs. Status, value and seconds in
+        the table are those of the first of them.
     """
 
     problem: Problem
@@ -68,7 +69,7 @@ class Agreement:
     def agrees(self) -> bool:
         """Whether all judged solvers are proved optimal without contradiction.
 
-        There must be one that answered.
+        There must be one that is judged by its certificate.
         Refusals and baselines do not count against it; failures do, and so do solvers that learn from samples
         unless these show that they tend to the optimum.
         """
@@ -176,7 +177,12 @@ class Agreement:
             return f"The solvers CONTRADICT each other: {' '.join(self.contradictions())}"
         sampled = self._sampled()
         if not judged:
-            return " ".join(sampled) or "No solver that aims at the optimum applies."
+            none = (
+                "No solver is judged by its certificate."
+                if sampled
+                else "No solver that aims at the optimum applies."
+            )
+            return " ".join([none, *sampled])
         if not short:
             many = f"{len(judged)} of {len(judged)} prove" if len(judged) > 1 else "one proves"
             agree = "The solvers agree: " if self.agrees else ""

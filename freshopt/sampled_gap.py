@@ -149,7 +149,7 @@ def sampled_gap(
 
 
 def _gaps(solutions: list[Solution], problem: Problem) -> tuple[float, ...]:
-    """Return relative gaps; of a least cost of 0, over a typical cost."""
+    """Return relative gaps; over a typical cost where the least is 0."""
     proofs = [solution.certificate for solution in solutions]
     relative = tuple(math.inf if proof is None else proof.relative_gap for proof in proofs)
     if problem.objective.sense != "minimise" or not all(map(math.isfinite, relative)):

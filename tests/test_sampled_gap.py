@@ -58,6 +58,13 @@ def test_a_right_tree_agrees() -> None:
     assert "agrees within 2 s.e. (gap 0." in agreement.closing()
 
 
+def test_a_tree_alone_agrees_with_nobody() -> None:
+    agreement = fo.cross_check(PROBLEM, [AutomataTree(polls=40_000)])
+    assert not agreement.agrees
+    assert agreement.closing().startswith("No solver is judged by its certificate. AutomataTree")
+    assert "agrees within 2 s.e." in agreement.closing()
+
+
 def test_a_broken_tree_is_caught() -> None:
     word, agreement = verdict(Forgetful(polls=40_000))
     assert word == DISAGREES

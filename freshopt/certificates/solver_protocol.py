@@ -89,7 +89,8 @@ class Solver(Protocol):
     A solver of problems with constraints besides bandwidth, bounds and host limits carries
     ``declared_constraints = True``.
     A solver may also carry ``baseline = True``: it does not aim at the optimum; or ``sampled = True``: it
-    learns from a finite number of samples. Then a gap is its result and not its failure.
+    learns from a finite number of samples. Then a gap is its result and not its failure; for `cross_check` to
+    judge it by repeated runs it needs `replica` and `enough` as well (`freshopt.sampled_gap.SampledSolver`).
     """
 
     def supports(self, problem: Problem) -> str | None:
