@@ -12,33 +12,22 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, vanishes, verdict
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.sampled_gap import (
-    AGREES,
-    DISAGREES,
-    SampledGap,
-    SampledSolver,
-    sampled_gap,
-)
+from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
 
 if TYPE_CHECKING:
     import polars
-
-COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
-# Relative differences below this are lost in the rounding of a sum of float64.
-RESOLVED = 1e-15
-_GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
-_COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED, AGREES: _GREEN, DISAGREES: _RED}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -220,7 +209,7 @@ class Agreement:
                     "–"
                     if proof is None
                     else "negligible"
-                    if _vanishes(solution)
+                    if vanishes(solution)
                     else gap_text(proof.relative_gap),
                     "–" if math.isnan(difference) else gap_text(difference),
                     f"{solution.seconds:.3f}",
@@ -251,9 +240,9 @@ class Agreement:
 
         Why a solver does not apply shows on hovering.
         """
-        head = "".join(_cell("th", name, k) for k, name in enumerate(COLUMNS))
+        head = "".join(html_cell("th", name, k) for k, name in enumerate(COLUMNS))
         body = "".join(
-            "<tr>" + "".join(_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
+            "<tr>" + "".join(html_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
             for row in self.cells()
         )
         caption = f'<caption style="text-align:left">{html.escape(repr(self.problem))}</caption>'
@@ -355,67 +344,3 @@ def _paid(bound: Certificate, problem: Problem) -> float:
     if rows is not None:
         return float(np.sum(rows.price * np.abs(rows.limit), where=rows.price > 0.0))
     return bound.price * problem.bandwidth
-
-
-def _vanishes(solution: Solution) -> bool:
-    """Return whether the gap is absolutely negligible at zero cost."""
-    proof = solution.certificate
-    return proof is not None and proof.vanishing and proof.relative_gap > RESOLVED
-
-
-def verdict(solution: Solution, sample: SampledGap | None = None) -> str:
-    """Return a verdict of a few words on a solution."""
-    if sample is not None:
-        return sample.verdict
-    if solution.status is Status.OPTIMAL:
-        return "proved optimal"
-    if solution.status is Status.REFUSED:
-        return "does not apply"
-    if solution.certificate and gap_is_expected(solution.solver):
-        return gap_is_expected(solution.solver)
-    return "NOT optimal" if solution.certificate else "NO ANSWER"
-
-
-def gap_text(relative: float) -> str:
-    """Format a relative gap or difference, down to rounding.
-
-    Examples
-    --------
-    >>> gap_text(3.04e-8), gap_text(1e-31), gap_text(0.0)
-    ('3.0e-08', '< 1e-15', '0')
-    """
-    if 0.0 < relative < RESOLVED:
-        return f"< {RESOLVED:.0e}"
-    return "0" if relative == 0.0 else f"{relative:.1e}"
-
-
-def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
-    """Return rows as lines of aligned columns.
-
-    Columns at the positions `numbers` are aligned to the right.
-
-    Examples
-    --------
-    >>> aligned([("solver", "seconds"), ("scs", "0.1")], numbers=[1])
-    ['solver  seconds', 'scs         0.1']
-    """
-    right = set(numbers)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _cell(tag: str, text: str, column: int) -> str:
-    """Return a cell of the HTML table.
-
-    Numbers are aligned to the right, verdicts in colour.
-    """
-    style = f"text-align:{'right' if 2 <= column < 6 else 'left'}"
-    if tag == "td" and column == len(COLUMNS) - 1:
-        style += f";color:{_COLOURS.get(text, _GREY)}"
-    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'

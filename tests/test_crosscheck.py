@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.agreement_cells import COLUMNS
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
-from freshopt.crosscheck import COLUMNS
 from freshopt.errors import ObjectiveError
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling

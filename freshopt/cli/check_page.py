@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from freshopt import __version__
+from freshopt.agreement_cells import COLUMNS
 from freshopt.cli.check_summary import HEAD, Checked, Digest
-from freshopt.crosscheck import COLUMNS, Agreement
+from freshopt.crosscheck import Agreement
 from freshopt.report.components import Column, Section, paragraph, table
 from freshopt.report.document import document
 from freshopt.report.markup import Child, Markup, element

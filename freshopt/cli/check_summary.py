@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from freshopt.agreement_cells import aligned, gap_text
 from freshopt.certificates.solution import Status
 from freshopt.certificates.solver_protocol import gap_is_expected
-from freshopt.crosscheck import Agreement, aligned, gap_text
+from freshopt.crosscheck import Agreement
 from freshopt.terminal.console import count
 
 HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")

@@ -53,7 +53,8 @@ ROOMS = {
     "noisy_signals": "simulation inference",
     "cuda": "certificates",
     "solvers": "cuda dual_search interior_point first_order automata problems",
-    "crosscheck": "solvers sampled_gap",
+    "crosscheck": "solvers agreement_cells",
+    "agreement_cells": "sampled_gap",
     "sampled_gap": "certificates",
     "solving": "solvers",
     "many": "solvers",
@@ -67,7 +68,7 @@ ROOMS = {
     "__main__": "cli",
 }
 # Files beside the rooms: front doors.
-FRONT = {"solving", "many", "warming", "parametric", "crosscheck", "sampled_gap"}
+FRONT = {"solving", "many", "warming", "parametric", "crosscheck", "agreement_cells", "sampled_gap"}
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
     # What a poll sees of a copy depends on the cost: the tree has a feedback for each objective.
