@@ -319,6 +319,7 @@ def test_sums_do_not_depend_on_where_arrays_lie(objective: fo.Objective) -> None
     columns = replace(columns, importance=importance)
     for price in (0.01, 0.1, 1.0):
         sums = {
-            columns.fill(price, out) for out in (beside, memory[n + 2 : 2 * n + 2], memory[-n:], np.empty(n))
+            columns.fill(price, out)
+            for out in (beside, memory[n + 2 : 2 * n + 2], memory[n + 64 : 2 * n + 64], memory[-n:])
         }
         assert len(sums) == 1
