@@ -14,11 +14,12 @@ a crawl, sorting apart.
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from claims import FAILS, Finding, Table
+from claims import FAILS, Claim, Finding, Table
 from lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
 from reproduce import HEADINGS, cells, counts, lines
 
@@ -30,6 +31,8 @@ from freshopt.io import BingData, read_bing
 # What the claims need beside the histories and importances, which `read_bing` asks for itself.
 ANNOUNCED = "urlid_chrate_compl_obs_hist"
 HOSTS = ("url_urlid_hostid", "host_hostid_isconstrained")
+# The paper's own numbers on these data; on a stand-in that was fitted to such numbers they are our addition.
+FITTED = ("uc-harmonic", "uc-binary", "cc-harmonic", "cc-binary", "lc-axis")
 
 
 def main(folder: Path, pages: int | None = None) -> None:
@@ -96,11 +99,17 @@ def bars(found: Policies) -> str:
     )
 
 
+def of_data(claim: Claim) -> Claim:
+    """Return a claim as the paper has it, without the stand-in's name."""
+    text = re.sub(r"^the stand-in meets the (\d+) that (\w+) costs", r"\2 costs \1", claim.claim)
+    return replace(claim, claim=text.removesuffix(", first stand-in"))
+
+
 def findings(measured: dict[str, float]) -> list[Finding]:
     """Return the findings of the paper's claims that these data decide, in the order of the table."""
     table = Table.read("lambdacrawl").claims
-    theirs = {name: claim for name, claim in table.items() if claim.origin != "own"}
-    listed = [(claim, measured[name]) for name, claim in theirs.items() if name in measured]
+    theirs = [each for each in table.values() if each.origin != "own" or each.id in FITTED]
+    listed = [(of_data(each), measured[each.id]) for each in theirs if each.id in measured]
     return [Finding(replace(claim, kind="exact", runs=1), x, x, x, 1) for claim, x in listed]
 
 

@@ -36,13 +36,21 @@ VERDICTS = (HOLDS, FAILS, UNDECIDED)
 INTRODUCTION = """# What the papers claim, and what was found
 
 Each claim was written down with the statistic, the band and the number of runs that decide it, and then run
-with freshopt's own algorithms. It **holds** if the 95 % interval of the runs lies inside the band, **does not
-hold** if the interval lies outside, and is undecided otherwise. A claim comes from *the paper's number*, *the
-paper's ordering or figure*, *its theorem*, or is *our own addition*: a check that the paper does not make.
+with freshopt's own algorithms; the rows that were changed after a run say so. It **holds** if the 95 %
+interval of the runs lies inside the band, **does not hold** if the interval lies outside, and is undecided
+otherwise. In brackets stands what the interval is of: a mean, a difference of two means, or a share of the
+runs. Where a claim must be so always, the number found is the share of runs in which it was; rows without
+interval are computed. A claim comes from *the paper's number*, *the paper's ordering or figure*, *its
+theorem*, or is *our own addition*: a check that the paper does not make.
+
+Where a paper's data are not at hand, its figures are decided on stand-ins: that one does not hold there shows
+that it depends on the data, not that the paper erred. This concerns Figures 1 to 3 of LambdaCrawl and Figures
+1 and 2 of Learning to Crawl.
 
 `python benchmarks/reproduce/reproduce.py --save` repeats everything and writes this page; `--only` takes one
 paper. The tables with all settings are in `benchmarks/reproduce/claims/`, the findings with their intervals
-in `benchmarks/results/reproduce_*.json`. What the papers get wrong is told in [papers](papers.md).
+in `benchmarks/results/reproduce_*.json`. Where the papers are wrong, silent, or bound to
+their data is told in [papers](papers.md).
 """
 
 
@@ -183,7 +191,7 @@ def section(paper: str) -> str:
     table, found, record = Table.read(paper), kept(paper), saved(paper)
     seconds = sum(each["seconds"] for each in record["groups"]) if record else 0.0
     command = f"python benchmarks/reproduce/reproduce.py --only {paper}"
-    how = f"{counts(found)}. `{command}`: {seconds:.3g} s by the clock."
+    how = f"{counts(found)}. `{command}`: {seconds:,.0f} s by the clock."
     parts = [f"## {table.title}", table.place, table.setting, how[0].upper() + how[1:]]
     for verdict in (FAILS, UNDECIDED, HOLDS):
         some = [each for each in found if each.verdict == verdict]

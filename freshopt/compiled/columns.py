@@ -28,6 +28,7 @@ from freshopt.compiled.threads import run_chunks_in_threads as run_chunks_in_thr
 from freshopt.compiled.threads import threads
 from freshopt.numerics.arrays import (
     CACHED,
+    PIECE,
     ROUNDED,
     Array,
     BoolArray,
@@ -94,7 +95,12 @@ class Columns:
 
         The demand is Σ cost·ρ of them.
         """
-        return self._pass(price, out)
+        if self._lies_apart(out):
+            return self._pass(price, out)
+        memory = np.empty(self.n + 2 * PIECE)[PIECE:-PIECE]
+        used = self._pass(price, memory)
+        out[:] = memory
+        return used
 
     def sample(self, size: int) -> Columns:
         """Return about `size` of the sources, one of each stretch.
@@ -194,6 +200,16 @@ class Columns:
 
         run_chunks_in_threads(part, len(which), max(1, len(which) // (8 * threads())))
         return prices
+
+    def _lies_apart(self, out: Array) -> bool:
+        """Return whether rates lie as far from all columns as `fill_apart` asks for."""
+        begin, far = out.ctypes.data, PIECE * out.itemsize
+        given = (self.signalled, self.importance, *self.parameters, self.cost, self.lower, self.upper)
+        return all(
+            max(begin - column.ctypes.data - column.nbytes, column.ctypes.data - begin - out.nbytes) >= far
+            for column in given
+            if isinstance(column, np.ndarray)
+        )
 
     def _pass(self, price: float, out: Array | None) -> float:
         loops = _loops(self.formula, self.announced)

@@ -24,6 +24,8 @@ from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 
 # Bisection of 1400 nats, all that floats have, to an ulp takes 60.
 ROUNDS = 200
+# After so many turns the bracket is halved: where demand has steps, secants crawl along them.
+LATE = 32
 # In nats: the floor's demand tells where the price is, if that is not farther from the floor.
 NEAR = 20.0
 # Relative: width of a price's bracket at which demand jumps inside it.
@@ -140,7 +142,7 @@ def search_price(
         before, excess_before = x, excess
         rates, earlier = earlier, rates
         x += stride.step
-        if not low < x < high:
+        if not low < x < high or (turn > LATE and high < np.inf):
             x = 0.5 * (low + high) if high < np.inf else before + 1.0
             # What was stepped, not what was meant, limits the next step.
             stride = Stride(x - before, stride.steepness, stride.leap)

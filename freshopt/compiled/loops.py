@@ -32,7 +32,7 @@ from freshopt.compiled.column_passes import (
     added,
     best_response,
     demand_of,
-    fill_rates,
+    fill_apart,
     members_of,
     memory_of,
     sources_of,
@@ -119,7 +119,7 @@ def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], C
         _ = edition
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = fill_rates(rate, sources_of(columns, a, b), 1.0 / price, out[a:b])
+            sums[chunk] = fill_apart(rate, sources_of(columns, a, b), 1.0 / price, out[a:b])
 
     return demand, fill
 

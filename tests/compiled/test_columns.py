@@ -10,6 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled import demand_functions
+from freshopt.compiled.columns import HostGroups
 from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
@@ -319,6 +320,26 @@ def test_sums_do_not_depend_on_where_arrays_lie(objective: fo.Objective) -> None
     columns = replace(columns, importance=importance)
     for price in (0.01, 0.1, 1.0):
         sums = {
-            columns.fill(price, out) for out in (beside, memory[n + 2 : 2 * n + 2], memory[-n:], np.empty(n))
+            columns.fill(price, out)
+            for out in (beside, memory[n + 2 : 2 * n + 2], memory[n + 64 : 2 * n + 64], memory[-n:])
         }
         assert len(sums) == 1
+
+
+def test_hosts_whose_demand_has_steps_alone_are_solved_for() -> None:
+    rng, hosts, each = np.random.default_rng(5), 400, 3
+    n = hosts * each
+    d, w = rng.lognormal(size=n), rng.lognormal(size=n)
+    task = fo.Problem(BinaryFreshness(), fo.Sources(d, w, signalled=True, max_rate=d), float(n))
+    assert task.numerics is not None
+    columns = columns_of(task, task.numerics)
+    assert columns is not None
+    index = np.arange(n)
+    totals = d.reshape(hosts, each).sum(axis=1)
+    groups = HostGroups(0.69 * totals, index // each, index, np.arange(0, n + 1, each))
+    rates = np.array(d)
+    for floor in (1e-290, 1e-3):
+        used = columns.by_host(floor, groups.codes, hosts)
+        prices = columns.settle_hosts(groups, used, floor, 0.13, 1.0, rates)
+        assert np.all(prices[used > groups.limits] > floor)
+        np.testing.assert_allclose(rates.reshape(hosts, each).sum(axis=1), groups.limits, rtol=EXACT)
