@@ -202,7 +202,7 @@ class Columns:
         return prices
 
     def _lies_apart(self, out: Array) -> bool:
-        """Return whether rates lie as far from all columns as `fill_apart` asks for."""
+        """Return whether rates lie far enough from all columns for `fill_apart`."""
         begin, far = out.ctypes.data, PIECE * out.itemsize
         given = (self.signalled, self.importance, *self.parameters, self.cost, self.lower, self.upper)
         return all(
