@@ -55,6 +55,7 @@ def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
         assert better * (mine.bound - optimum.value) >= -1e-12 * abs(optimum.value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", stratified(OBJECTIVES, every=5), ids=repr)
 def test_prices_of_foreign_rates_under_host_limits(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective

@@ -196,6 +196,7 @@ def test_a_price_that_tells_nothing_is_no_start(monkeypatch: pytest.MonkeyPatch)
         assert fo.solve(scarce, warm_start=start).price == pytest.approx(fresh.price, rel=EXACT)
 
 
+@pytest.mark.exhaustive
 def test_hosts_whose_demand_jumps_or_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
     d, host = 10 ** rng.uniform(-6, 4, N), rng.integers(0, 3000, N)

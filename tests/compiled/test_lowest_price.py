@@ -169,6 +169,7 @@ def solver_cases() -> list[object]:
     return cases
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "kind", "budget"), solver_cases())
 def test_both_paths_and_an_own_dual(
     monkeypatch: pytest.MonkeyPatch, name: str, kind: str, budget: float

@@ -138,6 +138,7 @@ class Case:
         return np.clip(np.where(low == -700.0, 0.0, np.exp(high)), self.lower, self.upper)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ill", [False, True], ids=["benign", "ill"])
 @pytest.mark.parametrize("names", MIXED, ids="-".join)
 def test_responses_used_amounts_and_matrix(names: tuple[str, ...], ill: bool) -> None:

@@ -58,6 +58,7 @@ class Deadly(HarmonicStaleness):
         return super().kernel(sources)
 
 
+@pytest.mark.exhaustive
 # Of 8 partitions a pass makes 8 calls: at the first look, while prices are searched, while rates are written.
 @pytest.mark.parametrize("call", [pytest.param(4, marks=exhaustive), 12, pytest.param(29, marks=exhaustive)])
 def test_a_killed_worker_costs_a_retry_and_no_bit(call: int, client: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -79,6 +80,7 @@ def test_a_killed_worker_costs_a_retry_and_no_bit(call: int, client: Any, tmp_pa
     assert names == [*(f"part-{k:05d}.parquet" for k in range(8)), "summary.json"]
 
 
+@pytest.mark.exhaustive
 def test_processes_and_threads_agree_to_the_bit(client: Any, tmp_path: Path) -> None:  # noqa: ANN401
     frame, limits = web(3_000, seed=21, hosts=10)
     files = write(tmp_path / "in", frame, 5)

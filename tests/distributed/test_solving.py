@@ -61,6 +61,7 @@ def test_ill_scaled_data_are_solved_to_the_same_proof(scale: str, tmp_path: Path
     assert found.relative_gap <= EXACT
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("objective", "compiled"),
     stratified([HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()], ["1", "0"], every=2),

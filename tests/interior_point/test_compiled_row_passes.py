@@ -36,6 +36,7 @@ def program(hosts: int, n: int = 3000) -> Program:
     return Program(kernel, np.zeros(n), np.full(n, 1e3), d, Rows.gather(blocks, n))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hosts", [20, 300], ids=["square", "arrow"])
 def test_both_passes_say_the_same(hosts: int) -> None:
     own = program(hosts)

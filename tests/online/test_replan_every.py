@@ -69,6 +69,7 @@ def test_where_rates_last_it_comes_near_the_optimum() -> None:
     assert np.mean(equal) > 1.3
 
 
+@pytest.mark.exhaustive
 def test_where_rates_are_drawn_anew_resets_do_better() -> None:
     """Band set before the run: 3 % of the cost at least, and twice its standard error, over 10 worlds."""
     gain = gains(0.01, PRIOR, 10)

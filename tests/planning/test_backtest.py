@@ -75,6 +75,7 @@ def test_costs_are_those_of_poisson_sources() -> None:
     assert held.verdict.startswith("The plan saves ")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", [HarmonicStaleness(PERIODIC), AccumulatedDelay(), BinaryFreshness()])
 def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objective) -> None:
     """Sources whose rates are known from a long log, in three windows; the ratio of a window is near 1."""

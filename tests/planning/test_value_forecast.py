@@ -121,6 +121,7 @@ def test_a_value_is_no_share_below_nothing() -> None:
     assert json.dumps(told.facts())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay()])
 def test_ratios_are_one_where_the_model_holds(objective: Objective) -> None:
     every = []

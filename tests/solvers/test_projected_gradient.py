@@ -65,6 +65,7 @@ def test_a_cost_of_infinite_slope_at_zero_is_never_asked_for_its_gradient_there(
     assert abs(solution.value - 21.0) <= CONIC * 21.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "objective",
     [pytest.param(HarmonicStaleness(), marks=pytest.mark.exhaustive), BinaryFreshness(), AccumulatedDelay()],
