@@ -140,7 +140,8 @@ HOSTS = np.array(["a", "b", "c"])[np.arange(24) % 3]
 
 @pytest.mark.parametrize("objective", COSTS, ids=str)
 def test_every_cost_is_learnt_to_a_few_percent(objective: fo.Objective) -> None:
-    rates, weights = np.geomspace(0.1, 10.0, 24), RNG.permutation(np.geomspace(0.1, 10.0, 24))
+    rates = np.geomspace(0.1, 10.0, 24)
+    weights = np.random.default_rng(4).permutation(rates)
     problem = fo.Problem(objective, fo.Sources(rates, weights), bandwidth=0.3 * float(rates.sum()))
     solution = fo.solve(problem, AutomataTree(polls=120_000))
     assert solution.certificate is not None
