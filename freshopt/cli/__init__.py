@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,8 +27,10 @@ COMMANDS = {
     "estimate": "freshopt.cli.solve",
     "poisson-check": "freshopt.cli.poisson_check",
     "solve": "freshopt.cli.solve",
+    "run": "freshopt.cli.run",
     "frontier": "freshopt.cli.frontier",
     "schedule": "freshopt.cli.schedule",
+    "sync": "freshopt.cli.sync",
     "replay": "freshopt.cli.replay",
     "report": "freshopt.cli.report",
     "check": "freshopt.cli.check",
@@ -52,6 +55,8 @@ class _Commands(click.Group):
         command: click.Command = getattr(
             importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")
         )
+        if not any(parameter.name == "verbose" for parameter in command.params):
+            command.params.append(_verbose())
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -68,6 +73,34 @@ class _Commands(click.Group):
         """Run the command."""
         with _one_line(), _warnings_in_one_line():
             return super().invoke(ctx)
+
+
+def _verbose() -> click.Option:
+    """Return the option --verbose, which shows the library's log."""
+    return click.Option(
+        ["--verbose"],
+        is_flag=True,
+        expose_value=False,
+        callback=_listen,
+        help="Show steps with their times, and what solvers decide, on standard error.",
+    )
+
+
+def _listen(context: click.Context, _: click.Parameter, value: bool) -> None:
+    """Print what the library logs until the command ends."""
+    if not value:
+        return
+    logger, handler = logging.getLogger("freshopt"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+    def close() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+    context.call_on_close(close)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
-from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, run_solver
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
 from freshopt.sampled_gap import SampledSolver
@@ -164,7 +164,7 @@ def solving() -> Callable[[Solver, Problem, SolveOptions], Solution]:
 
 
 def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
-    return solver.solve(problem, options)
+    return run_solver(solver, problem, options)
 
 
 @dataclass(frozen=True, slots=True)

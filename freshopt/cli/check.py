@@ -173,13 +173,13 @@ def _checked(
     built: bool,
 ) -> Iterator[Checked]:
     first: FreshoptError | None = None
-    for name, refresh, case, parameters in tasks:
+    for k, (name, refresh, case, parameters) in enumerate(tasks, 1):
         chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
         if built and not digest.named:
             chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
         if not chosen:
             continue
-        label = f"{name} {refresh}, {case.name}"
+        label = f"{name} {refresh}, {case.name} ({k} of {len(tasks)})"
         announce(label)
         try:
             made = objective_of(name, refresh, parameters)

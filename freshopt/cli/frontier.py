@@ -10,13 +10,16 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError
+from freshopt.formatting import percent
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace
+from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import amount
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.console import number
+from freshopt.terminal.console import number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.objective_options import OBJECTIVES, objective_of
 from freshopt.terminal.source_columns import SourceColumns
@@ -45,6 +48,7 @@ POINTS = 9
 @click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
 @options.table_unit_option
 @options.overwrite_option
+@working("solving")
 def frontier(
     sources: Path,
     objective: str,
@@ -61,8 +65,9 @@ def frontier(
     """Solve for SOURCES at several bandwidths: value and shadow price.
 
     The price is the dual variable of the bandwidth (shadow price): the marginal value of one more refresh per
-    time unit. A bandwidth that does not suffice for lower bounds and targets is listed as infeasible. The
-    exit code is 1 if one of the solutions is not proved optimal.
+    time unit. Beside the value stand the share of time that copies are fresh and what the refreshes cost,
+    less than the bandwidth where other limits bind. A bandwidth that does not suffice for lower bounds and
+    targets is listed as infeasible. The exit code is 1 if one of the solutions is not proved optimal.
     """
     constraints.require_usable("", objective_given=True)
     if out is not None:
@@ -89,7 +94,7 @@ def frontier(
         found = trace(problem, wanted)
         if staging is not None:
             write_table(with_unit(found.to_frame(), unit), staging)
-    _print(found, unit, problem.objective.sense)
+    _print(found, unit, problem)
     if out is not None:
         click.echo(f"\nwrote {out}")
     bad = any(
@@ -99,17 +104,29 @@ def frontier(
     click.get_current_context().exit(1 if bad else 0)
 
 
-def _print(found: Frontier, unit: str, sense: str) -> None:
+def _print(found: Frontier, unit: str, problem: Problem) -> None:
     """Print the table, as wide as its longest cells."""
-    better = "higher is better" if sense == "maximise" else "lower is better"
-    lines = [(f"bandwidth per {unit}", f"value ({better})", "price", "status")]
+    kind = type(problem.objective).__name__
+    better = "higher is better" if problem.objective.sense == "maximise" else "lower is better"
+    head = (f"refreshes per {unit}", "time fresh", f"{goal_of(kind).noun} ({better})")
+    lines = [(*head, f"price per refresh/{unit}", f"cost per {unit}", "status")]
     for row in found.to_frame().iter_rows(named=True):
-        cells = (row["bandwidth"], row["value"], row["price"])
-        lines.append(
-            (*("" if cell is None or math.isnan(cell) else number(cell) for cell in cells), row["status"])
+        bandwidth, value, price, cost = (
+            None if row[key] is None or math.isnan(row[key]) else row[key]
+            for key in ("bandwidth", "value", "price", "cost")
         )
-    widths = [max(len(line[k]) for line in lines) for k in range(3)]
+        lines.append(
+            (
+                "" if bandwidth is None else number(bandwidth),
+                "" if row["fresh"] is None else percent(row["fresh"], space=" ", even=True),
+                "" if value is None else amount(kind, value, unit),
+                "" if price is None else amount(kind, price, unit),
+                "" if cost is None else number(cost),
+                row["status"],
+            )
+        )
+    widths = [max(len(line[k]) for line in lines) for k in range(5)]
     for line in lines:
         click.echo(
-            "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[3]])
+            "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[-1]])
         )

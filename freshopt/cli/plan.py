@@ -12,11 +12,17 @@ import numpy as np
 from click.core import ParameterSource
 
 from freshopt.cli.backtest_table import replay_table
+from freshopt.cli.changes_table import changes_table
 from freshopt.cli.plan_dask import plan_in_partitions
+from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
 from freshopt.cli.report import command_line
+from freshopt.errors import ObjectiveError
+from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.planning.backtest import backtest
@@ -25,6 +31,7 @@ from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import PlanRequest
+from freshopt.questions.todays_crawls import freshness_of, share_of
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
@@ -43,9 +50,17 @@ from freshopt.terminal.source_columns import SourceColumns
 @options.plan_objective_option
 @options.exponent_option
 @options.deadline_option
-@options.refresh_option
+@options.solve_refresh_option
 @options.optional_bandwidth_option
+@click.option(
+    "--freshness",
+    metavar="SHARE",
+    help="In place of --bandwidth: the least that keeps copies fresh such a share of the time, 99%, or as "
+    "much as the log's own crawls do, today. With --objective binary, then the default.",
+)
 @options.horizon_option
+@options.requests_option
+@lifetime_format_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
 @options.importance_option
 @options.hosts_option
@@ -80,6 +95,19 @@ from freshopt.terminal.source_columns import SourceColumns
     "static rates in hindsight; and which of them the log supports.",
 )
 @click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="OLD",
+    help="Folder of an earlier plan, or table with columns source, rate (or interval) of the rates in force: "
+    "tell what changes, and what that brings.",
+)
+@click.option(
+    "--max-churn",
+    metavar="SHARE",
+    help="For --compare: change at most such a share of the sources' intervals, 10%; those whose change "
+    "brings most. What that costs is told.",
+)
+@click.option(
     "--every",
     metavar="TIME",
     help="Print the crontab line that plans again after each such time, 7d or 1d or hours or minutes that "
@@ -94,6 +122,7 @@ from freshopt.terminal.source_columns import SourceColumns
     help="Table with columns source, time, changed: what the crawls of earlier plans found, which continue "
     "LOG (repeatable). With --every it may not exist yet, and is DIR-crawls.csv unless given.",
 )
+@options.retry_option
 @options.engine_options(
     "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets folders of "
     "tables, one part a file. --importance and --hosts may be folders too, with files of the same names."
@@ -110,12 +139,15 @@ def plan(
     deadline: str | None,
     refresh: str | None,
     bandwidth: str | None,
-    horizon: str,
+    freshness: str | None,
+    horizon: str | None,
+    requests: Path | None,
+    kind: str | None,
     out: Path,
     importance: Path | None,
     hosts: Path | None,
     host_limits: Path | None,
-    columns: Path | None,
+    source_columns: Path | None,
     constraints: ConstraintOptions,
     min_rate: str,
     max_rate: str | None,
@@ -125,8 +157,11 @@ def plan(
     draws: int,
     load_limit: float,
     replay: bool,
+    compare: Path | None,
+    max_churn: str | None,
     every: str | None,
     own_crawls: tuple[Path, ...],
+    retry_at_once: bool,
     engine: str,
     scheduler: str | None,
     time_unit: str,
@@ -135,23 +170,46 @@ def plan(
 ) -> None:
     """Turn a crawl LOG into certified refresh rates and a schedule.
 
-    LOG is a CSV or Parquet file with the columns source, time (numbers or dates) and changed (0 or 1): what
-    each crawl found. DIR gets the tables change_rates, rates and schedule, summary.json, and report.html, a
-    page to be looked at in a browser. The log and the schedule are held in memory; for more than that there
-    is --engine dask, which goes without --draws and without the page (freshopt report DIR writes it).
+    LOG is a CSV or Parquet file or JSON lines, with the columns source, time (numbers or dates) and changed
+    (0 or 1; or a hash of the content, an etag, an HTTP status): what each crawl found; or the access log of a
+    web server. --columns tells other names. DIR gets the tables change_rates, rates and schedule,
+    summary.json, and report.html, a page to be looked at in a browser. The log and the schedule are held in
+    memory; for more than that there is --engine dask, which goes without --draws and without the page
+    (freshopt report DIR writes it).
 
     With --budget, --nested or --target the prices of the constraints are printed, a sentence each; DIR gets
-    the table constraints too, and the page a section. Columns that they name are in --columns.
+    the table constraints too, and the page a section. Columns that they name are in
+    --source-columns.
+
+    --refresh on-request is of caches: LOG is what they asked the origin, --requests the log of who asks them;
+    DIR gets the tables change_rates and lifetimes, summary.json and, with --format, what the cache loads.
     """
+    if refresh == "on-request":
+        require_lifetimes(context)
+    elif horizon is None:
+        raise click.UsageError("Missing option '--horizon', the length of the schedule. Add it, such as 7d.")
+    elif requests is not None or kind is not None:
+        raise click.UsageError("--requests and --format are for --refresh on-request. Leave them out.")
     objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
-    constraints.require_usable(bandwidth, objective_given=objective_given)
-    if columns is not None and not constraints.given():
-        raise click.UsageError("--columns is for --budget, --nested and --target. Give one, or leave it out.")
+    if freshness is not None:
+        freshness_of(freshness, "--freshness")
+        objective = _freshness_objective(bandwidth, objective if objective_given else None, engine)
+        constraints.require_none("does not go with --freshness; say --target 99% --cheapest beside it")
+    else:
+        constraints.require_usable(bandwidth, objective_given=objective_given)
+    if source_columns is not None and not constraints.given():
+        raise click.UsageError(
+            "--source-columns is for --budget, --nested and --target. Give one, or leave it out."
+        )
     for_groups = estimation.by_host or constraints.given()
-    if (hosts is None) != (host_limits is None) and not (hosts and for_groups):
-        raise click.UsageError("--hosts and --host-limits need each other. Give both or neither.")
     in_memory = engine == "memory"  # else workers read the tables
+    if hosts is not None and host_limits is None and not for_groups:
+        raise click.UsageError("--hosts is for --host-limits, --prior host and constraints. Give one.")
+    if hosts is None and host_limits is not None and not in_memory:
+        raise click.UsageError("--host-limits needs --hosts with --engine dask. Give both or neither.")
     host_of = tables.hosts_of(hosts) if in_memory else None
+    if in_memory and hosts is None and (host_limits is not None or estimation.by_host):
+        host_of = origin.hosts()
     if scheduler is not None and in_memory:
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
@@ -166,6 +224,24 @@ def plan(
         "estimator": lambda log: estimation.fit(log, host_of),
         "seed": seed,
     }
+    if refresh == "on-request":
+        host_of = asked.pop("hosts")
+        asked.pop("seed")
+        plan_on_request(
+            context,
+            origin,
+            requests,
+            kind,
+            out,
+            time_unit,
+            csv=csv,
+            overwrite=overwrite,
+            hosts=host_of,
+            confidence=confidence,
+            **asked,
+        )
+        return
+    assert horizon is not None, "asked for above"
     length = inputs.duration_of("--horizon", horizon, time_unit)
     period = None if every is None else inputs.duration_of("--every", every, time_unit)
     if period is not None and length < period and in_memory:
@@ -173,11 +249,23 @@ def plan(
             f"--horizon {horizon} is shorter than --every {every}. The schedule would end before the "
             "next plan. Give a horizon of at least that."
         )
+    if max_churn is not None:
+        if compare is None:
+            raise click.UsageError("--max-churn limits changes of earlier rates. Add --compare OLD.")
+        constraints.require_none("does not go with --max-churn, which chooses within one bandwidth")
+        share_of("--max-churn", max_churn)
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
         limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
-        only = {"--replay": replay, "--every": every, "--crawls": own_crawls, "--load-limit": limited}
+        only = {
+            "--replay": replay,
+            "--every": every,
+            "--compare": compare is not None,
+            "--crawls": own_crawls,
+            "--retry-at-once": retry_at_once,
+            "--load-limit": limited,
+        }
         for name, given in only.items():
             if given:
                 raise click.UsageError(f"{name} is for --engine memory. Leave it out.")
@@ -195,7 +283,7 @@ def plan(
             out,
             importance,
             hosts,
-            columns,
+            source_columns,
             constraints,
             refresh,
             estimation,
@@ -208,32 +296,45 @@ def plan(
     loop = None if every is None else _loop(context, every, own_crawls, out)
     if every is not None:
         own_crawls = own_crawls or (_crawls_of(out),)
+    earlier = None if compare is None else tables.rates_in_force_of(compare, time_unit)
     known = [path for path in own_crawls if every is None or path.exists()]
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(11) as on_progress:
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(12) as on_progress:
         found = _continued(origin.read(time_unit), known, empty=every is not None)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
-            asked["constraints"] = partial(_declared, constraints, columns, refresh)
-        made = make_plan(
-            found.log,
+            asked["constraints"] = partial(_declared, constraints, source_columns, refresh)
+        job = partial(
+            make_plan,
+            found.data,
             horizon=length,
             confidence=confidence,
             draws=draws,
             load_limit=load_limit,
+            freshness=freshness,
+            compare=earlier,
+            max_churn=max_churn,
+            retry_at_once=retry_at_once,
             on_progress=on_progress,
             **asked,
         )
+        made, fetches = _with_failures(job, origin.success_rates())
         held = None
         if replay:
+            if made.request.success is not None:
+                fetches.append(("", "the back-test plans and replays as if all succeeded"))
             on_progress("back-test")
+            asked["bandwidth"] = made.problem.bandwidth
             held = backtest(found.data, every=period, load_limit=load_limit, **asked)
         on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
         if loop is not None:
             more["again"] = {"every": period, "crontab": loop, "crawls": [str(path) for path in own_crawls]}
-        names = write_files(made, staging, csv=csv, more=more)
-    show([*plan_rows(made, found.words, objective), _time(made)])
+        each = None if held is None or held.details is None else held.details.to_frame()
+        names = write_files(made, staging, csv=csv, more=more, held_out=each)
+    show([*plan_rows(made, found.words, objective), *fetches, _time(made)])
+    if made.changes is not None:
+        click.echo(f"\n{changes_table(made.changes, made)}")
     if held is not None:
         click.echo(f"\n{replay_table(held, made)}")
     if loop is not None:
@@ -243,6 +344,48 @@ def plan(
             f"crontab plans again from them:\n{loop}"
         )
     click.echo(f"\nwrote {', '.join(names)} to {out}")
+
+
+def _with_failures(job: partial[Plan], found: SuccessRates | None) -> tuple[Plan, list[tuple[str, str]]]:
+    """Return the plan in attempts where fetches failed, and rows on them.
+
+    Where the objective or a target has no cell of attempts that fail, the plan is that of fetches that all
+    succeed, and a row says why.
+    """
+    if found is None:
+        told = "the log has no failed fetches: --retry-at-once changes nothing"
+        return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
+    if not found.fails:
+        return job(), [("statuses", found.words)]
+    at_once = job.keywords["retry_at_once"]
+    why = "" if at_once else _slow_attempts(job.keywords["objective"])
+    try:
+        if not why:
+            return job(success=found.success_of), [("statuses", found.words)]
+    except ObjectiveError as error:
+        why = str(error).partition(". ")[0]
+    return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
+
+
+def _slow_attempts(objective: Objective) -> str:
+    """Return why a plan in attempts would take long, or nothing."""
+    if objective.refresh is not Refresh.PERIODIC or not isinstance(objective, CurveObjective):
+        return ""
+    kinked = not objective.curve(Sources(1.0)).smooth
+    return "a cost with a kink is summed attempt by attempt, unless with --refresh poisson" if kinked else ""
+
+
+def _freshness_objective(bandwidth: str | None, objective: str | None, engine: str) -> str:
+    """Return the objective of a plan for a freshness, or raise UsageError."""
+    if bandwidth is not None:
+        raise click.UsageError("--freshness stands in place of --bandwidth. Leave one of them out.")
+    if engine != "memory":
+        raise click.UsageError("--freshness is for --engine memory. Say --target 99% --cheapest there.")
+    if objective not in (None, "binary"):
+        raise click.UsageError(
+            f"--freshness plans for --objective binary, not for {objective}. Leave one of them out."
+        )
+    return "binary"
 
 
 def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
@@ -271,7 +414,7 @@ def _declared(
     constraints: ConstraintOptions, columns: Path | None, refresh: str | None, sources: Sources
 ) -> list[Constraint]:
     """Return the declared constraints on a plan's sources."""
-    return constraints.made(SourceColumns.by_name(sources, columns, "--columns FILE"), refresh)
+    return constraints.made(SourceColumns.by_name(sources, columns, "--source-columns FILE"), refresh)
 
 
 def _time(made: Plan) -> tuple[str, str]:

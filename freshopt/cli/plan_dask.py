@@ -56,6 +56,7 @@ def plan_in_partitions(
         Address of a Dask scheduler; None for threads of this process.
     """
     others: dict[str, object] = {
+        "--columns": origin.columns,
         "--example": origin.example,
         "--git": origin.git,
         "--history": origin.history,
@@ -155,7 +156,7 @@ def _declared(
     table = () if columns is None else tuple(parquet_files(columns))
     for file in table:
         footer(file)
-    known = PartitionColumns(table, str(columns or "--columns FILE"), host=hosts is not None)
+    known = PartitionColumns(table, str(columns or "--source-columns FILE"), host=hosts is not None)
     made = known.made(constraints, refresh, time_unit)
     rows = column_rows(made, None, {})
     own = dict.fromkeys(name for one in rows for name in one.columns)

@@ -7,27 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from freshopt.goodness_of_fit.interpretation import interpret
+from freshopt.goodness_of_fit.interpretation import advice, interpret, remarks, verdict
 from freshopt.goodness_of_fit.plot import plot as draw
 from freshopt.goodness_of_fit.plot import require_picture
-from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck
+from freshopt.goodness_of_fit.poisson_check import PoissonCheck
 from freshopt.goodness_of_fit.poisson_check import poisson_check as check_poisson
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
 from freshopt.terminal import inputs, options
-from freshopt.terminal.console import number, show
+from freshopt.terminal.console import say, show, working
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_EFFECTS = {
-    "dispersion": "variance of the counts {} times Poisson's",
-    "gaps": "distance of the intervals' distribution {}",
-    "weekly": "swing of {} about the mean, over all sources",
-    "daily": "swing of {} about the mean, over all sources",
-    "drift": "second half {} times as fast, median",
-}
 
 
 @click.command("poisson-check", short_help="Test the Poisson model on the changes in a crawl LOG.")
@@ -43,6 +35,7 @@ _EFFECTS = {
 @click.option("--level", type=float, default=0.05, show_default=True, help="Significance level of the tests.")
 @options.time_unit_option
 @options.overwrite_option
+@working("testing")
 def poisson_check(
     origin: Origin,
     out: Path | None,
@@ -55,7 +48,8 @@ def poisson_check(
 
     Intervals of change rates and predicted freshness assume that a source changes at random at a constant
     rate. Tested for each source are the dispersion of counts (bursts), the gaps between changes, weekly and
-    daily cycles, and drift.
+    daily cycles, and drift. Printed is the share of sources that a test rejects, at the level and at a false
+    discovery rate (FDR) of it, with what to do.
     """
     if out is not None:
         table_ending(out)
@@ -74,25 +68,27 @@ def poisson_check(
         with complete_file(plot, overwrite) as staging:
             draw(check, staging)
         wrote.append(str(plot))
-    show(
-        [("data", f"{found.words}{outcome(found.data)}"), *_rows(check), *(("wrote", name) for name in wrote)]
-    )
-    click.echo(f"\n{interpret(check)}")
+    rows = [("data", f"{found.words}{outcome(found.data)}"), *(("wrote", name) for name in wrote)]
+    if not check.tested.any():
+        show([*rows, ("result", interpret(check))])
+        return
+    show([*rows, ("result", verdict(check))])
+    click.echo()
+    for line in _table(check):
+        click.echo(line)
+    if remarks(check):
+        click.echo()
+        say(" ".join(remarks(check)))
 
 
-def _rows(check: PoissonCheck) -> Iterator[tuple[str, str]]:
-    """Yield the printed rows, one per test."""
-    if check.tested.any():
-        yield (
-            "tests",
-            f"sources rejected at {check.level:.0%} (at a false-discovery rate of {check.level:.0%})",
-        )
-    for row in check.summary().iter_rows(named=True):
-        test = row["test"]
-        if row["tested"] == 0:
-            continue
-        text = f"{row['rejected']:.0%} ({row['rejected_fdr']:.0%}) of {row['tested']:,}"
-        if test in TESTS:
-            effect = row["pooled_effect"] if row["pooled_effect"] is not None else row["median_effect"]
-            text += f"; {_EFFECTS[test].format(number(effect))}"
-        yield test, text
+def _table(check: PoissonCheck) -> Iterator[str]:
+    """Yield the table of tests: shares rejected, effect, what to do."""
+    rows = [("test", "rejected", f"FDR {check.level:.0%}", "of", "what it found", "what to do")]
+    rows += [
+        (row.test, f"{row.rejected:.0%}", f"{row.at_rate:.0%}", f"{row.tested:,}", row.effect, row.advice)
+        for row in advice(check)
+    ]
+    widths = [max(len(row[k]) for row in rows) for k in range(5)]
+    for test, *shares, effect, todo in rows:
+        cells = (cell.rjust(width) for cell, width in zip(shares, widths[1:4], strict=True))
+        yield "  ".join([test.ljust(widths[0]), *cells, effect.ljust(widths[4]), todo])

@@ -17,14 +17,16 @@ from freshopt.io.tables import read_table, table_ending, write_table
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
 from freshopt.planning.known_changes import known_changes
+from freshopt.report.value_words import amount, mean_amount
 from freshopt.scheduling.schedule import Schedule
-from freshopt.simulation.replay_result import Replay
+from freshopt.simulation.replay_result import NAMED, Replay
 from freshopt.simulation.replaying import replay as replay_schedule
 from freshopt.simulation.world import World
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.console import count, number, show
+from freshopt.terminal.console import count, number, show, working
 from freshopt.units import SECONDS
 
+_KINDS = {name: kind.__name__ for kind, name in NAMED.items()}
 WORDS = {
     "binary": "share of time that copies are fresh",
     "harmonic": "staleness, the m-th missed change counts 1/m",
@@ -73,6 +75,7 @@ WORDS = {
 @click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
 @options.time_unit_option
 @options.overwrite_option
+@working("replaying")
 def replay(
     schedule: Path,
     history: Path | None,
@@ -227,7 +230,8 @@ def _rows(
             )
         )
     for name, cost in found.costs.items():
-        error = "" if np.isnan(cost.error) else f" ± {number(cost.error)}"
-        mean = f", {number(cost.mean)} a source" if len(plan.rates) > 1 else ""
-        rows.append((name, f"{number(cost.value)}{error}{mean}: {WORDS.get(name, name)}"))
+        kind, unit = _KINDS.get(name, name), found.time_unit
+        error = "" if np.isnan(cost.error) else f" ± {amount(kind, cost.error, unit)}"
+        mean = f", {mean_amount(kind, cost.mean, 1.0, unit)} a source" if len(plan.rates) > 1 else ""
+        rows.append((name, f"{amount(kind, cost.value, unit)}{error}{mean}: {WORDS.get(name, name)}"))
     return rows

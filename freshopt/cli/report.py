@@ -26,7 +26,7 @@ def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     """Write the plan in DIR as one web page.
 
     DIR is what freshopt plan has written; there its page is already, unless it was made with --engine dask.
-    The page is self-contained: no network, no script. An earlier DIR/report.html is replaced, a FILE only
+    The page is self-contained: no network. An earlier DIR/report.html is replaced, a FILE only
     with --overwrite.
     """
     click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from pathlib import Path
 
@@ -9,16 +10,27 @@ import click
 
 from freshopt.errors import SourceDataError
 from freshopt.exporters import (
+    CacheControl,
     ChangeDetection,
     Crontab,
+    Dbt,
+    Dns,
     ExternalSecrets,
+    Nginx,
     Nutch,
+    PgCron,
+    Redis,
     StormCrawler,
+    TextTemplate,
     export,
     write_icalendar,
 )
 from freshopt.exporters.nutch import LONGEST
-from freshopt.exporters.whole_intervals import ROUNDING, Exported, IntervalFormat
+from freshopt.exporters.placeholders import QUOTING_WORDS
+from freshopt.exporters.text_template import PLACEHOLDERS
+from freshopt.exporters.tool_format import Exported
+from freshopt.exporters.whole_intervals import ROUNDING, IntervalFormat
+from freshopt.exporters.whole_lifetimes import LifetimeFormat
 from freshopt.formatting import percent
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
@@ -29,7 +41,25 @@ from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
-INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-secrets")
+INTERVALS = (
+    "nutch",
+    "stormcrawler",
+    "changedetection",
+    "crontab",
+    "pg_cron",
+    "dbt",
+    "external-secrets",
+    "template",
+)
+# Formats of caches, whose copies are refreshed on request.
+LIFETIMES: dict[str, LifetimeFormat] = {
+    "cache-control": CacheControl(),
+    "nginx": Nginx(),
+    "redis": Redis(),
+    "dns": Dns(),
+}
+# Formats whose command names the source.
+COMMANDS = ("crontab", "pg_cron")
 
 
 @click.command(short_help="Write refresh times or intervals for a table of RATES.")
@@ -38,11 +68,12 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
 @click.option(
     "--format",
     "kind",
-    type=click.Choice([*INTERVALS, *TIMES]),
+    type=click.Choice([*INTERVALS, *LIFETIMES, *TIMES]),
     metavar="NAME",
     help=f"Output format: the times of a schedule ({', '.join(TIMES)}; by default from the ending of "
-    f"--out) or an "
-    f"interval for each source, for {', '.join(INTERVALS)}.",
+    f"--out), an "
+    f"interval for each source, for {', '.join(INTERVALS)}, or a lifetime for each, for "
+    f"{', '.join(LIFETIMES)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
 @options.seed_option
@@ -51,14 +82,25 @@ INTERVALS = ("nutch", "stormcrawler", "changedetection", "crontab", "external-se
 )
 @click.option("--longest", metavar="TIME", help="For --format nutch: db.fetch.interval.max (default 90d).")
 @click.option(
-    "--command", metavar="WORDS", help="For --format crontab: command that refreshes the source it is given."
+    "--command",
+    metavar="WORDS",
+    help="For --format crontab, pg_cron: command that refreshes a source; {source} stands for its name, "
+    "quoted. crontab: {host} for its host; without {source} the name is appended. pg_cron: SQL; {source!i} "
+    "for the name of a table or view (default REFRESH MATERIALIZED VIEW {source!i}).",
+)
+@click.option(
+    "--template",
+    metavar="TEXT",
+    help="Text to write for each source, with {source} and, at will, "
+    f"{', '.join(f'{{{name}}}' for name in PLACEHOLDERS[1:])}; quoted as in {{source!q}}: {QUOTING_WORDS}.",
 )
 @click.option(
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="File to write; a folder with --format nutch.",
+    help="File to write; a folder with --format nutch or dbt.",
 )
+@options.retry_option
 @options.table_unit_option
 @options.overwrite_option
 def schedule(
@@ -70,25 +112,39 @@ def schedule(
     start: str | None,
     longest: str | None,
     command: str | None,
+    template: str | None,
     out: Path,
+    retry_at_once: bool,
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
     """Write refresh times or a crawler's intervals for RATES.
 
     RATES is a table with the columns source and rate. Intervals are rounded so that no source is refreshed
-    more often than its rate; the command prints the total rate that results.
+    more often than its rate; the command prints the total rate that results. The formats of caches take the
+    column lifetime, which solve --refresh on-request writes. --retry-at-once reads the column success of
+    rates of attempts.
     """
-    kind = kind or _told_by(out)
-    _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, ("crontab",))})
+    kind = kind or ("template" if template is not None else _told_by(out))
+    _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, COMMANDS)})
+    _require_of(kind, {"--template": (template, ("template",))})
+    if kind == "template" and template is None:
+        raise click.UsageError("--format template needs the text for each source. Add --template.")
     inputs.require_other(rates, out)
-    if kind in INTERVALS:
+    if kind in INTERVALS or kind in LIFETIMES:
         unused = {"--horizon": horizon, "--start": start, **choice.given()}
         unused |= {"--method": None if choice.method == "periodic" else choice.method}
         _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
-        frame, unit = tables.rates_of(rates, time_unit)
-        done = export(frame, _target(kind, longest, command), out, time_unit=unit, overwrite=overwrite)
-        show(_rows(kind, done, out))
+        if kind in LIFETIMES:
+            if retry_at_once:
+                raise click.UsageError("--retry-at-once is for intervals and times. Leave it out.")
+            frame, unit = tables.lifetimes_of(rates, time_unit)
+            done = export(frame, LIFETIMES[kind], out, time_unit=unit, overwrite=overwrite)
+        else:
+            frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
+            target = _target(kind, longest, command, template)
+            done = export(frame, target, out, time_unit=unit, overwrite=overwrite)
+        show([*exported_rows(kind, done), *_retries(retry_at_once), ("wrote", str(out))])
         return
     if horizon is None:
         raise click.UsageError(f"--format {kind} has the times up to a --horizon, such as 7d. Add it.")
@@ -100,13 +156,19 @@ def schedule(
     if kind == "icalendar" and begin is None:
         raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
     with complete_file(out, overwrite) as staging:
-        frame, unit = tables.rates_of(rates, time_unit)
+        frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
         length = inputs.duration_of("--horizon", horizon, unit)
         method = choice.make(frame, unit, length, seed, begin)
         made = make_schedule(frame, length, method, time_unit=unit)
         _write_times(made, begin, kind, staging)
     moved = [("slots", method.words(unit))] if isinstance(method, Slots) else []
-    show([("schedule", repr(made)), *moved, ("wrote", str(out))])
+    show([("schedule", repr(made)), *moved, *_retries(retry_at_once), ("wrote", str(out))])
+
+
+def _retries(at_once: bool) -> list[tuple[str, str]]:
+    """Return the row of fetches that are retried at once."""
+    words = "at once, by the tool: rates are of successes, which take no more attempts than the table has"
+    return [("retries", words)] if at_once else []
 
 
 def _write_times(made: Schedule, begin: datetime | None, kind: str, path: Path) -> None:
@@ -132,7 +194,7 @@ def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> 
             )
 
 
-def _target(kind: str, longest: str | None, command: str | None) -> IntervalFormat:
+def _target(kind: str, longest: str | None, command: str | None, template: str | None) -> IntervalFormat:
     """Return the format with its settings."""
     if kind == "nutch":
         seconds = LONGEST if longest is None else int(inputs.duration_of("--longest", longest, "second"))
@@ -143,23 +205,26 @@ def _target(kind: str, longest: str | None, command: str | None) -> IntervalForm
         "stormcrawler": StormCrawler(),
         "changedetection": ChangeDetection(),
         "crontab": Crontab() if command is None else Crontab(command),
+        "pg_cron": PgCron() if command is None else PgCron(command),
+        "dbt": Dbt(),
         "external-secrets": ExternalSecrets(),
+        "template": TextTemplate(template or ""),
     }
     return made[kind]
 
 
-def _rows(kind: str, done: Exported, out: Path) -> list[tuple[str, str]]:
+def exported_rows(kind: str, done: Exported) -> list[tuple[str, str]]:
     """Return the printed rows, with the effect of rounding intervals."""
     lost = 1.0 - done.realised / done.planned if done.planned else 0.0
     most = f" (at most {percent(done.largest_loss, space=' ')} for a source)" if done.sources > 1 else ""
     share = percent(lost, space=" ")
     less = "" if lost < ROUNDING else f": {share} less than planned, as intervals are rounded up{most}"
     never = f"; {count(done.never, 'source')} never refreshed: {done.never_words}" if done.never else ""
+    what = "a lifetime" if kind in LIFETIMES else "an interval"
+    rate = f"{number(done.realised)} of {number(done.planned)} per {done.time_unit} planned{less}"
+    if math.isnan(done.planned):
+        rate = "not known: the table has no column interval"
     return [
-        ("format", f"{kind}: {count(done.sources, 'source')} with an interval{never}"),
-        (
-            "total rate",
-            f"{number(done.realised)} of {number(done.planned)} per {done.time_unit} planned{less}",
-        ),
-        ("wrote", str(out)),
+        ("format", f"{kind}: {count(done.sources, 'source')} with {what}{never}"),
+        ("total rate", rate.replace("intervals", "lifetimes") if kind in LIFETIMES else rate),
     ]

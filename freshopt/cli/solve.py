@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 from click.core import ParameterSource
 
+from freshopt.certificates.solution import Solution
 from freshopt.cli.solve_dask import solve_in_partitions
 from freshopt.datasets.change_histories import EXAMPLES, load_example
+from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.formatting import aligned, percent
 from freshopt.io.atomic_output import complete_file
+from freshopt.io.read_requests import read_requests
 from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.modelling.failing_fetches import retried_at_once
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
-from freshopt.planning.declared import price_sentences, row_table, solve_declared
+from freshopt.planning.declared import price_sentences, row_table
+from freshopt.planning.findings import time_fresh
+from freshopt.planning.plan_rows import spread
+from freshopt.questions.solve_with_kinks import solve_with_kinks
+from freshopt.report.value_words import price_text
 from freshopt.solving import solve as solve_problem
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.console import number, plain, show
+from freshopt.terminal.console import columns, plain, show, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 from freshopt.terminal.objective_options import objective_of
+from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
+from freshopt.units import duration
 
+if TYPE_CHECKING:
+    import polars
+
+# Digits of a setting that nobody reads.
+_LONG = re.compile(r"[0-9]+\.[0-9]{5,}(?:e[+-]?[0-9]+)?")
 out_option = click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Table to write, .csv or .parquet."
 )
@@ -40,14 +60,23 @@ out_option = click.option(
 @estimation_options
 @options.hosts_option
 @options.confidence_option
+@click.option(
+    "--requests",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Access log of those who ask the cache, or a table with columns source, time: adds the column "
+    "request_rate, for solve --refresh on-request.",
+)
 @options.time_unit_option
 @options.overwrite_option
+@working("estimating change rates")
 def estimate(
     origin: Origin,
     out: Path,
     estimation: Estimation,
     hosts: Path | None,
     confidence: float,
+    requests: Path | None,
     time_unit: str,
     overwrite: bool,
 ) -> None:
@@ -55,33 +84,48 @@ def estimate(
     import polars
 
     if hosts is not None and not estimation.by_host:
-        raise click.UsageError("--hosts is for --prior host. Give both or neither.")
+        raise click.UsageError("--hosts is for --prior host. Give that, or leave it out.")
     table_ending(out)
-    for read in (origin.log, origin.history):
+    for read in (origin.log, origin.history, requests):
         inputs.require_other(read, out)
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
         crawls = found.log
-        model = estimation.fit(crawls, tables.hosts_of(hosts))
+        host_of = origin.hosts() if estimation.by_host and hosts is None else tables.hosts_of(hosts)
+        model = estimation.fit(crawls, host_of)
         lower, upper = model.interval(confidence)
-        columns = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
-        frame = polars.DataFrame({**columns, "upper": upper, "flag": model.flag_})
+        told = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
+        frame = polars.DataFrame({**told, "upper": upper, "flag": model.flag_})
+        asked: list[tuple[str, str]] = []
+        if requests is not None:
+            frame, asked = _with_requests(frame, requests, time_unit)
         write_table(with_unit(frame, crawls.time_unit), staging)
     flags, counts = np.unique(model.flag_, return_counts=True)
     kinds = ", ".join(
         f"{number_of:,} {flag}" for flag, number_of in zip(flags.tolist(), counts.tolist(), strict=True)
     )
     known = model.change_rate_[np.isfinite(model.change_rate_)]
-    median = f"median {number(float(np.median(known)))} per {crawls.time_unit}; " if len(known) else ""
+    middle = float(np.median(known)) if len(known) else 0.0
+    median = f"median source one in {duration(1.0 / middle, crawls.time_unit)}; " if middle > 0.0 else ""
     show(
         [
             ("log", f"{found.words}{outcome(found.data)}"),
             ("change rates", f"{median}{kinds}"),
-            ("estimator", repr(model)),
+            ("estimator", _LONG.sub(lambda found: f"{float(found[0]):.5g}", repr(model))),
             *_resets(model),
+            *asked,
             ("wrote", str(out)),
         ]
     )
+
+
+def _with_requests(
+    frame: polars.DataFrame, path: Path, time_unit: str
+) -> tuple[polars.DataFrame, list[tuple[str, str]]]:
+    """Return the table with request rates, and a printed row."""
+    found = read_requests(path, time_unit=time_unit)
+    rates, words = request_rates(found, frame["source"].to_list(), path)
+    return frame.with_columns(request_rate=rates), [("requests", words)]
 
 
 def _resets(model: Estimator) -> list[tuple[str, str]]:
@@ -90,7 +134,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
         return []
     if model.reset_ == 0.0:
         return [("resets", "none: rates last")]
-    return [("resets", f"each rate is drawn anew once in {number(1.0 / model.reset_)} {model.time_unit_}s")]
+    return [("resets", f"each rate is drawn anew once in {duration(1.0 / model.reset_, model.time_unit_)}")]
 
 
 @click.command()
@@ -98,7 +142,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 @options.solve_objective_option
 @options.exponent_option
 @options.deadline_option
-@options.refresh_option
+@options.solve_refresh_option
 @options.optional_bandwidth_option
 @options.host_limits_option
 @constraint_options()
@@ -119,9 +163,11 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
     type=click.Path(path_type=Path),
     help="Table to write, .csv or .parquet; a folder with --engine dask.",
 )
+@options.retry_option
 @options.table_unit_option
 @options.overwrite_option
 @click.pass_context
+@working("solving")
 def solve(
     context: click.Context,
     sources: Path,
@@ -136,15 +182,19 @@ def solve(
     engine: str,
     scheduler: str | None,
     out: Path,
+    retry_at_once: bool,
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
     """Find certified refresh rates for a table of SOURCES.
 
     SOURCES is a CSV or Parquet file with the column change_rate and, optionally, source (a name), importance,
-    min_rate, max_rate, refresh_cost (bandwidth of one refresh), host, and signalled (true if the source
-    announces its changes). --objective power reads scale, exponent and cap, --objective deadline reads
-    deadline.
+    min_rate, max_rate, refresh_cost (bandwidth of one refresh), changed_cost (what a refresh uses besides if
+    the source has changed), success (chance that a fetch succeeds; rates are then attempts), host, and
+    signalled (true if the source announces its changes). --objective power reads scale, exponent and cap,
+    --objective deadline reads deadline. --refresh on-request, of caches, reads
+    request_rate and, where expired copies may be served while they are fetched, stale_while_revalidate; the
+    table written has the column lifetime.
 
     With --budget, --nested or --target the prices of the constraints are printed, a sentence each, and the
     table of all of them is written beside --out: rates.constraints.csv beside rates.csv.
@@ -152,6 +202,8 @@ def solve(
     objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
     constraints.require_usable(bandwidth, objective_given=objective_given)
     if engine == "dask":
+        if retry_at_once:
+            raise click.UsageError("--retry-at-once is for --engine memory. Leave it out.")
         solve_in_partitions(
             sources,
             objective,
@@ -175,14 +227,21 @@ def solve(
         inputs.require_other(sources, written)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
-        known, columns, frame = tables.sources_of(sources, time_unit)
+        known, own, frame = tables.sources_of(sources, time_unit)
         unit = known.time_unit
+        if retry_at_once:
+            if known.success is None:
+                raise SourceDataError(
+                    f"{sources} has no column 'success', the chance that a fetch succeeds. Add it, or leave "
+                    "--retry-at-once out."
+                )
+            known = retried_at_once(known)
         given = constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh)
         problem = Problem(
             Spend()
             if constraints.cheapest
             else objective_of(
-                objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
+                objective, refresh, inputs.parameters_of(own, objective, exponent, deadline, unit)
             ),
             known,
             None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, unit),
@@ -190,15 +249,45 @@ def solve(
             given,
         )
         chosen = options.SOLVERS[solver]
-        solution = solve_problem(problem, chosen) if solver != "auto" else solve_declared(problem)
+        solution = solve_problem(problem, chosen) if solver != "auto" else solve_with_kinks(problem)
         write_table(with_unit(solution.to_frame(), unit), staging)
         table = row_table(solution)
         if rows is not None and table is not None:
             write_table(table.to_frame(), rows)
-    click.echo(repr(solution))
-    click.echo(f"   wrote: {out}{f', {beside}' if declared else ''}")
+    told = [line.partition(": ")[::2] for line in repr(solution).splitlines()]
+    told += [(key.rjust(8), text) for key, text in _meaning(solution)]
+    if retry_at_once:
+        told.append((" retries", "at once: rates are of successes, and what is used are attempts"))
+    told.append(("   wrote", f"{out}{f', {beside}' if declared else ''}"))
+    for label, text in aligned(told, columns()):
+        click.echo(f"{label}{': ' if label.strip() else '  '}{text}")
     for k, text in enumerate(price_sentences(solution) if declared else []):
         click.echo(plain(text) if k else f"\n{plain(text)}")
+
+
+def _meaning(solution: Solution) -> Iterator[tuple[str, str]]:
+    """Yield what rates and prices mean, in units of every day."""
+    problem, unit = solution.problem, solution.problem.sources.time_unit
+    if not bool(np.all(np.isfinite(solution.rates))):
+        return
+    shares = time_fresh(problem, {"plan": solution})
+    on_request = problem.objective.refresh is Refresh.ON_REQUEST
+    if shares is not None:
+        what = "requests find a fresh copy, weighted" if on_request else "the time"
+        yield (
+            "fresh",
+            f"{percent(shares['plan'], space=' ')} of {what}{'' if on_request else ','} by importance",
+        )
+    yield "interval", spread(solution.rates, unit)
+    if on_request:
+        with np.errstate(divide="ignore"):
+            yield "lifetime", spread(1.0 / solution.lifetimes, unit)
+    if solution.price > 0.0 and np.isfinite(problem.bandwidth) and problem.program is None:
+        kind = type(problem.objective).__name__
+        better = problem.objective.sense == "maximise"
+        limit = problem.bandwidth
+        text = price_text(kind, solution.price, limit, solution.value, unit, maximised=better)
+        yield "means", text.partition(": ")[2]
 
 
 @click.command(short_help="List the bundled examples, or write the log of one.")
@@ -221,9 +310,9 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        columns = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log, log.time)}
-        columns["changed"] = log.changed.astype(np.int8)
+        rows = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log, log.time)}
+        rows["changed"] = log.changed.astype(np.int8)
         if log.last_modified is not None:
-            columns["last_modified"] = inputs.moments(log, log.last_modified)
-        write_table(polars.DataFrame(columns), staging)
+            rows["last_modified"] = inputs.moments(log, log.last_modified)
+        write_table(polars.DataFrame(rows), staging)
     show([(name, repr(log)), ("wrote", str(out))])

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.exporters.text_lines import urls_of, write_lines
+from freshopt.exporters.tool_format import Exported
 from freshopt.exporters.whole_intervals import (
     NEVER,
-    Exported,
+    IntervalFormat,
     Limits,
     exported,
     labels,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _PARTS = ("week", "day", "hour", "minute", "second")
 # Releases put off a recheck that comes sooner than MINIMUM_SECONDS_RECHECK_TIME, 60 s by default in some.
-_LIMITS = Limits(
+LIMITS = Limits(
     "changedetection.io", step=1, longest=604_800 * 52_000, shortest=60, remedy="Raise their min_rate."
 )
 # Characters of a URL, by the tool's schema.
@@ -43,16 +44,11 @@ _MOST_LETTERS = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeDetection:
+class ChangeDetection(IntervalFormat):
     """A JSON file."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """No folder: it is one file."""
-        return ()
-
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `IntervalFormat.write`.
+        """Write to a file; see `ToolFormat.write`.
 
         Raises
         ------
@@ -61,7 +57,7 @@ class ChangeDetection:
         """
         import polars
 
-        names, seconds = labels(table), whole_intervals(table, _LIMITS)
+        names, seconds = labels(table), whole_intervals(table, LIMITS)
         urls = urls_of(names, "changedetection.io")
         _require_plain(names, urls)
         watches = polars.DataFrame({"url": urls, "interval": seconds})

@@ -21,9 +21,10 @@ Cost: at most six lines, and `_TRIES` passes over the dates, per source.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,8 +46,6 @@ _STEP, _OTHER = 1.324717957244746**-1, 1.324717957244746**-2
 _TRIES = 8
 # Sources whose tries are laid at a time: at most 24 MB of days each.
 _TOGETHER = 1000
-# The day of the month of each day of the year.
-_DAY = np.concatenate([np.arange(1, length + 1) for length in _MONTHS])
 # Positions within a month are counted in thousandths of a step.
 _FINE = 1000
 
@@ -114,7 +113,7 @@ def time_fields(repetitions: Iterable[Repetition | None]) -> Iterator[list[str]]
     ['15 17 22 1,5 *', '15 17 29 2 *', '15 17 21 9 *']
     """
     found = list(repetitions)
-    week, best_days = [0] * WEEK, dict[tuple[int, tuple[int, ...]], list[int]]()
+    week, best_days = [0] * WEEK, dict[tuple[int, tuple[int, ...]], tuple[int, ...]]()
     dates = _yearly_dates(found)
     for number, repeated in enumerate(found):
         if repeated is None:
@@ -128,9 +127,9 @@ def time_fields(repetitions: Iterable[Repetition | None]) -> Iterator[list[str]]
             # Only by how much days are fuller than the emptiest matters: few such weeks come up, again and
             # again.
             least = min(week)
-            state = rest, tuple(load - least for load in week)
+            state = rest, tuple([load - least for load in week])
             if state not in best_days:
-                tries = [_spread(rest, WEEK, begin) for begin in range(WEEK)]
+                tries = [_evenly(rest, WEEK, begin).positions for begin in range(WEEK)]
                 best_days[state] = min(tries, key=lambda days: sum(week[day] for day in days))
             days = best_days[state]
             for day in days:
@@ -139,18 +138,20 @@ def time_fields(repetitions: Iterable[Repetition | None]) -> Iterator[list[str]]
         elif repeated.cycle == YEAR:
             months = next(dates)
             if repeated.leap:
-                months[1].append(29)
-            shared: dict[str, list[int]] = {}
+                months[1] |= 1 << 29
+            shared: dict[int, int] = {}
             for month, own in enumerate(months, start=1):
-                shared.setdefault(_several(own), []).append(month)
-            lines += [f"{minute} {hour} {own} {_several(those)} *" for own, those in shared.items() if own]
+                shared[own] = shared.get(own, 0) | 1 << month
+            shared.pop(0, None)
+            lines += [f"{minute} {hour} {_bits(own)} {_bits(those)} *" for own, those in shared.items()]
         yield lines
 
 
-def _yearly_dates(repetitions: list[Repetition | None]) -> Iterator[list[list[int]]]:
+def _yearly_dates(repetitions: list[Repetition | None]) -> Iterator[list[int]]:
     """Yield the dates of each yearly source, month by month.
 
-    Of `_TRIES` ways each takes the one on whose days the fewest refreshes are so far.
+    A month's dates are the bits of a number. Of `_TRIES` ways to lay them each source takes the one on whose
+    days the fewest refreshes are so far.
     """
     yearly = [(k, own.count % YEAR) for k, own in enumerate(repetitions) if own and own.cycle == YEAR]
     load = np.zeros(YEAR, dtype=np.int64)
@@ -158,15 +159,15 @@ def _yearly_dates(repetitions: list[Repetition | None]) -> Iterator[list[list[in
         part = yearly[begin : begin + _TOGETHER]
         counts = np.array([count for _, count in part])
         number = _TRIES * np.array([k for k, _ in part])[:, None] + np.arange(_TRIES)
-        many, places = _dates(np.repeat(counts, _TRIES), number.reshape(-1))
-        ends = np.cumsum(_TRIES * counts).tolist()
+        months, places = _dates(np.repeat(counts, _TRIES), number.reshape(-1))
+        end, chosen = 0, []
         for at, count in enumerate(counts.tolist()):
-            tries = places[ends[at] - _TRIES * count : ends[at]].reshape(_TRIES, count)
-            best = int(np.argmin(load[tries].sum(axis=1)))
+            tries = places[end : end + _TRIES * count].reshape(_TRIES, count)
+            end += _TRIES * count
+            best = int(load[tries].sum(axis=1).argmin())
             load[tries[best]] += 1
-            days = (_DAY[tries[best]]).tolist()
-            stops = np.cumsum(many[_TRIES * at + best]).tolist()
-            yield [days[first:stop] for first, stop in pairwise([0, *stops])]
+            chosen.append(_TRIES * at + best)
+        yield from months[chosen].tolist()
 
 
 def _phases(number: int) -> tuple[float, float]:
@@ -180,52 +181,76 @@ def _every_day(count: int, minute: int, hour: int) -> tuple[list[str], int, int]
     """
     often, extra = divmod(count, 24)
     if often == 0:
-        hours = _spread(count, 24, hour)
-        return [f"{minute} {_several(hours)}"] if count else [], minute, _between(hours, 24, hour)
-    minutes = _spread(often, 60, minute)
-    free, hours = _between(minutes, 60, minute), _spread(extra, 24, hour)
-    lines = [f"{_several(minutes)} *", *([f"{free} {_several(hours)}"] if extra else [])]
-    return lines, free, _between(hours, 24, hour)
+        hours = _evenly(count, 24, hour)
+        return [f"{minute} {hours.text}"] if count else [], minute, hours.free
+    minutes, hours = _evenly(often, 60, minute), _evenly(extra, 24, hour)
+    lines = [f"{minutes.text} *", *([f"{minutes.free} {hours.text}"] if extra else [])]
+    return lines, minutes.free, hours.free
 
 
 def _dates(counts: IntArray, number: IntArray) -> tuple[IntArray, IntArray]:
-    """Return how many dates each month has, and which.
+    """Return dates of years, as bits by month and as days.
 
-    They are days of a common year, from 0. There are ``counts`` dates each, < 365, one after the other;
-    integers keep each of them a date. The numbers tell their phases.
+    There are ``counts`` dates each, < 365, one after the other; integers keep each of them a date. Days are
+    those of a common year, from 0. The numbers tell their phases.
     """
     first, second = (np.fmod((number + 1) * step, 1.0) for step in (_STEP, _OTHER))
     begin, offset = (YEAR * first).astype(np.int64), (_FINE * second).astype(np.int64)
     ends = (np.append(_BEFORE, YEAR) * counts[:, None] + begin[:, None]) // YEAR
-    many = np.diff(ends, axis=1)
-    each = many.reshape(-1)
-    group = np.repeat(np.arange(len(each)), each)
-    ordinal = np.arange(len(group)) - (np.cumsum(each) - each)[group]
-    month = group % len(_MONTHS)
-    length = np.array(_MONTHS)[month]
-    day = (_FINE * ordinal + offset[group // len(_MONTHS)]) * length // (_FINE * each[group])
-    return many, np.array(_BEFORE)[month] + day
+    each = np.diff(ends, axis=1).reshape(-1)
+    start = np.cumsum(each) - each
+    length, before = (np.tile(np.array(own), len(counts)) for own in (_MONTHS, _BEFORE))
+    # A day is (_FINE·ordinal + offset)·length // (_FINE·each). Division of floats is faster, and quotients of
+    # integers of so few digits are not rounded up to an integer.
+    step = _FINE * length.astype(np.float64)
+    least = np.repeat(offset, len(_MONTHS)) * length - step * start
+    upper = np.arange(int(np.sum(each))) * np.repeat(step, each) + np.repeat(least, each)
+    day = (upper / np.repeat(_FINE * each.astype(np.float64), each)).astype(np.int64)
+    months, filled = np.zeros(len(each), dtype=np.int64), np.flatnonzero(each)
+    if len(filled):
+        months[filled] = np.bitwise_or.reduceat(np.int64(2) << day, start[filled])
+    return months.reshape(-1, len(_MONTHS)), np.repeat(before, each) + day
 
 
-def _spread(count: int, cycle: int, begin: int) -> list[int]:
-    """Return `count` distinct positions of a cycle, evenly spaced.
+class _Even(NamedTuple):
+    """Positions of a cycle that are evenly spaced.
 
-    As even as they can be.
+    Attributes
+    ----------
+    positions : tuple of int
+        Distinct, in order.
+    text : str
+        As cron has them.
+    free : int
+        A position in the middle of the longest stretch without any.
     """
-    return sorted((begin + k * cycle // count) % cycle for k in range(count))
+
+    positions: tuple[int, ...]
+    text: str
+    free: int
 
 
-def _between(taken: list[int], cycle: int, default: int) -> int:
-    """Return a free position in the longest free stretch.
+# There are 24·24 + 60·60 + 7·7 of them at most.
+@cache
+def _evenly(count: int, cycle: int, begin: int) -> _Even:
+    """Return positions of a cycle, as even as they can be.
 
-    It is in the middle between those that are taken; `default` if none is.
+    Where `count` is 0 `begin` is free.
     """
+    taken = tuple(sorted((begin + k * cycle // count) % cycle for k in range(count)))
     if not taken:
-        return default
+        return _Even(taken, "", begin)
     gaps = [(taken[(k + 1) % len(taken)] - at - 1) % cycle + 1 for k, at in enumerate(taken)]
-    longest = int(np.argmax(gaps))
-    return (taken[longest] + gaps[longest] // 2) % cycle
+    longest = gaps.index(max(gaps))
+    return _Even(taken, _several(taken), (taken[longest] + gaps[longest] // 2) % cycle)
 
 
-def _several(values: list[int]) -> str:
+# Sources of similar rates share their dates: a crontab of 10 000 lines has some thousands.
+@lru_cache(maxsize=10_000)
+def _bits(values: int) -> str:
+    """Return dates or months, bits of a number, as cron's text."""
+    return _several([value for value in range(1, 32) if values >> value & 1])
+
+
+def _several(values: Sequence[int]) -> str:
     return ",".join(map(str, values))

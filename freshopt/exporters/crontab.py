@@ -3,12 +3,12 @@ r"""crontab: a few lines per source, for cron's five time fields.
 How a rate becomes lines, and how far that is from the rate, is in `freshopt.exporters.cron_fields`: never
 more than the rate, and less by under 1 %, or by under one refresh a year where that is more.
 
-A command is one line [1]_: the words that refresh a source, and its name as one more argument, which comes
-out the same under Debian's cron and under cronie. Both cut a command at its first ``%`` and read ``\%`` as
-``%``; a double backslash stays one under cronie and is halved under Debian's. A name is therefore quoted for
-the shell such that no backslash stands before another or before ``%``, and ``%`` outside the quotes, where it
-is right too if a cron leaves the backslash to the shell. Both crons keep 10 000 lines of a user; Debian's
-keeps 998 octets of a command.
+A command is one line [1]_: the words that refresh a source, and its name, as one more argument or where
+``{source}`` stands (``{host}`` is the host of its URL), which comes out the same under Debian's cron and
+under cronie. Both cut a command at its first ``%`` and read ``\%`` as ``%``; a double backslash stays one
+under cronie and is halved under Debian's. A name is therefore quoted for the shell such that no backslash
+stands before another or before ``%``, and ``%`` outside the quotes, where it is right too if a cron leaves
+the backslash to the shell. Both crons keep 10 000 lines of a user; Debian's keeps 998 octets of a command.
 
 Times are those of the machine's clock, summer time included: both crons run lines with fixed hours once on
 the days on which the clock is changed.
@@ -25,15 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.exporters.cron_fields import Repetition, repetition, time_fields
-from freshopt.exporters.text_lines import text_of
-from freshopt.exporters.whole_intervals import Exported, labels, largest_loss, require_clocked
-from freshopt.numerics.arrays import total
+from freshopt.exporters.cron_lines import cron_lines
+from freshopt.exporters.placeholders import Parts, parts_of, require_unquoted
+from freshopt.exporters.text_lines import hosts_of, text_of, urls_of
+from freshopt.exporters.tool_format import Exported
+from freshopt.exporters.whole_intervals import IntervalFormat, labels, require_clocked
 from freshopt.scheduling.rate_table import RateTable
-from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
@@ -53,25 +51,22 @@ _PLAIN = r"^[A-Za-z0-9_@%+=:,./-]+$"
 
 
 @dataclass(frozen=True, slots=True)
-class Crontab:
+class Crontab(IntervalFormat):
     """A user's crontab, for ``crontab FILE``.
 
     Parameters
     ----------
     command : str
-        What refreshes a source, in the shell's words; its name is appended as one more argument. Names that
-        begin with ``-`` are options to most commands and need one that ends in ``--``.
+        What refreshes a source, in the shell's words, quoted for it: its name stands where ``{source}`` does,
+        and its host where ``{host}`` does, both outside of quotes. Without ``{source}`` the name is appended
+        as one more argument. Names that begin with ``-`` are options to most commands and need a ``--``
+        before them.
     """
 
     command: str = "refresh"
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """No folder: it is one file."""
-        return ()
-
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `IntervalFormat.write`.
+        """Write to a file; see `ToolFormat.write`.
 
         Raises
         ------
@@ -80,31 +75,17 @@ class Crontab:
             crontab, the crontab is too long for cron, or a source waits for signals.
         """
         require_clocked(table, "cron")
-        names = labels(table)
-        commands = self._commands(names)
-        rates = table.rates * (SECONDS["day"] / SECONDS[table.time_unit])
-        repeated = [_repetition(name, rate) for name, rate in zip(names, rates.tolist(), strict=True)]
-        fields = list(time_fields(repeated))
+        commands = self._commands(labels(table))
+        fields, done = cron_lines(table, "cron")
         many = 1 + sum(map(len, fields))
         if many > _MOST_LINES:
             raise SourceDataError(
-                f"the crontab has {many:,} lines for {np.count_nonzero(rates):,} sources. cron keeps "
+                f"the crontab has {many:,} lines for {done.sources:,} sources. cron keeps "
                 f"{_MOST_LINES:,} lines of a user. Export the sources in parts, for several users."
             )
         lines = [f"{own} {command}\n" for command, each in zip(commands, fields, strict=True) for own in each]
         path.write_bytes("".join([_HEAD, *lines]).encode())
-        per_day = np.array([0.0 if each is None else each.per_day for each in repeated])
-        realised = per_day * (SECONDS[table.time_unit] / SECONDS["day"])
-        never = int(np.count_nonzero(rates == 0.0))
-        return Exported(
-            len(names) - never,
-            never,
-            "left out",
-            total(table.rates),
-            total(realised),
-            largest_loss(table.rates, realised),
-            table.time_unit,
-        )
+        return done
 
     def _commands(self, names: list[str]) -> list[str]:
         """Return the command of each source, as it stands in the file."""
@@ -128,16 +109,25 @@ class Crontab:
                 f"source {list_offenders(repr(names[k][:80]) for k in wrong)} has a newline, another control "
                 "character or a lone surrogate. A crontab has one command a line, in UTF-8. Rename it."
             )
+        parts = parts_of(command, ["source", "host"], "the command", strict=False)
+        require_unquoted(parts, "the command", "'\"`")
+        if ("source", "") not in parts:
+            parts = [*parts[:-1], f"{parts[-1]} ", ("source", ""), ""]
         options = text.str.starts_with("-").arg_true().to_list()
-        if options and command.split()[-1] != "--":
+        if options and _is_first_of_a_word(parts):
             raise SourceDataError(
                 f"source {list_offenders(repr(names[k][:80]) for k in options)} begins with '-'. The command "
-                "would read it as an option. Rename it; or end the command in --, if it reads names only "
-                "after that."
+                "would read it as an option. Rename it; or end the command in --, or write that before "
+                "{source}, if it reads names only after that."
             )
-        before = polars.lit(command.replace("%", r"\%"))
-        table = text.to_frame("name").select(polars.format("{} {}", before, _argument(polars.col("name"))))
-        made = table.to_series()
+        known = text.to_frame("source")
+        if ("host", "") in parts:
+            known = known.with_columns(hosts_of(urls_of(names, "{host} is that of what")).alias("host"))
+        pieces = [
+            polars.lit(part.replace("%", r"\%")) if isinstance(part, str) else _argument(polars.col(part[0]))
+            for part in parts
+        ]
+        made = known.select(polars.concat_str(pieces)).to_series()
         octets = made.str.len_bytes()
         long = (octets > _LONGEST).arg_true()
         if len(long):
@@ -149,15 +139,10 @@ class Crontab:
         return made.to_list()
 
 
-def _repetition(name: str, rate: float) -> Repetition | None:
-    """Return what a rate per day becomes; None for 0."""
-    repeated = repetition(rate) if rate else None
-    if repeated is None and rate:
-        raise SourceDataError(
-            f"source {name!r} is to be refreshed {rate:.4g} times a day. cron goes from once in 365 days to "
-            f"once a minute. {'Lower its max_rate' if rate > 1.0 else 'Raise its min_rate'}, or leave it out."
-        )
-    return repeated
+def _is_first_of_a_word(parts: Parts) -> bool:
+    """Return whether a name stands where a command reads options."""
+    before = [str(parts[k - 1]) for k, part in enumerate(parts) if part == ("source", "")]
+    return any(text[-1:].isspace() and text.split()[-1:] != ["--"] for text in before)
 
 
 def _argument(name: polars.Expr) -> polars.Expr:

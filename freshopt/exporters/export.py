@@ -1,4 +1,4 @@
-"""`export`: rates as an atomic file or folder."""
+"""`export`: rates or lifetimes as an atomic file or folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from freshopt.errors import expect
-from freshopt.exporters.whole_intervals import Exported, IntervalFormat
+from freshopt.exporters.tool_format import Exported, ToolFormat
 from freshopt.io.atomic_output import complete_file, complete_folder
-from freshopt.scheduling.rate_table import read_rates
 
 if TYPE_CHECKING:
     from freshopt.certificates.solution import Solution
@@ -17,26 +16,32 @@ if TYPE_CHECKING:
 
 def export(
     rates: Solution | Mapping[Any, float] | Any,  # noqa: ANN401 - any dataframe library's frame
-    target: IntervalFormat,
+    target: ToolFormat[Any],
     path: str | os.PathLike[str],
     *,
     time_unit: str | None = None,
     overwrite: bool = False,
+    retry_at_once: bool = False,
 ) -> Exported:
-    r"""Write each source's interval for a crawler.
+    r"""Write each source's interval or lifetime for a tool.
 
     Parameters
     ----------
     rates : Solution, mapping or dataframe
-        As `fo.schedule` takes them.
-    target : IntervalFormat
-        For example ``Nutch()``.
+        As `fo.schedule` takes them. For a cache, a solution of copies that are refreshed on request,
+        lifetimes by name, or a table with columns source and lifetime.
+    target : ToolFormat
+        For example ``Nutch()``, or ``CacheControl()``.
     path : path
         A file; a folder if the format has several files.
     time_unit : str, optional
         The unit of the rates. A solution brings its own; otherwise the default is "day".
     overwrite : bool
         Whether an earlier result may be replaced.
+    retry_at_once : bool
+        Of rates of attempts, which may fail: whether the tool repeats a failed fetch at once. The intervals
+        are then those of successes, for as many attempts. Rates that are optimal for such a tool are those of
+        `freshopt.scheduling.retried_at_once`, which need no such option.
 
     Returns
     -------
@@ -59,11 +64,14 @@ def export(
     >>> path.read_text(), round(done.realised, 3)
     ('https://example.org/\tscheduler.delay.mins=206\n', 6.99)
     """
-    if isinstance(target, type) or not hasattr(target, "files"):
+    if not isinstance(target, ToolFormat):
         kind = type(target).__name__
         raise TypeError(f"target is of type {kind}. Pass an instance, such as freshopt.exporters.Crontab().")
     expect(overwrite, bool, "overwrite", "Pass True or False")
-    table = read_rates(rates, time_unit)
+    expect(retry_at_once, bool, "retry_at_once", "Pass True or False")
+    table = target.read(rates, time_unit)
+    if retry_at_once:
+        table = table.of_successes()
     if not target.files:
         with complete_file(path, overwrite) as file:
             return target.write(table, file)

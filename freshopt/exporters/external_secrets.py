@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.exporters.text_lines import text_of, write_lines
-from freshopt.exporters.whole_intervals import Exported, Limits, exported, labels, whole_intervals
+from freshopt.exporters.tool_format import Exported
+from freshopt.exporters.whole_intervals import IntervalFormat, Limits, exported, labels, whole_intervals
 from freshopt.scheduling.rate_table import RateTable
 
 if TYPE_CHECKING:
@@ -41,19 +42,14 @@ _LIMITS = Limits(
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalSecrets:
+class ExternalSecrets(IntervalFormat):
     """YAML file with one document per source.
 
     A source is called ``name`` or ``namespace/name``.
     """
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """No folder: it is one file."""
-        return ()
-
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `IntervalFormat.write`.
+        """Write to a file; see `ToolFormat.write`.
 
         Raises
         ------

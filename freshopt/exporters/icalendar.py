@@ -15,7 +15,7 @@ References
 from __future__ import annotations
 
 import hashlib
-import re
+import operator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 # Octets of a line, without its end.
 FOLD = 75
-# CONTROL of RFC 5545, and what UTF-8 has not; newlines are escaped.
-_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+# CONTROL of RFC 5545; newlines are escaped. A name that UTF-8 has not is a zero byte in its column.
+_NO_TEXT = r"[\x00-\x08\x0b-\x1f\x7f]"
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -62,11 +62,12 @@ def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
     begin = start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
     own = schedule.names
     names = [str(k) for k in range(len(schedule.rates))] if own is None else list(map(str, own.tolist()))
-    _require_writable(schedule, names, begin)
+    text = text_of(names)
+    _require_writable(schedule, names, text, begin)
     stamp = _moment(begin)
-    named = polars.DataFrame({"name": text_of(names)}).select(
+    named = polars.DataFrame({"name": text}).select(
         summary=_folded(polars.format("SUMMARY:refresh {}", _escaped(polars.col("name")))),
-        mark=polars.Series([hashlib.sha256(name.encode()).hexdigest()[:16] for name in names]),
+        mark=_marks(names, np.flatnonzero(np.bincount(schedule.source, minlength=len(names)))),
     )
     event = polars.format(
         f"BEGIN:VEVENT\r\nUID:{{}}-{stamp}-{{}}@freshopt\r\nDTSTAMP:{stamp}\r\n"
@@ -106,7 +107,22 @@ def _turns(source: IntArray, turns: IntArray) -> IntArray:
     return number
 
 
-def _require_writable(schedule: Schedule, names: list[str], begin: datetime) -> None:
+def _marks(names: list[str], used: IntArray) -> polars.Series:
+    """Return marks of names with events, empty for the others.
+
+    Names of any length and letters have marks of 16 letters.
+    """
+    import polars
+
+    some = [names[k] for k in used.tolist()] if len(used) < len(names) else names
+    digests = map(operator.methodcaller("hexdigest"), map(hashlib.sha256, map(str.encode, some)))
+    found = polars.Series(list(digests), dtype=polars.String).str.slice(0, 16)
+    if len(used) == len(names):
+        return found
+    return polars.Series([""], dtype=polars.String).new_from_index(0, len(names)).scatter(used, found)
+
+
+def _require_writable(schedule: Schedule, names: list[str], text: polars.Series, begin: datetime) -> None:
     """Raise if a calendar cannot hold the schedule."""
     if schedule.crawl_probability is not None:
         waiting = np.flatnonzero(~np.isnan(schedule.crawl_probability)).tolist()
@@ -119,7 +135,7 @@ def _require_writable(schedule: Schedule, names: list[str], begin: datetime) -> 
             f"no refresh falls into {schedule.horizon:g} {schedule.time_unit}s. A calendar has at least one "
             "event. Lengthen the horizon."
         )
-    wrong = [repr(name[:80]) for name in names if _NO_TEXT.search(name)]
+    wrong = [repr(names[k][:80]) for k in text.str.contains(_NO_TEXT).arg_true().to_list()]
     if wrong:
         raise SourceDataError(
             f"source {list_offenders(wrong)} has a control character or a lone surrogate. A calendar's text "

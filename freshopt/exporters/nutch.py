@@ -23,13 +23,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from freshopt.exporters.text_lines import hosts_of, urls_of, write_lines
+from freshopt.exporters.tool_format import Exported
 from freshopt.exporters.whole_intervals import (
     NEVER,
-    Exported,
+    IntervalFormat,
     Limits,
     exported,
     labels,
@@ -47,7 +49,7 @@ _HEAD = "# host, shortest and longest interval in seconds, of pages without one 
 
 
 @dataclass(frozen=True, slots=True)
-class Nutch:
+class Nutch(IntervalFormat):
     """Folder with the seed list and the hosts' intervals.
 
     Parameters
@@ -62,11 +64,7 @@ class Nutch:
     """
 
     longest: int = LONGEST
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files of the folder."""
-        return SEEDS, HOSTS
+    files: ClassVar[tuple[str, ...]] = (SEEDS, HOSTS)
 
     def write(self, table: RateTable, path: Path) -> Exported:
         """Write into a folder.

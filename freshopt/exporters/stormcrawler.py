@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from freshopt.exporters.text_lines import urls_of, write_lines
+from freshopt.exporters.tool_format import Exported
 from freshopt.exporters.whole_intervals import (
     NEVER,
-    Exported,
+    IntervalFormat,
     Limits,
     exported,
     labels,
@@ -36,7 +37,7 @@ _LIMITS = Limits(
 
 
 @dataclass(frozen=True, slots=True)
-class StormCrawler:
+class StormCrawler(IntervalFormat):
     """A seed file.
 
     Notes
@@ -45,13 +46,8 @@ class StormCrawler:
     list ``scheduler.delay.mins``, and ``metadata.transfer`` must not, as found links would inherit it.
     """
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """No folder: it is one file."""
-        return ()
-
     def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `IntervalFormat.write`.
+        """Write to a file; see `ToolFormat.write`.
 
         Raises
         ------

@@ -17,8 +17,8 @@ from freshopt.errors import SourceDataError, list_offenders
 if TYPE_CHECKING:
     import polars
 
-# Lines that are in memory at once.
-TOGETHER = 2**17
+# Lines that are in memory at once: more do not stay in the caches until they are written.
+TOGETHER = 2**14
 # URLs that are certain to be some: `urlsplit` finds a host and a port in them, and all their letters are
 # printable in every version of Unicode that Python has had. Other names are looked at one by one.
 _PLAIN_URL = (
@@ -38,10 +38,11 @@ def text_of(names: list[str]) -> polars.Series:
     try:
         return polars.Series("name", names, dtype=polars.String)
     except UnicodeEncodeError:
-        return polars.Series("name", ["\0" if _has_surrogate(name) else name for name in names])
+        return polars.Series("name", ["\0" if has_surrogate(name) else name for name in names])
 
 
-def _has_surrogate(name: str) -> bool:
+def has_surrogate(name: str) -> bool:
+    """Return whether a name has a lone surrogate, which UTF-8 has not."""
     return any("\ud800" <= letter <= "\udfff" for letter in name)
 
 

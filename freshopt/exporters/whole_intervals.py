@@ -13,14 +13,14 @@ Cost: a pass over the rates, and one over the names.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporters.tool_format import Exported, ToolFormat
 from freshopt.numerics.arrays import Array, IntArray, total
-from freshopt.scheduling.rate_table import RateTable
+from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import SECONDS
 
 # An interval above a whole number of steps by less, relatively, is rounded to that number.
@@ -29,66 +29,14 @@ ROUNDING = 1e-9
 NEVER = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """Summary of what was written.
+class IntervalFormat(ToolFormat[RateTable]):
+    """Format of a tool that keeps one interval per source."""
 
-    Attributes
-    ----------
-    sources : int
-        With an interval.
-    never : int
-        Sources that are never refreshed.
-    never_words : str
-        What was written of those.
-    planned, realised : float
-        Total refreshes per `time_unit`: by the rates, and by what was written. Realised is never more.
-    largest_loss : float
-        Largest relative shortfall of the rate of one source.
-    time_unit : str
-    """
+    __slots__ = ()
 
-    sources: int
-    never: int
-    never_words: str
-    planned: float
-    realised: float
-    largest_loss: float
-    time_unit: str
-
-
-class IntervalFormat(Protocol):
-    """Format of a tool that keeps one interval per source.
-
-    A frozen record of its settings.
-    """
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Files of the folder; none for a single file."""
-        ...
-
-    def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file, or into an empty folder.
-
-        Parameters
-        ----------
-        table : RateTable
-            Rates to become intervals, with the names and the time unit of their sources.
-        path : Path
-            The file, or the folder.
-
-        Returns
-        -------
-        Exported
-            What was written, and how far rounding took the refreshes per time unit.
-
-        Raises
-        ------
-        SourceDataError
-            If a name or an interval cannot be written; names the sources.
-        """
-        ...
+    def read(self, given: Any, time_unit: str | None) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
+        """Return rates, checked."""
+        return read_rates(given, time_unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +95,19 @@ def whole_intervals(table: RateTable, limits: Limits) -> IntArray:
     silent = table.rates == 0.0
     steps = np.ceil(np.where(silent, 0.0, exact) / limits.step * (1.0 - ROUNDING))
     seconds = steps * limits.step
+    # A sentence begins with it: an article gets a large letter, and the name of a tool stays as it is.
+    article, _, rest = limits.tool.partition(" ")
+    tool = f"{article.capitalize()} {rest}" if article in ("a", "the") else limits.tool
     short = np.flatnonzero(~silent & (exact < limits.shortest * (1.0 - ROUNDING)))
     if len(short):
         raise SourceDataError(
-            f"{_every(table, short, exact)}. {limits.tool} has no intervals below {_span(limits.shortest)}. "
+            f"{_every(table, short, exact)}. {tool} has no intervals below {_span(limits.shortest)}. "
             f"Give these sources a max_rate of {second / limits.shortest:.6g} per {table.time_unit}."
         )
     long = np.flatnonzero(seconds > limits.longest)
     if len(long):
         raise SourceDataError(
-            f"{_every(table, long, exact)}. {limits.tool} has no intervals above {_span(limits.longest)}. "
+            f"{_every(table, long, exact)}. {tool} has no intervals above {_span(limits.longest)}. "
             f"{limits.remedy}"
         )
     whole: IntArray = np.where(silent, NEVER, np.maximum(seconds, limits.shortest)).astype(np.int64)

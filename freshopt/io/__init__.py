@@ -8,6 +8,7 @@ from freshopt.io.read_git import read_git as read_git
 from freshopt.io.read_history import read_history as read_history
 from freshopt.io.read_log import read_log as read_log
 from freshopt.io.read_nutch import read_nutch as read_nutch
+from freshopt.io.read_requests import read_requests as read_requests
 
 __all__ = [
     "BingData",
@@ -18,4 +19,5 @@ __all__ = [
     "read_history",
     "read_log",
     "read_nutch",
+    "read_requests",
 ]

@@ -88,8 +88,18 @@ def read_changedetection(path: str | os.PathLike[str], time_unit: str = "day") -
             f"{path} has no watch with a snapshot. Check that it is the data folder or a backup of "
             "changedetection.io, and that its watches have been checked."
         )
+    return history_of_watches(watches, time_unit)
+
+
+def names_of_watches(watches: list[Watch]) -> list[str]:
+    """Return the URLs of watches; where two have the same, ``URL [watch]``."""
     often = Counter(watch.url for watch in watches)
-    names = [watch.url if often[watch.url] == 1 else f"{watch.url} [{watch.key}]" for watch in watches]
+    return [watch.url if often[watch.url] == 1 else f"{watch.url} [{watch.key}]" for watch in watches]
+
+
+def history_of_watches(watches: list[Watch], time_unit: str) -> ChangeHistory:
+    """Return the history of watches that have snapshots."""
+    names = names_of_watches(watches)
     order = np.argsort(np.array(names), kind="stable").tolist()
     watches, names = [watches[k] for k in order], [names[k] for k in order]
     changes = [(name, time) for name, watch in zip(names, watches, strict=True) for time in watch.times[1:]]
@@ -125,7 +135,7 @@ def _watches(path: Path) -> Iterator[Watch]:
         if "/" in key or "\\" in key or key in (".", ".."):  # another folder's files are none of its own
             raise SourceDataError(f"watch {key!r} of {path} is no name of a folder. Correct it.")
         checked = watch.get("last_checked") or 0
-        if not isinstance(checked, int | float) or not 0 <= checked < _LAST:
+        if watch_time(checked) is None:
             raise SourceDataError(
                 f"last_checked of watch {key!r} in {path} is {str(checked)[:60]!r}, which is no time in "
                 "seconds since 1970. Correct it."
@@ -135,18 +145,35 @@ def _watches(path: Path) -> Iterator[Watch]:
         yield Watch(key, url, times, float(checked))
 
 
+def watch_time(stamp: object) -> float | None:
+    """Return a time in seconds since 1970, or None.
+
+    It is a number, or the digits of one.
+
+    Examples
+    --------
+    >>> watch_time("1700000000"), watch_time(0), watch_time("yesterday")
+    (1700000000.0, 0.0, None)
+    """
+    if isinstance(stamp, str) and stamp.strip().isdecimal():
+        stamp = float(stamp)
+    valid = isinstance(stamp, int | float) and not isinstance(stamp, bool) and 0 <= stamp < _LAST
+    return float(stamp) if valid and isinstance(stamp, int | float) else None
+
+
 def _times(file: Folder) -> Iterator[float]:
     """Yield when the snapshots of a watch were taken."""
     for number, line in enumerate(_text(file).splitlines(), start=1):
         if not line.strip():
             continue
         stamp, comma, _ = line.partition(",")
-        if not comma or not stamp.strip().isdecimal() or not float(stamp) < _LAST:
+        time = watch_time(stamp)
+        if not comma or time is None:
             raise SourceDataError(
                 f"line {number} of {file} is {line[:60]!r}, and not seconds since 1970, a comma and a file. "
                 "Correct or remove it."
             )
-        yield float(stamp)
+        yield time
 
 
 def _document(file: Folder) -> dict[str, Any]:

@@ -12,13 +12,12 @@ Cost: reading the files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from freshopt.errors import SourceDataError
+from freshopt.io.dbt_artifacts import read_document, shown_value
 from freshopt.io.run_snapshots import Paths, Snapshot, files_of, log_of
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import check_time_unit
@@ -81,7 +80,7 @@ def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
 
 def _snapshots(file: Path) -> Iterator[Snapshot]:
     """Yield the results of an artifact whose queries succeeded."""
-    document = _document(file)
+    document = read_document(file)
     results = document.get("results")
     if not isinstance(results, list):
         raise SourceDataError(
@@ -90,10 +89,12 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
     for k, result in enumerate(results):
         where = f"result {k + 1} of {file}"
         if not isinstance(result, dict):
-            raise SourceDataError(f"{where} is {_short(result)}, not an object. Write the artifact anew.")
+            raise SourceDataError(
+                f"{where} is {shown_value(result)}, not an object. Write the artifact anew."
+            )
         source = result.get("unique_id")
         if not isinstance(source, str) or not source:
-            raise SourceDataError(f"unique_id is {_short(source)} in {where}. Write the artifact anew.")
+            raise SourceDataError(f"unique_id is {shown_value(source)} in {where}. Write the artifact anew.")
         if str(result.get("status")).lower() == FAILED:
             continue
         if "max_loaded_at" not in result:
@@ -104,25 +105,6 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
         changed = None if loaded is None else _moment(loaded, "max_loaded_at", where)
         seen = _moment(result.get("snapshotted_at"), "snapshotted_at", where)
         yield Snapshot(source, seen, changed, where, changed)
-
-
-def _document(file: Path) -> dict[str, Any]:
-    """Return an artifact's content."""
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise SourceDataError(f"{file} is not UTF-8 (byte {error.start}). Write the artifact anew.") from None
-    except json.JSONDecodeError as error:
-        raise SourceDataError(
-            f"{file} is not JSON: {error.msg} in line {error.lineno}. Write the artifact anew, or remove it."
-        ) from None
-    except (RecursionError, ValueError):  # or a number of thousands of digits
-        raise SourceDataError(f"{file} holds JSON that no artifact has. Remove it.") from None
-    if not isinstance(document, dict):
-        raise SourceDataError(f"{file} holds {_short(document)}, not an object. Pass artifacts of dbt.")
-    return document
 
 
 def _moment(text: object, field: str, where: str) -> datetime:
@@ -139,11 +121,6 @@ def _moment(text: object, field: str, where: str) -> datetime:
         if moment is not None and 1 < moment.year < 9999:  # with a day to spare for an offset
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     raise SourceDataError(
-        f"{field} is {_short(text)} in {where}. It is a time such as 2026-01-31T06:00:00Z. Write the "
+        f"{field} is {shown_value(text)} in {where}. It is a time such as 2026-01-31T06:00:00Z. Write the "
         "artifact anew."
     )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -66,12 +66,13 @@ def read_table(
     import polars
 
     path = Path(path)
+    require_file(path)
     if table_ending(path) == ".parquet":
-        with _parsing(path, "Parquet"):
+        with parsing(path, "Parquet"):
             present = polars.read_parquet_schema(path)
             wanted = [name for name in present if columns is None or name in columns]
             return polars.read_parquet(path, columns=wanted, glob=False)
-    with _parsing(path, "CSV"):
+    with parsing(path, "CSV"):
         wanted = [name for name in column_names(path) if columns is None or name in columns]
         if not wanted:  # Polars takes no columns for all of them
             return polars.DataFrame()
@@ -96,10 +97,11 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
     import polars
 
     path = Path(path)
+    require_file(path)
     if table_ending(path) == ".parquet":
-        with _parsing(path, "Parquet"):
+        with parsing(path, "Parquet"):
             return list(polars.read_parquet_schema(path))
-    with _parsing(path, "CSV"):
+    with parsing(path, "CSV"):
         # Older Polars looks at rows too; what is wrong with them is said where they are read.
         names = polars.read_csv(
             path,
@@ -203,6 +205,17 @@ def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
     return frame if time_unit == "day" else frame.with_columns(polars.lit(time_unit).alias(UNIT))
 
 
+def require_file(path: Path) -> None:
+    """Raise SourceDataError where there is no file to read.
+
+    Asked before the ending of its name: of a folder, or of nothing, that is not what is wrong.
+    """
+    if path.is_dir():
+        raise SourceDataError(f"{path} is a folder, not a file. Name a file in it.")
+    if not path.exists():
+        raise SourceDataError(f"there is no file {path}. Check the path.")
+
+
 def table_ending(path: Path) -> str:
     """Return a table name's ending, or raise SourceDataError.
 
@@ -234,19 +247,16 @@ def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
 
 
 @contextmanager
-def _parsing(path: Path, kind: str) -> Iterator[None]:
+def parsing(path: Path, kind: str) -> Iterator[None]:
     """Raise errors of reading a file in one line.
 
     It names the file.
     """
     from polars import exceptions
 
-    if not path.exists():
-        raise SourceDataError(f"there is no file {path}. Check the path.")
+    require_file(path)
     if not str(path).isascii() and str(path) != os.fsencode(path).decode("utf-8", "replace"):
         raise SourceDataError(f"the name of {str(path)!a} is not in UTF-8. Rename the file.")
-    if path.is_dir():
-        raise SourceDataError(f"{path} is a folder, not a file. Name a file in it.")
     try:
         yield
     except exceptions.NoDataError:

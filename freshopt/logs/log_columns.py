@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders
-from freshopt.logs.source_index import code_sources, sorted_rows
+from freshopt.logs.source_index import Codes, code_sources, sorted_rows
 from freshopt.logs.timestamps import (
     Times,
     midnight_before,
@@ -24,7 +24,16 @@ from freshopt.logs.timestamps import (
     refuse_epochs,
     time_since,
 )
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_vector, shape_of
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    BoolArray,
+    IntArray,
+    as_vector,
+    chunks,
+    shape_of,
+)
 from freshopt.units import SECONDS
 
 # Largest count: float64 does not represent all integers above.
@@ -49,7 +58,7 @@ class LogRows:
     ----------
     names : ndarray, shape (n,)
         Sorted labels of the sources.
-    codes : ndarray of int, shape (rows,)
+    codes : ndarray of int32, shape (rows,)
         Position of each row's source in `names`.
     time : ndarray of float, shape (rows,)
     changed : ndarray of bool, shape (rows,)
@@ -66,7 +75,7 @@ class LogRows:
     """
 
     names: npt.NDArray[Any]
-    codes: IntArray
+    codes: Codes
     time: Array
     changed: BoolArray
     changes: Array | None
@@ -96,11 +105,12 @@ class LogRows:
         if missing:
             raise SourceDataError(f"the log has no column {list_offenders(missing)}. Add it.")
         _require_same_length(columns)
-        codes: IntArray
+        codes: Codes
         if names is None:
-            names, codes = code_sources(columns["source"])
+            names, positions = code_sources(columns["source"])
+            codes = positions.astype(np.int32)
         else:
-            codes = np.asarray(columns["source"], dtype=np.int64)
+            codes = np.asarray(columns["source"], dtype=np.int32)
         count = len(codes)
         if count == 0:
             raise SourceDataError("the log has no rows. Pass at least one crawl.")
@@ -141,10 +151,8 @@ class LogRows:
 
         Two rows of one source at one time are an error.
         """
-        if (self.codes[1:] >= self.codes[:-1]).all():
-            later = self.time[1:] - self.time[:-1] >= SMALLEST
-            if (later | (self.codes[1:] > self.codes[:-1])).all():
-                return self
+        if all(np.all(own[1:] >= own[:-1]) for own, _ in self._stretches()) and not any(self._repeated()):
+            return self
         order, codes, time = sorted_rows(self.codes, self.time, len(self.names))
         rows = replace(
             self,
@@ -156,14 +164,32 @@ class LogRows:
             order=order,
             last_modified=None if self.last_modified is None else self.last_modified[order],
         )
-        twice = np.flatnonzero(~(time[1:] - time[:-1] >= SMALLEST) & (codes[1:] == codes[:-1])) + 1
-        if self.timed and len(twice):
-            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in twice.tolist())
+        twice = sum(rows._repeated()) if self.timed else 0
+        if twice:
+            late = ~(time[1:] - time[:-1] >= SMALLEST) & (codes[1:] == codes[:-1])
+            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in (np.flatnonzero(late) + 1).tolist())
             texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)
             raise SourceDataError(
-                f"{_list(texts, len(twice))}. A source has one row per crawl. Drop the repeated rows."
+                f"{_list(texts, twice)}. A source has one row per crawl. Drop the repeated rows."
             )
         return rows
+
+    def _stretches(self) -> Iterator[tuple[Codes, Array]]:
+        """Yield sources and times of stretches of rows.
+
+        Each begins with the row before it. What is looked for in them takes no memory of the size of the log.
+        """
+        for part in chunks(len(self.codes)):
+            rows = slice(max(part.start - 1, 0), part.stop)
+            yield self.codes[rows], self.time[rows]
+
+    def _repeated(self) -> Iterator[int]:
+        """Yield how many rows of each stretch repeat a time.
+
+        They are not later than their source's row before.
+        """
+        for own, time in self._stretches():
+            yield int(np.count_nonzero(~(time[1:] - time[:-1] >= SMALLEST) & (own[1:] == own[:-1])))
 
     def first_intervals(self, start: Times, first: IntArray) -> Array:
         """Return the crawl intervals from `start` to the first crawls.
@@ -235,8 +261,9 @@ class LogRows:
             wrong = np.abs(self.last_modified) > LARGEST
             remedy = "Leave it empty where it is not told."
             self._refuse("last_modified is no finite number in", wrong, self.last_modified, remedy)
-        wrong = ~(np.abs(self.time) <= LARGEST)
-        if wrong.any():
+        # The extremes are NaN where an entry is.
+        if not (np.min(self.time) >= -LARGEST and np.max(self.time) <= LARGEST):
+            wrong = ~(np.abs(self.time) <= LARGEST)
             self._refuse("time is not a finite number in", wrong, self.time, "Correct or drop these rows.")
 
     def _flags(self, changed: npt.ArrayLike) -> BoolArray:
@@ -316,7 +343,7 @@ def _dates(
     return time_since(origin, moments, time_unit, "last_modified")
 
 
-def _add_up(codes: IntArray, elapsed: npt.ArrayLike) -> Array:
+def _add_up(codes: Codes, elapsed: npt.ArrayLike) -> Array:
     """Return each source's cumulative time from 0, in row order."""
     intervals = np.nan_to_num(np.asarray(elapsed, dtype=np.float64), posinf=np.inf)
     order = np.argsort(codes, kind="stable")

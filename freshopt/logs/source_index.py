@@ -4,24 +4,31 @@ They are made from sources as they stand in a log's rows.
 
 Everything behind the edge works on codes, so that names are compared once. Runs of equal labels are found
 first and only their heads are sorted, which for a log of 10⁷ rows written source after source is one pass
-over the labels. Names in another order go through a hash table.
+over the labels. Names in another order go through a hash table, and their rows are sorted by counting.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.numerics.arrays import Array, IntArray, shape_of
+from freshopt.logs import row_loops
+from freshopt.numerics.arrays import Array, IntArray, chunks, shape_of
 
 if TYPE_CHECKING:
     import polars
 
-# Rows from which names are told apart by hashes in NumPy, six times as fast as by their text.
+Codes: TypeAlias = npt.NDArray[np.int32]
+
+# Rows from which names are told apart by hashes, and rows sorted by counting, in compiled loops: a log of so
+# many is learnt from by compiled loops too.
 MANY = 1_000_000
+# Rows whose hashes are in memory at once, and slots of the table of labels at first, as a power of two.
+TOGETHER, BITS = 2**20, 16
 FEW = 100_000  # labels that NumPy sorts in 0.1 s; beyond, the import of polars pays (10 times as fast)
 
 
@@ -59,6 +66,8 @@ def code_sources(source: npt.ArrayLike) -> tuple[npt.NDArray[Any], IntArray]:
     np.not_equal(rows[1:], rows[:-1], out=is_head[1:])
     heads = rows[is_head]
     names = _in_utf8(heads) if heads.dtype.kind not in "iu" and len(heads) > FEW else None
+    labels: npt.NDArray[Any]
+    of_head: npt.NDArray[Any]
     if names is not None:
         labels, of_head = code_names(names)
     else:
@@ -128,7 +137,7 @@ def _as_integers(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raise SourceDataError("source holds integers beyond 64 bits. Convert the column to str.") from None
 
 
-def code_names(column: polars.Series) -> tuple[npt.NDArray[Any], IntArray]:
+def code_names(column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
     """Return sorted labels and row codes of names, by hashing.
 
     Names may come in any order; a code is the position of the row's label.
@@ -137,7 +146,7 @@ def code_names(column: polars.Series) -> tuple[npt.NDArray[Any], IntArray]:
     return _texts(labels.to_list()), codes
 
 
-def ranked_names(column: polars.Series) -> tuple[polars.Series, IntArray]:
+def ranked_names(column: polars.Series) -> tuple[polars.Series, Codes]:
     """Return what `code_names` does, the labels as a column."""
     import polars
 
@@ -147,48 +156,97 @@ def ranked_names(column: polars.Series) -> tuple[polars.Series, IntArray]:
             return hashed
     labels = column.unique().sort()
     codes = column.cast(polars.Enum(labels)).to_physical().to_numpy()
-    return labels, codes.astype(np.int64)
+    return labels, codes.astype(np.int32)
 
 
-def _by_hashes(column: polars.Series) -> tuple[polars.Series, IntArray] | None:
+def _by_hashes(column: polars.Series) -> tuple[polars.Series, Codes] | None:
     """Return what `ranked_names` does, from two hashes of 64 bits each.
 
     None where two names share the first, which the second tells.
     """
-    import polars
-
-    first = column.hash(seed=0).to_numpy()
-    keys = polars.Series(first).unique().sort().to_numpy()
-    # The first bits are a position in a table; of 32 slots for each key few hold two. 2^24 are 80 MB.
-    bits = min((32 * len(keys)).bit_length(), 24)
-    slot, of_key = ((hashes >> np.uint64(64 - bits)).astype(np.int32) for hashes in (first, keys))
-    start = np.zeros(1 << bits, dtype=np.int32)
-    start[of_key[::-1]] = np.arange(len(keys) - 1, -1, -1)
-    shared = np.zeros(1 << bits, dtype=np.bool_)
-    shared[of_key[1:][of_key[1:] == of_key[:-1]]] = True
-    codes = start[slot]
-    unsure = np.flatnonzero(shared[slot])
-    codes[unsure] = np.searchsorted(keys, first[unsure])
-    one = np.empty(len(keys), dtype=np.int64)  # a row of each key
-    one[codes] = np.arange(len(codes))
-    second = column.hash(seed=1).to_numpy()
-    if not np.array_equal(second[one][codes], second):
-        return None
+    if compiled():
+        coded = _by_table(column)
+        if coded is None:
+            return None
+        one, codes = coded
+    else:
+        first, second = (column.hash(seed=seed).to_numpy() for seed in (0, 1))
+        _, one, inverse = np.unique(first, return_index=True, return_inverse=True)
+        codes = inverse.astype(np.int32)
+        if not np.array_equal(second[one][codes], second):
+            return None
     labels = column.gather(one)
     order = labels.arg_sort().to_numpy()
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return labels.gather(order), rank[codes]
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    for part in chunks(len(codes)):
+        codes[part] = rank[codes[part]]
+    return labels.gather(order), codes
 
 
-def sorted_rows(codes: IntArray, time: Array, n: int) -> tuple[IntArray, IntArray, Array]:
+def _by_table(column: polars.Series) -> tuple[IntArray, Codes] | None:
+    """Return a row of each label, and each row's label.
+
+    Labels are in the order in which they appear. None where two labels share the first hash.
+    """
+    codes, known, bits = np.empty(len(column), dtype=np.int32), 0, BITS
+    table = row_loops.LabelTable.empty(bits)
+    for part in chunks(len(column), TOGETHER):
+        rows = column.slice(part.start, part.stop - part.start)
+        first, second = (rows.hash(seed=seed).to_numpy() for seed in (0, 1))
+        done, own = 0, codes[part]
+        while True:
+            more, known = fast(row_loops.code_hashes)(
+                first[done:], second[done:], part.start + done, known, bits, table, own[done:]
+            )
+            done += more
+            if done == len(own):
+                break
+            if 2 * known < 1 << bits:
+                return None
+            bits += 2
+            larger = row_loops.LabelTable.empty(bits)
+            fast(row_loops.refill)(table, bits, larger)
+            table = larger
+    return table.rows[:known], codes
+
+
+def code_integers(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Codes]:
+    """Return the sorted unique integers and each row's code.
+
+    Where they lie close together each has a place in a table, and nothing is sorted.
+
+    Examples
+    --------
+    >>> labels, codes = code_integers(np.array([7, 5, 5, 8]))
+    >>> labels.tolist(), codes.tolist()
+    ([5, 7, 8], [1, 0, 0, 2])
+    """
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low >= len(numbers):
+        labels, inverse = np.unique(numbers, return_inverse=True)
+        return labels, inverse.astype(np.int32)
+    there, codes = np.zeros(high - low + 1, dtype=np.bool_), np.empty(len(numbers), dtype=np.int32)
+    for part in chunks(len(numbers)):
+        # Integers wrap: the bits are those of the difference, which 32 of them hold.
+        codes[part] = numbers[part].astype(np.int32) - np.array(low).astype(np.int32)
+        there[codes[part]] = True
+    labels = np.flatnonzero(there)
+    if len(labels) < len(there):
+        rank = np.cumsum(there, dtype=np.int32) - np.int32(1)
+        for part in chunks(len(codes)):
+            codes[part] = rank[codes[part]]
+    return (labels + low).astype(numbers.dtype), codes
+
+
+def sorted_rows(codes: Codes, time: Array, n: int) -> tuple[IntArray, Codes, Array]:
     """Return the order of rows by source, then by time.
 
     Equal rows stay as they stand.
 
     Parameters
     ----------
-    codes : ndarray of int, shape (rows,)
+    codes : ndarray of int32, shape (rows,)
         The source of each row, in 0..n.
     time : ndarray of float, shape (rows,)
     n : int
@@ -201,23 +259,17 @@ def sorted_rows(codes: IntArray, time: Array, n: int) -> tuple[IntArray, IntArra
 
     Examples
     --------
-    >>> sorted_rows(np.array([1, 0, 1]), np.array([5.0, 7.0, 2.0]), 2)[0]
+    >>> sorted_rows(np.array([1, 0, 1], dtype=np.int32), np.array([5.0, 7.0, 2.0]), 2)[0]
     array([1, 2, 0])
     """
     rows = len(codes)
-    if rows < MANY or rows > np.iinfo(np.int32).max:
-        order: IntArray = np.lexsort((time, codes)).astype(np.int64)
+    if rows < MANY or not compiled():
+        order: IntArray = np.lexsort((time, codes)).astype(np.int64, copy=False)
         return order, codes[order], time[order]
-    from scipy.sparse import coo_array
-
-    # A matrix with one entry a row: to sort it by its own rows is to count them, in two passes.
-    places = codes.astype(np.int32), np.arange(rows, dtype=np.int32)
-    entries = coo_array((np.zeros(rows, dtype=np.bool_), places), shape=(n, rows))
-    entries.has_canonical_format = True
-    by_source = entries.tocsr()
-    order = by_source.indices.astype(np.int64)
-    own = np.repeat(np.arange(n), np.diff(by_source.indptr))
-    later = time[order]
+    offsets = np.zeros(n + 1, dtype=np.int64)
+    order, later = np.empty(rows, dtype=np.int64), np.empty(rows)
+    fast(row_loops.order_rows)(codes, time, offsets, order, later)
+    own = np.repeat(np.arange(n, dtype=np.int32), np.diff(offsets))
     # Logs that were written as crawls took place have each source's rows in order by now.
     late = later[1:] < later[:-1]
     late &= own[1:] == own[:-1]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
 from freshopt.logs.http_dates import http_as_iso
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, shape_of
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, chunks, shape_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -235,8 +235,12 @@ def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, w
     if unit == "ns" and not _countable_in_ns(origin, moments):
         moments, unit = moments.astype("datetime64[us]"), "us"
     # Both are integers: the difference is exact, and one division rounds once.
-    ticks = (moments - origin.astype(moments.dtype)).astype(np.int64)
-    return np.where(np.isnat(moments), np.nan, ticks / (SECONDS[time_unit] * _TICKS[unit]))
+    begin, per_unit = origin.astype(moments.dtype), SECONDS[time_unit] * _TICKS[unit]
+    every, times = moments.reshape(-1), np.empty(moments.size)
+    for part in chunks(len(every)):
+        np.divide((every[part] - begin).astype(np.int64), per_unit, out=times[part])
+        times[part][np.isnat(every[part])] = np.nan
+    return times.reshape(moments.shape)
 
 
 def as_datetime(moment: np.datetime64 | None) -> datetime | None:

@@ -2,7 +2,8 @@
 
 They are drawn in pixels of about the page's own, with the page's colours, so that text in them is as large
 and as dark as text beside them, on a phone and at night too. What a chart shows is told in words to those who
-cannot see it, by its label.
+cannot see it, by its label; what a mark shows, by its title: browsers show it under the pointer, and
+``marks.js`` under a finger and to those who use keys. Of lines and columns, transparent `strips` have titles.
 """
 
 from __future__ import annotations
@@ -122,9 +123,37 @@ def steps(edges: Array, height: Array, floor: float, class_: str) -> Markup:
     return element("path", class_=class_, d=f"{shape}Z")
 
 
-def boxes(corners: Iterable[tuple[float, float]], width: float, height: float) -> str:
-    """Return equal rectangles, by upper left corners, as a path."""
-    return "".join(f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z" for x, y in corners)
+def strips(frame: Frame, edges: Array, told: Iterable[str]) -> list[Markup]:
+    """Return transparent strips over parts of the x axis, with titles.
+
+    Parameters
+    ----------
+    frame : Frame
+    edges : ndarray, shape (m + 1,)
+        In pixels.
+    told : iterable of m str
+    """
+    floor, top = frame.up
+    ends = edges.tolist()
+    return [
+        element(
+            "rect",
+            element("title", text),
+            class_="hit",
+            x=f"{left:.1f}",
+            y=f"{top:g}",
+            width=f"{right - left:.1f}",
+            height=f"{floor - top:g}",
+        )
+        for left, right, text in zip(ends, ends[1:], told, strict=False)
+    ]
+
+
+def around(places: Array, frame: Frame) -> Array:
+    """Return the edges of strips around ascending places of the x axis."""
+    left, right = frame.across
+    middle = 0.5 * (places[1:] + places[:-1])
+    return np.concatenate([[min(left, places[0])], middle, [max(right, places[-1])]])
 
 
 def _through(points: Iterable[tuple[float, float]]) -> str:

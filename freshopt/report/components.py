@@ -79,7 +79,7 @@ def table(
         element(
             "tr",
             [
-                _cell(cell, column.kind, first=k == 0)
+                _cell(cell, column, first=k == 0)
                 for k, (cell, column) in enumerate(zip(row, columns, strict=True))
             ],
             class_="own" if place == own else None,
@@ -100,7 +100,8 @@ def facts_list(rows: Sequence[tuple[Child, Child]]) -> Markup:
     return element("dl", [[element("dt", term), element("dd", what)] for term, what in rows])
 
 
-def _cell(cell: Child, kind: str, *, first: bool) -> Markup:
+def _cell(cell: Child, column: Column, *, first: bool) -> Markup:
+    head, kind = column
     if kind == "bar":
         width = f"{100.0 * float(str(cell)):.1f}"
         box = element("rect", x=0, y=0, width=width, height=10, rx=1)
@@ -115,4 +116,5 @@ def _cell(cell: Child, kind: str, *, first: bool) -> Markup:
         return element("td", picture, class_="bar")
     if first:
         return element("th", cell, scope="row")
-    return element("td", cell, class_=kind or None)
+    # A phone shows a row as a list, in which each cell has its head beside it.
+    return element("td", cell, class_=kind or None, data_head=str(head) or None)

@@ -110,17 +110,38 @@ class Context:
         gain = self.value - other if self.maximised else other - self.value
         return gain / abs(other)
 
+    @property
+    def value_head(self) -> str:
+        """The head of a column of values."""
+        return f"{self.goal.noun} ({'higher' if self.maximised else 'lower'} is better)"
+
+    def date(self, key: str) -> datetime | None:
+        """Return the log's begin or end, None where it has no dates."""
+        log = self.facts.within("log")
+        if log is None or not isinstance(log.values.get(key), str):
+            return None
+        try:
+            return datetime.fromisoformat(log.text(key))
+        except ValueError:
+            raise SourceDataError(
+                f"{log.file}: log.{key} is no moment. Plan again, with --overwrite."
+            ) from None
+
     def moment(self, key: str) -> str:
         """Return the log's begin or end in words."""
         log = self.facts.within("log")
         if log is None or key not in log.values:
             return "the end of the log"
-        if isinstance(log.values[key], str):
-            try:
-                at = datetime.fromisoformat(log.text(key))
-            except ValueError:
-                raise SourceDataError(
-                    f"{log.file}: log.{key} is no moment. Plan again, with --overwrite."
-                ) from None
-            return f"{at:%Y-%m-%d %H:%M} UTC"
-        return f"time {number(log.number(key))} on the log's clock"
+        at = self.date(key)
+        return (
+            f"time {number(log.number(key))} on the log's clock" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def tidy(value: float) -> float:
+    """Return a number rounded to ten digits.
+
+    A whole number is returned as an int.
+    """
+    rounded = float(f"{value:.10g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

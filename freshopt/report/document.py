@@ -1,17 +1,22 @@
 """`document`: the HTML frame of every page.
 
-A page needs nothing else: no network, no script, no font that is not there; its security policy says so to
-the browser. Its style is ``page.css``, which is copied into it.
+A page needs nothing else: no network, no font that is not there; its security policy says so to the browser.
+Its style is ``assets/page.css`` and its script, if it has one, the files `SCRIPTS`, which are copied into it.
+The policy names the script by its hash, so that nothing else is executed, whatever a name may hold; without
+script the page says the same, and only what answers to a reader's hand is not there.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from importlib import resources
 
 from freshopt.report.markup import Child, Markup, element, join
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+SCRIPTS = ("words.js", "marks.js", "sources.js", "bandwidth.js")
 
 
 class Page(str):
@@ -32,11 +37,19 @@ class Page(str):
 
 def stylesheet() -> str:
     """Return the stylesheet, ``page.css``, without its comments."""
-    text = resources.files("freshopt.report").joinpath("page.css").read_text(encoding="utf-8")
-    return re.sub(r"/\*.*?\*/\s*", "", text, flags=re.DOTALL).strip()
+    return re.sub(r"/\*.*?\*/\s*", "", _asset("page.css"), flags=re.DOTALL).strip()
 
 
-def document(title: str, *body: Child) -> Markup:
+def script() -> str:
+    """Return the script of a plan's page, without its comments.
+
+    Comments have lines of their own.
+    """
+    lines = (line for name in SCRIPTS for line in _asset(name).splitlines())
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("//"))
+
+
+def document(title: str, *body: Child, scripted: bool = False) -> Markup:
     """Return a whole page.
 
     Parameters
@@ -44,21 +57,37 @@ def document(title: str, *body: Child) -> Markup:
     title : str
     *body : str, Markup or iterables of them
         What the page holds, a header, a main part and a footer.
+    scripted : bool
+        Whether it has the script of a plan's page.
 
     Examples
     --------
     >>> document("a < b", element("main", "text")).splitlines()[5]
     '<title>a &lt; b</title>'
     """
+    code = Markup(f"\n{script()}\n") if scripted else None
     lines = [
         Markup("<!DOCTYPE html>"),
         Markup('<html lang="en"><head><meta charset="utf-8">'),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="generator", content="freshopt"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(code)),
         element("title", title),
         Markup(f"<style>\n{stylesheet()}\n</style></head><body>"),
         *body,
+        *([] if code is None else [element("script", code)]),
         Markup("</body></html>\n"),
     ]
     return join(lines, "\n")
+
+
+def _policy(code: str | None) -> str:
+    """Return the security policy of a page with this script."""
+    if code is None:
+        return POLICY
+    digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
+    return f"{POLICY}; script-src 'sha256-{digest}'"
+
+
+def _asset(name: str) -> str:
+    return resources.files("freshopt.report").joinpath("assets", name).read_text(encoding="utf-8")

@@ -1,14 +1,15 @@
 """`element`: HTML and SVG with text escaped by construction.
 
 A `Markup` is text that is already HTML. Whatever is put into an element and is no `Markup` (a source's name,
-a path, a sentence) is escaped, so that no page has to remember to do it.
+a path, a sentence) is escaped, so that no page has to remember to do it. `data_block` does the same for JSON.
 """
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 class Markup(str):
@@ -19,7 +20,7 @@ class Markup(str):
 
 Child: TypeAlias = "str | Iterable[Child] | None"
 # HTML elements without an end tag.
-_EMPTY = {"meta", "br"}
+_EMPTY = {"meta", "br", "input"}
 # SVG attributes whose names have capitals.
 _MIXED = ("viewBox", "preserveAspectRatio")
 # SVG elements that are self-closing if they have no content.
@@ -62,6 +63,31 @@ def join(children: Child, between: str = "") -> Markup:
     return Markup(between.join(_pieces(children)))
 
 
+def data_block(anchor: str, value: Any) -> Markup:  # noqa: ANN401 - whatever JSON has
+    r"""Return JSON that scripts read and that no browser executes.
+
+    Signs that could end the element or begin another are written as escapes of JSON, in which they mean the
+    same.
+
+    Examples
+    --------
+    >>> print(data_block("names", ["</script><b>"]))
+    <script type="application/json" id="names">["\u003c/script\u003e\u003cb\u003e"]</script>
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(f'<script type="application/json" id="{_text(anchor)}">{plain_text(text)}</script>')
+
+
+def plain_text(text: str) -> str:
+    """Return text in which U+FFFD stands for what HTML forbids.
+
+    These are control characters and halves of surrogate pairs.
+    """
+    return text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
+
+
 def _pieces(child: Child) -> Iterable[str]:
     if child is None:
         return
@@ -73,12 +99,7 @@ def _pieces(child: Child) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    """Escape text.
-
-    Characters that HTML forbids and halves of surrogate pairs become U+FFFD.
-    """
-    plain = text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
-    return html.escape(plain)
+    return html.escape(plain_text(text))
 
 
 def _attribute(key: str) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from freshopt.formatting import count, number, percent
 from freshopt.report.components import Column, Section, amount, paragraph, table
-from freshopt.report.context import Context
-from freshopt.report.held_out import POLICIES, SAME, PolicyRow, best_rival, notes, saved
+from freshopt.report.context import Context, tidy
+from freshopt.report.held_out import POLICIES, SAME, best_rival
+from freshopt.report.held_out_section import policy_rows
 from freshopt.report.markup import Child, Markup, element
-from freshopt.report.summary_facts import Facts
 
-RULES = {"plan": "this plan", "uniform": "equal rates", "proportional": "rates ∝ change rates"}
+RULES = {
+    "plan": "this plan",
+    "uniform": "equal rates",
+    "proportional": "rates ∝ change rates",
+    "square-root": "rates ∝ √(importance × change rate)",
+}
 # Relative gaps below this are lost in the rounding of a sum of float64.
 RESOLVED = 1e-15
 # Baselines as the first sentence calls them.
@@ -19,7 +24,7 @@ RIVALS = {"uniform": "equal rates", "proportional": "rates in proportion to chan
 def lead(told: Context) -> str:
     """Return what the plan is expected to achieve, in one sentence."""
     bandwidth, noun = told.facts.number("bandwidth_used"), told.goal.noun
-    refreshes = f"{count(_tidy(bandwidth), 'refresh')} per {told.unit}"
+    refreshes = f"{count(tidy(bandwidth), 'refresh')} per {told.unit}"
     begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
     fresh = told.fresh("plan")
     if told.facts.text("objective") == "Spend":
@@ -94,14 +99,17 @@ def tiles(told: Context) -> Markup:
     if bandwidth is not None:
         whole = abs(used - bandwidth) <= 1e-9 * bandwidth
         of = [", all of the bandwidth"] if whole else [", of ", amount(bandwidth)]
-    cells.append((amount(used), [f"refreshes per {unit}", of]))
+    fails = facts.within("success")
+    one, many = ("refresh", "refreshes") if fails is None else ("attempt", "attempts")
+    timed = "refreshes" if fails is not None and fails.values.get("retry_at_once") else many
+    cells.append((amount(used), [f"{many} per {unit}", of]))
     if price is not None:
-        cells.append((amount(price), f"shadow price: {told.goal.noun} per one more refresh per {unit}"))
+        cells.append((amount(price), f"shadow price: {told.goal.noun} per one more {one} per {unit}"))
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))
     planned = told.counts.whole("refreshes")
-    horizon = count(_tidy(facts.positive("horizon")), unit)
-    cells.append((amount(planned, f"{planned:,}"), f"refreshes scheduled in {horizon}"))
+    horizon = count(tidy(facts.positive("horizon")), unit)
+    cells.append((amount(planned, f"{planned:,}"), f"{timed} scheduled in {horizon}"))
     return element(
         "ul",
         [element("li", element("b", head), element("span", below)) for head, below in cells],
@@ -110,93 +118,25 @@ def tiles(told: Context) -> Markup:
 
 
 def comparison(told: Context) -> Section | None:
-    """Return the comparison with baselines and on held-out data."""
-    rows = [("plan", told.value), *((rule, told.baseline(rule)) for rule in ("uniform", "proportional"))]
+    """Return the comparison with baselines."""
+    rows = [("plan", told.value), *((rule, told.baseline(rule)) for rule in RULES if rule != "plan")]
     known = [(rule, value) for rule, value in rows if value is not None]
-    held = told.facts.within("held_out")
-    if len(known) == 1 and held is None:
+    if len(known) == 1:
         return None
     longest = max(abs(value) for _, value in known) or 1.0
     body: list[Child] = [paragraph(told.goal.meaning)]
-    if len(known) > 1:
-        fresh = [told.fresh(rule) for rule, _ in known]
-        columns = [Column("rates"), Column(_value(told), "number"), Column("", "bar")]
-        cells: list[list[Child]] = [
-            [RULES[rule], amount(value), f"{abs(value) / longest:.4f}"] for rule, value in known
-        ]
-        if None not in fresh:
-            columns.append(Column("share of time up to date", "number"))
-            for row, share in zip(cells, fresh, strict=True):
-                row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
-        caption = f"In the long run and within the same bandwidth, for the {told.supposed}"
-        body.append(table(caption, columns, cells, own=0))
-    if held is not None:
-        body.append(_held_out(told, held))
+    fresh = [told.fresh(rule) for rule, _ in known]
+    columns = [Column("rates"), Column(told.value_head, "number"), Column("", "bar")]
+    cells: list[list[Child]] = [
+        [RULES[rule], amount(value), f"{abs(value) / longest:.4f}"] for rule, value in known
+    ]
+    if None not in fresh:
+        columns.append(Column("share of time up to date", "number"))
+        for row, share in zip(cells, fresh, strict=True):
+            row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
+    caption = f"In the long run and within the same bandwidth, for the {told.supposed}"
+    body.append(table(caption, columns, cells, own=0))
     return Section.of("comparison", "Comparison with baselines", body)
-
-
-def _held_out(told: Context, held: Facts) -> list[Child]:
-    """Return the policies' measured costs on held-out data."""
-    span = count(_tidy(held.number("end") - held.number("begin")), told.unit)
-    columns = [
-        Column("policy"),
-        Column(f"refreshes per {told.unit}", "number"),
-        Column("predicted", "number"),
-        Column(_value(told), "number"),
-        Column("± error", "number"),
-        Column("percent saved", "number"),
-        Column("share of time up to date", "number"),
-    ]
-    known = policy_rows(held)
-    rows: list[list[Child]] = [
-        [
-            POLICIES.get(row.policy, row.policy),
-            amount(row.refreshes),
-            None if row.predicted is None else amount(row.predicted),
-            amount(row.value),
-            None if row.error is None else amount(row.error),
-            saved(row) or None,
-            amount(row.fresh, percent(row.fresh, even=True)),
-        ]
-        for row in known
-    ]
-    left = held.values.get("left_out")
-    missing = (
-        f"; {count(held.whole('left_out'), 'source')} not crawled before and in it left out" if left else ""
-    )
-    splits = held.values.get("splits", 1)
-    windows = "" if splits == 1 else f" in {held.whole('splits')} windows"
-    words = (
-        f"Rates planned from the first part of the log alone, replayed on its last {span}{windows} "
-        f"({count(held.whole('sources'), 'source')}{missing})"
-    )
-    verdict = held.text("verdict") if held.values.get("verdict") else None
-    return [
-        element("h3", "On held-out data"),
-        table(words, columns, rows, own=0),
-        paragraph(verdict) if verdict else None,
-        [
-            paragraph(text, kind="small faint")
-            for text in notes(known, dated=held.values.get("dated") is True)
-        ],
-    ]
-
-
-def policy_rows(held: Facts) -> list[PolicyRow]:
-    """Return the measured costs of the policies on held-out data."""
-    return [
-        PolicyRow(
-            row.text("policy"),
-            row.number("refreshes"),
-            row.number("realised"),
-            row.maybe("error"),
-            row.number("fresh"),
-            row.maybe("predicted"),
-            row.maybe("saving"),
-            row.maybe("saving_error"),
-        )
-        for row in held.rows("policies")
-    ]
 
 
 def gap_text(relative: float) -> str:
@@ -208,19 +148,6 @@ def gap_text(relative: float) -> str:
     ('below 1e-15', '3.0e-10')
     """
     return "below 1e-15" if relative < RESOLVED else f"{relative:.1e}"
-
-
-def _value(told: Context) -> str:
-    return f"{told.goal.noun} ({'higher' if told.maximised else 'lower'} is better)"
-
-
-def _tidy(value: float) -> float:
-    """Return a number rounded to ten digits.
-
-    A whole number is returned as an int.
-    """
-    tidy = float(f"{value:.10g}")
-    return int(tidy) if tidy.is_integer() and abs(tidy) < 1e15 else tidy
 
 
 def _same(one: float, other: float) -> bool:

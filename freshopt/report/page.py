@@ -17,13 +17,24 @@ from pathlib import Path
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.io.atomic_output import complete_file
-from freshopt.report import constraint_section, overview, plan_sections, source_sections, uncertainty_section
+from freshopt.report import (
+    bandwidth_section,
+    constraint_section,
+    held_out_section,
+    host_section,
+    overview,
+    plan_sections,
+    source_rows,
+    source_sections,
+    uncertainty_section,
+)
 from freshopt.report import plan_tables as tables
 from freshopt.report.components import Section
 from freshopt.report.context import Context
 from freshopt.report.document import document
+from freshopt.report.host_section import HostLoad
 from freshopt.report.markup import Markup, element
-from freshopt.report.plan_charts import Load, load_edges
+from freshopt.report.plan_charts import Clock, Load, load_edges
 from freshopt.report.plan_tables import Part
 from freshopt.report.source_sample import POINTS, survey
 from freshopt.report.summary_facts import Facts
@@ -63,7 +74,7 @@ def write_report(
     >>> target = Path(tempfile.mkdtemp()) / "plan"
     >>> files = fo.plan(log, bandwidth=2.0, horizon="7d", draws=0).write(target)
     >>> write_report(target).read_text(encoding="utf-8").count("<h2")
-    8
+    10
     """
     home = Path(folder)
     target = home / PAGE if out is None else Path(out)
@@ -75,7 +86,13 @@ def write_report(
 
 def page(folder: Path) -> Markup:
     """Return the page of the plan in a folder."""
-    told = Context.of(Facts.of(folder))
+    facts = Facts.of(folder)
+    if facts.text("discipline") == "on request":
+        raise SourceDataError(
+            f"{folder} has lifetimes of copies that are refreshed on request, and the page is of schedules. "
+            "Read its summary.json and the table lifetimes."
+        )
+    told = Context.of(facts)
     seen = survey(partial(_sources, folder, told))
     if seen.n != told.sources:
         raise SourceDataError(
@@ -83,23 +100,27 @@ def page(folder: Path) -> Markup:
             "not of one plan. Plan again, with --overwrite."
         )
     edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
-    load = Load(edges, tables.load(folder, edges))
-    more = () if told.facts.within("constraints") is None else ("constraints",)
-    names = [
-        each.name
-        for table in ("change_rates", "rates", "schedule", *more)
-        for each in tables.files(folder, table)[:1]
-    ]
+    clock = Clock(edges, told.unit, told.moment("end"), told.date("end"))
+    load = Load(clock, tables.load(folder, edges))
+    by_host = tables.load_by_host(folder, edges, host_section.LISTED)
+    names = tables.names(folder)
     sections = [
         overview.comparison(told),
+        held_out_section.held_out(told, folder),
         plan_sections.proof(told),
         constraint_section.constraints(told),
+        bandwidth_section.bandwidth(told, seen.crawled or None),
         source_sections.rates(told, seen),
+        source_sections.changes(told, seen),
+        source_rows.section(
+            source_rows.source_rows(folder, told),
+            told,
+            names[:2] + [each for each in names if each.startswith("per_source")],
+        ),
         source_sections.never(told),
-        plan_sections.load(told, load, told.moment("end")),
+        plan_sections.load(told, load),
+        host_section.hosts(told, None if by_host is None else HostLoad(*by_host), clock),
         uncertainty_section.certainty(told, seen),
-        plan_sections.bandwidth(told),
-        plan_sections.hosts(told),
         source_sections.costly(told),
         plan_sections.made(told, names),
     ]
@@ -125,4 +146,5 @@ def _assemble(title: str, told: Context, sections: list[Section]) -> Markup:
         ),
         element("main", [section.body for section in sections]),
         element("footer", element("p", f"Written by freshopt {version('freshopt')}.", class_="small")),
+        scripted=True,
     )

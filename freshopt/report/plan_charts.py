@@ -1,18 +1,19 @@
-"""Charts of the plan: load, value and shadow price."""
+"""Chart of the schedule's load, in clock times of dated logs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 
-from freshopt.formatting import number
+from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
-from freshopt.report.axis import Scale
-from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, smooth, steps
-from freshopt.report.markup import Child, Markup, element, join
+from freshopt.report.axis import Scale, tick_text
+from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, steps, strips
+from freshopt.report.markup import Child, Markup, element
 from freshopt.units import SECONDS, duration
 
 # Lengths, in seconds, by which people divide time: those of a clock and of a calendar.
@@ -22,6 +23,101 @@ MOST_COLUMNS, FEWEST = 100, 14
 FAR = 4.0
 # Average number of refreshes of a column; with fewer the chart shows noise.
 EACH = 3.0
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Columns of time from a schedule's start, with their names.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (columns + 1,)
+        In time units from the start.
+    unit : str
+    since : str
+        The start in words.
+    begin : datetime or None
+        The start, where the log has dates.
+    """
+
+    edges: Array
+    unit: str
+    since: str
+    begin: datetime | None = None
+
+    @property
+    def step(self) -> str:
+        """Length of a column in words."""
+        return duration(float(self.edges[1] - self.edges[0]), self.unit)
+
+    def moment(self, time: float) -> datetime | None:
+        """Return a time as a moment, or None.
+
+        There is none without dates, and beyond those that a calendar has.
+        """
+        if self.begin is None:
+            return None
+        try:
+            return self.begin + timedelta(seconds=round(time * SECONDS[self.unit]))
+        except OverflowError:
+            return None
+
+    def span(self, begin: float, end: float) -> str:
+        """Return a stretch of time in words."""
+        first, last = self.moment(begin), self.moment(end)
+        if first is None or last is None:
+            return f"{number(begin)} to {count(float(f'{end:.4g}'), self.unit)}"
+        whole = (end - begin) * SECONDS[self.unit] >= DAY and not (first.hour or first.minute)
+        form = "%a %Y-%m-%d" if whole else "%a %Y-%m-%d %H:%M"
+        if whole and last - first == timedelta(days=1):
+            return f"{first:{form}}"
+        same = first.date() == last.date()
+        return f"{first:{form}} to {last:%H:%M}" if same else f"{first:{form}} to {last:{form}}"
+
+    def ticks(self, most: int) -> tuple[list[float], Callable[[float], str], str]:
+        """Return ticks of the axis, their texts, and its title.
+
+        With dates they are at midnights, or at round hours of a short schedule.
+        """
+        end = float(self.edges[-1])
+        if self.begin is None or self.moment(end) is None:
+            return Scale(0.0, end, 0.0, 1.0).ticks(most), tick_text, f"{self.unit}s from {self.since}"
+        size = SECONDS[self.unit]
+        fitting = (each for each in CLOCK if each >= 60 and end * size / each <= most)
+        width = float(next(fitting, end * size / most))
+        since = self.begin.replace(hour=0, minute=0, second=0, microsecond=0)
+        gone = (self.begin - since).total_seconds()
+        first = math.ceil(gone / width) * width - gone
+        found = np.arange(first, end * size, width) / size
+        month = 28.0 * DAY
+        form = (
+            "%b %Y"
+            if width >= month
+            else "%d %b"
+            if width >= DAY
+            else "%d %b %H:%M"
+            if end * size > DAY
+            else "%H:%M"
+        )
+
+        def text(tick: float) -> str:
+            at = self.moment(tick)
+            return "" if at is None else f"{at:{form}}".lstrip("0")
+
+        return found.tolist(), text, f"UTC, from {self.since}"
+
+    def axis(self, frame: Frame, x: Scale) -> list[Markup]:
+        """Return the axis of time below rows of a picture."""
+        found, text, title = self.ticks(max(2, int((x.end - x.begin) / 80.0)))
+        floor = frame.up[0]
+        marks: list[Markup] = []
+        for tick in found:
+            at = float(x(tick))
+            marks.append(element("line", class_="frame", x1=at, x2=at, y1=floor, y2=floor + 4))
+            marks.append(element("text", text(tick), x=at, y=floor + 17, text_anchor="middle"))
+        marks.append(element("text", title, class_="axis", x=x.end, y=frame.height - 4, text_anchor="end"))
+        return marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +126,18 @@ class Load:
 
     Attributes
     ----------
-    edges : ndarray, shape (columns + 1,)
-        In time units from the schedule's start.
+    clock : Clock
     many : ndarray, shape (columns,)
         Refreshes.
     """
 
-    edges: Array
+    clock: Clock
     many: Array
 
     @property
     def rates(self) -> Array:
         """Refreshes per time unit in each column."""
-        return np.asarray(self.many / np.diff(self.edges))
+        return np.asarray(self.many / np.diff(self.clock.edges))
 
 
 def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
@@ -64,160 +159,41 @@ def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
     return edges
 
 
-def load_chart(load: Load, bandwidth: float | None, unit: str, since: str) -> Markup:
+def load_chart(load: Load, bandwidth: float | None) -> Markup:
     """Return the load chart for desk and phone."""
+    unit = load.clock.unit
     known = "" if bandwidth is None else f"; the bandwidth is {number(bandwidth)}"
     label = (
         f"Refreshes per {unit} over the schedule: on average {number(_mean(load))}, at most "
         f"{number(float(np.max(load.rates)))}{known}."
     )
-    title = f"Refreshes per {unit}, in steps of {step(load, unit)}"
+    title = f"Refreshes per {unit}, in steps of {load.clock.step}"
     near = bandwidth is not None and bandwidth <= FAR * float(np.max(load.rates))
     guide = bandwidth if near else None
-    pictures = [_load_chart(load, guide, unit, since, label, kind) for kind in ("wide", "narrow")]
+    pictures = [_load_chart(load, guide, label, kind) for kind in ("wide", "narrow")]
     beyond = ""
     if bandwidth is not None:
         beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
     return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
 
 
-def _load_chart(load: Load, bandwidth: float | None, unit: str, since: str, label: str, kind: str) -> Markup:
-    frame = WIDE if kind == "wide" else NARROW
-    x = Scale(0.0, float(load.edges[-1]), *frame.across)
+def _load_chart(load: Load, bandwidth: float | None, label: str, kind: str) -> Markup:
+    frame, clock = WIDE if kind == "wide" else NARROW, load.clock
+    x = Scale(0.0, float(clock.edges[-1]), *frame.across)
     most = max(bandwidth or 0.0, float(np.max(load.rates))) or 1.0
     y = Scale(0.0, 1.12 * most, *frame.up)
+    found, text, title = clock.ticks(12 if kind == "wide" else 5)
     marks: list[Child] = [
-        axes(frame, x, y, f"{unit}s from {since}", f"refreshes per {unit}"),
-        steps(x(load.edges), y(load.rates), frame.up[0], "bars"),
+        axes(frame, x, y, title, f"refreshes per {clock.unit}", x_ticks=found, x_text=text),
+        steps(x(clock.edges), y(load.rates), frame.up[0], "bars"),
     ]
     if bandwidth is not None:
         marks.append(line(np.array(frame.across), np.repeat(y(bandwidth), 2), "guide"))
+    pairs = zip(clock.edges.tolist(), clock.edges[1:].tolist(), load.many.tolist(), strict=False)
+    told = (f"{clock.span(a, b)}: {count(int(many), 'refresh')}" for a, b, many in pairs)
+    marks.append(strips(frame, x(clock.edges), told))
     return chart(frame, label, marks, kind=kind)
 
 
 def _mean(load: Load) -> float:
-    return float(np.sum(load.many) / load.edges[-1])
-
-
-def step(load: Load, unit: str) -> str:
-    """Return the length of a column in words."""
-    return duration(float(load.edges[1]), unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """Values and prices at ascending bandwidths, the plan's included."""
-
-    bandwidth: Array
-    value: Array
-    price: Array
-    here: int
-    better: int
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[float, float, float]], bandwidth: float, sense: str) -> Points:
-        """Sort rows of bandwidth, value and price.
-
-        `better` is +1 where a higher value is better, else −1.
-        """
-        columns = np.array(sorted(rows), dtype=np.float64).reshape(-1, 3).T
-        here = int(np.argmin(np.abs(columns[0] - bandwidth)))
-        return cls(columns[0], columns[1], columns[2], here, 1 if sense == "maximise" else -1)
-
-
-def value_chart(points: Points, unit: str, what: str) -> Markup:
-    """Return the chart of value over bandwidth.
-
-    The shadow price is the slope at the plan.
-    """
-    frame = Frame(left=64.0)
-    x, y = _across(points, frame), _up(points.value, frame)
-    k = points.here
-    slope = (
-        points.better
-        * points.price
-        * (y.end - y.begin)
-        / (y.high - y.low)
-        / ((x.end - x.begin) / (x.high - x.low))
-    )
-    run = 0.45 * (x.high - x.low)
-    ends = _tangent(points, y, run)
-    at, value = points.bandwidth[k], points.value[k]
-    marks: list[Child] = [
-        axes(frame, x, y, f"bandwidth, refreshes per {unit}", what),
-        smooth(x(points.bandwidth), y(points.value), slope, "curve"),
-        line(x(ends), y(value + points.better * points.price[k] * (ends - at)), "guide"),
-        _here(x, y, at, value, f"this plan: {number(float(value))} at {number(float(at))} per {unit}"),
-    ]
-    label = (
-        f"{what.capitalize()} along the bandwidth, from {number(float(points.value[0]))} at "
-        f"{number(float(points.bandwidth[0]))} per {unit} to {number(float(points.value[-1]))} at "
-        f"{number(float(points.bandwidth[-1]))}; this plan has {number(float(value))} at {number(float(at))}."
-    )
-    better, moves = ("Higher", "rises") if points.better > 0 else ("Lower", "falls")
-    caption = f"{better} is better. The ring is this plan; the tangent {moves} by the shadow price."
-    return figure("Value by bandwidth", chart(frame, label, marks), caption)
-
-
-def price_chart(points: Points, unit: str) -> Markup:
-    """Return the chart of shadow price over bandwidth."""
-    frame = Frame(left=64.0)
-    x = _across(points, frame)
-    y = Scale(0.0, 1.08 * float(np.max(points.price)) or 1.0, *frame.up)
-    k = points.here
-    at, price = points.bandwidth[k], points.price[k]
-    along = np.unique(
-        np.concatenate([points.bandwidth, np.linspace(points.bandwidth[0], points.bandwidth[-1], 80)])
-    )
-    marks: list[Child] = [
-        axes(frame, x, y, f"bandwidth, refreshes per {unit}", "shadow price"),
-        line(x(along), y(_between(points, along)), "curve"),
-        _here(x, y, at, price, f"this plan: {number(float(price))} at {number(float(at))} per {unit}"),
-    ]
-    label = (
-        f"Shadow price along the bandwidth, from {number(float(points.price[0]))} to "
-        f"{number(float(points.price[-1]))}; this plan's is {number(float(price))}."
-    )
-    falls = points.price[0] > points.price[-1] and bool(np.all(np.diff(points.price) <= 0.0))
-    caption = f"Marginal value of one more refresh per {unit}."
-    caption += " It falls: marginal values diminish." if falls else ""
-    return figure("Shadow price by bandwidth", chart(frame, label, marks), caption)
-
-
-def _between(points: Points, bandwidth: Array) -> Array:
-    """Interpolate prices, log-log where they are positive."""
-    if np.all(points.price > 0.0):
-        return np.asarray(
-            np.exp(np.interp(np.log(bandwidth), np.log(points.bandwidth), np.log(points.price)))
-        )
-    return np.asarray(np.interp(bandwidth, points.bandwidth, points.price))
-
-
-def _here(x: Scale, y: Scale, at: float, value: float, told: str) -> Markup:
-    return join(
-        [element("circle", element("title", told), class_="here", cx=float(x(at)), cy=float(y(value)), r=5)]
-    )
-
-
-def _across(points: Points, frame: Frame) -> Scale:
-    return Scale(0.0, float(points.bandwidth[-1]), *frame.across)
-
-
-def _up(values: Array, frame: Frame) -> Scale:
-    """Return the axis of values, from 0 where near."""
-    low, high = float(np.min(values)), float(np.max(values))
-    room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-    bottom = 0.0 if 0.0 <= low < 0.35 * (high - low) else low - room
-    return Scale(bottom, high + room, *frame.up)
-
-
-def _tangent(points: Points, y: Scale, run: float) -> Array:
-    """Return the bandwidths at the tangent's ends, within the chart."""
-    at, value = float(points.bandwidth[points.here]), float(points.value[points.here])
-    slope = points.better * float(points.price[points.here])
-    reach = [run, run]
-    if slope != 0.0:
-        for k, sign in enumerate((-1.0, 1.0)):
-            room = (y.high - value) if sign * slope > 0.0 else (value - y.low)
-            reach[k] = min(run, room / abs(slope))
-    return np.array([max(at - reach[0], 0.0), min(at + reach[1], float(points.bandwidth[-1]))])
+    return float(np.sum(load.many) / load.clock.edges[-1])

@@ -30,6 +30,8 @@ class Part(NamedTuple):
         None where all weigh alike.
     names : list of str, or None
         Where they were asked for.
+    crawl_rate : ndarray, shape (m,), or None
+        How often a log crawled each source, NaN after a single crawl; None where nobody crawled.
     """
 
     change_rate: Array
@@ -38,6 +40,7 @@ class Part(NamedTuple):
     rate: Array
     importance: Array | None
     names: list[str] | None
+    crawl_rate: Array | None = None
 
 
 def parts(folder: Path, *, names: bool = False) -> Iterator[Part]:
@@ -66,7 +69,99 @@ def parts(folder: Path, *, names: bool = False) -> Iterator[Part]:
             _numbers(second, "rate", other),
             _numbers(first, "importance", one) if weighed else None,
             [str(name) for name in first["source"].to_list()] if names else None,
+            _crawl_rate(folder, len(first)) if len(ours) == 1 else None,
         )
+
+
+def names(folder: Path) -> list[str]:
+    """Return a file of each table that a plan has."""
+    known = [each.name for table in NEEDED for each in files(folder, table)[:1]]
+    more = [folder / f"{table}{ending}" for table in MORE for ending in (".parquet", ".csv")]
+    return known + [each.name for each in more if each.is_file()]
+
+
+def _crawl_rate(folder: Path, n: int) -> Array | None:
+    """Return how often a log crawled each source, if known."""
+    file = _per_source(folder)
+    if file is None or "crawl_rate" not in column_names(file):
+        return None
+    frame = _read(file, ["crawl_rate"])
+    if len(frame) != n:
+        raise SourceDataError(f"{file} has {len(frame)} rows and the other tables {n}. {_AGAIN}")
+    return _numbers(frame, "crawl_rate", file, gaps=True)
+
+
+def _per_source(folder: Path) -> Path | None:
+    """Return the file of the table per_source, if any."""
+    found = (folder / f"per_source{ending}" for ending in (".parquet", ".csv"))
+    return next((file for file in found if file.is_file()), None)
+
+
+def held_out(
+    folder: Path, own: Sequence[str], others: Sequence[str]
+) -> tuple[list[str], str, Array, Array] | None:
+    """Return what sources cost in a back-test under two policies, if known.
+
+    Parameters
+    ----------
+    folder : Path
+    own, others : sequence of str
+        Policies; of each the first that was measured counts.
+
+    Returns
+    -------
+    names : list of str
+    other : str
+        The other policy.
+    mine, theirs : ndarray, shape (n,)
+        NaN where a source was not replayed.
+    """
+    found = (folder / f"held_out{ending}" for ending in (".parquet", ".csv"))
+    file = next((each for each in found if each.is_file()), None)
+    if file is None:
+        return None
+    there = column_names(file)
+    mine, other = (next((name for name in given if name in there), None) for given in (own, others))
+    if mine is None or other is None or "source" not in there:
+        return None
+    frame = _read(file, ["source", mine, other])
+    sources = [str(name) for name in frame["source"].to_list()]
+    return sources, other, _numbers(frame, mine, file, gaps=True), _numbers(frame, other, file, gaps=True)
+
+
+def most(folder: Path, by: Sequence[str], at_most: int) -> tuple[polars.DataFrame, int]:
+    """Return the rows of the sources that have most of something.
+
+    Parameters
+    ----------
+    folder : Path
+    by : sequence of str
+        Columns by which to choose; the first that is there counts.
+    at_most : int
+
+    Returns
+    -------
+    frame : DataFrame
+        Columns of both tables, numbers as such, the largest first.
+    n : int
+    """
+    import polars
+
+    chosen: list[polars.DataFrame] = []
+    n, own = 0, _per_source(folder)
+    for one, other in zip(files(folder, "change_rates"), files(folder, "rates"), strict=True):
+        wanted = [(one, SOURCE), (other, PLANNED), *([] if own is None else [(own, FURTHER)])]
+        pieces = [_read(file, [key for key in keys if key in column_names(file)]) for file, keys in wanted]
+        if len({len(piece) for piece in pieces}) != 1:
+            raise SourceDataError(f"{folder}: tables of one plan differ in their rows. {_AGAIN}")
+        frame = polars.concat(pieces, how="horizontal")
+        numeric = [key for key in frame.columns if key not in TEXTS]
+        frame = frame.with_columns(polars.col(numeric).cast(polars.Float64, strict=False))
+        n += len(frame)
+        key = next(each for each in by if each in frame.columns)
+        place = polars.concat([*chosen, frame]) if chosen else frame
+        chosen = [place.sort(key, descending=True, nulls_last=True, maintain_order=True).head(at_most)]
+    return chosen[0], n
 
 
 def load(folder: Path, edges: Array) -> Array:
@@ -82,6 +177,53 @@ def load(folder: Path, edges: Array) -> Array:
         time = _numbers(_read(file, ["time"]), "time", file)
         many += np.histogram(time, edges)[0]
     return many
+
+
+def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], Array, list[int], int] | None:
+    """Return refresh counts of the hosts with most refreshes, if any.
+
+    Returns
+    -------
+    hosts : list of str
+        The highest load first.
+    many : ndarray, shape (len(hosts), len(edges) − 1)
+    sources : list of int
+        Of each host.
+    of : int
+        Hosts in all.
+    """
+    import polars
+
+    known, times = files(folder, "change_rates"), files(folder, "schedule")
+    if len(known) != len(times) or "host" not in column_names(known[0]):
+        return None
+    columns = len(edges) - 1
+    found: list[polars.DataFrame] = []
+    size: list[polars.DataFrame] = []
+    for one, other in zip(known, times, strict=True):
+        sources = _read(one, ["source", "host"]).with_columns(polars.all().cast(polars.String))
+        made = _read(other, ["source", "time"]).with_columns(polars.col("source").cast(polars.String))
+        made = made.with_columns(polars.col("time").cast(polars.Float64, strict=False)).join(
+            sources, on="source"
+        )
+        after = np.searchsorted(edges, made["time"].to_numpy(), "right") - 1
+        place = polars.Series("column", np.clip(after, 0, columns - 1))
+        found.append(made.select("host").with_columns(place).group_by("host", "column").len())
+        size.append(sources.group_by("host").len())
+    counted = polars.concat(found).group_by("host", "column").agg(polars.col("len").sum())
+    sources = polars.concat(size).group_by("host").agg(polars.col("len").sum())
+    whole = (
+        counted.group_by("host").agg(polars.col("len").sum()).sort("len", "host", descending=[True, False])
+    )
+    hosts = whole["host"].head(at_most).to_list()
+    if not hosts:
+        return None
+    many = np.zeros((len(hosts), columns))
+    row = {host: k for k, host in enumerate(hosts)}
+    for host, at, each in counted.filter(polars.col("host").is_in(hosts)).iter_rows():
+        many[row[host], at] = each
+    own = dict(sources.filter(polars.col("host").is_in(hosts)).iter_rows())
+    return hosts, many, [own[host] for host in hosts], len(sources)
 
 
 def files(folder: Path, table: str) -> list[Path]:
@@ -101,6 +243,12 @@ def files(folder: Path, table: str) -> list[Path]:
     return found
 
 
+# Tables of every plan, and of some.
+NEEDED, MORE = ("change_rates", "rates", "schedule"), ("per_source", "constraints", "held_out")
+# Columns of change_rates, rates and per_source that tell of a source; those that are texts.
+SOURCE = ("source", "host", "change_rate", "lower", "upper", "importance", "flag")
+PLANNED, FURTHER = ("rate",), ("crawl_rate", "cost", "fresh")
+TEXTS = ("source", "host", "flag")
 _AGAIN = "Plan again, with --overwrite."
 
 
@@ -112,13 +260,17 @@ def _read(file: Path, columns: Sequence[str]) -> polars.DataFrame:
     return frame
 
 
-def _numbers(frame: polars.DataFrame, column: str, file: Path) -> Array:
-    """Return a column as numbers >= 0; infinity is one."""
+def _numbers(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool = False) -> Array:
+    """Return a column as numbers >= 0; infinity is one.
+
+    With `gaps` numbers may be missing, and are NaN.
+    """
     import polars
 
     given = frame[column]
     if given.dtype == polars.String or given.dtype.is_numeric():
         values = given.cast(polars.Float64, strict=False).to_numpy()
-        if bool(np.all(values >= 0.0)):
+        there = values[~np.isnan(values)] if gaps else values
+        if bool(np.all(there >= 0.0)):
             return np.asarray(values, dtype=np.float64)
     raise SourceDataError(f"column '{column}' of {file} does not hold numbers >= 0. {_AGAIN}")

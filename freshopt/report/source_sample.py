@@ -16,12 +16,14 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.report.axis import Scale, covering
 from freshopt.report.plan_tables import Part
 
-# Sources up to which each is a named point; a page with as many has 150 KiB.
-POINTS = 800
+# Sources up to which each is a named point of each chart, some 150 bytes.
+POINTS = 1000
 # Cells of about the size of a point.
 GRID = (44, 30)
 # Bins along one axis.
 BINS = 64
+# Rates whose ratio is nearer to 1 are the same.
+MOVED = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,16 @@ class Survey:
     by_change_rate : Cells
     by_importance : Cells or None
         None where importances do not differ; sources of no importance are at its low end.
+    by_crawl_rate : Cells or None
+        None where nobody crawled; only of sources with a known crawl rate.
+    crawled : float
+        Crawls per time unit of the sources with a known crawl rate.
+    ratio : ndarray, shape (BINS,)
+        Refreshed sources by how many times as often they are refreshed as they were crawled, along
+        ``ratio_scale``.
+    ratio_scale : Scale
+    moved : ndarray, shape (4,)
+        Sources that are refreshed more often than they were crawled, less often, about as often; never.
     gaps : ndarray, shape (BINS,)
         Sources by the time between refreshes, along ``gap_scale``.
     gap_scale : Scale
@@ -73,19 +85,30 @@ class Survey:
     points: Part | None
     by_change_rate: Cells
     by_importance: Cells | None
+    by_crawl_rate: Cells | None
+    crawled: float
+    ratio: Array
+    ratio_scale: Scale
+    moved: IntArray
     gaps: Array
     gap_scale: Scale
     reach: Array
 
+    @property
+    def crawled_alike(self) -> bool:
+        """Whether all sources were crawled equally often."""
+        cells = self.by_crawl_rate
+        return cells is None or int(np.count_nonzero(np.sum(cells.many, axis=1) + cells.never)) < 2
+
 
 def survey(read: Callable[[], Iterable[Part]]) -> Survey:
     """Return the survey of parts that can be read twice."""
-    spans = {key: np.empty(0) for key in ("change_rate", "rate", "importance")}
+    spans = {key: np.empty(0) for key in ("change_rate", "rate", "importance", "crawl_rate", "ratio")}
     n, alone, idle = 0, None, False
     for part in read():
         n, alone = n + len(part.rate), part
         for key, known in spans.items():
-            column = getattr(part, key)
+            column = _ratio(part) if key == "ratio" else getattr(part, key)
             if column is not None:
                 spans[key] = _span(known, column)
         idle = idle or (part.importance is not None and bool(np.any(part.importance == 0.0)))
@@ -95,13 +118,27 @@ def survey(read: Callable[[], Iterable[Part]]) -> Survey:
     if weighed:
         wide = covering(spans["importance"], 0.0, GRID[0])
         cells["importance"] = Cells(wide, y, np.zeros(GRID), np.zeros(GRID[0]))
+    if len(spans["crawl_rate"]):
+        cells["crawl_rate"] = Cells(
+            covering(spans["crawl_rate"], 0.0, GRID[0]), y, np.zeros(GRID), np.zeros(GRID[0])
+        )
+    moves = covering(spans["ratio"], 0.0, BINS)
+    ratios, moved, crawled = np.zeros(BINS), np.zeros(4, dtype=np.int64), 0.0
     gap = Scale(1.0 / y.high, 1.0 / y.low, 0.0, BINS, logarithmic=True)
     gaps, reach, never = np.zeros(BINS), np.zeros((3, BINS)), 0
     for part in read():
         some = part.rate > 0.0
         never += int(np.count_nonzero(~some))
         for key, each in cells.items():
-            _count(each, getattr(part, key), part.rate, some)
+            known = ~np.isnan(getattr(part, key))
+            _count(each, getattr(part, key)[known], part.rate[known], some[known])
+        ratio = _ratio(part)
+        if ratio is not None and part.crawl_rate is not None:
+            crawled += float(np.nansum(part.crawl_rate))
+            ratios += np.bincount(_place(moves, ratio[ratio > 0.0], BINS), minlength=BINS)
+            more, less = ratio > MOVED, (ratio < 1.0 / MOVED) & (ratio > 0.0)
+            about = (ratio > 0.0) & ~more & ~less
+            moved += [int(np.count_nonzero(each)) for each in (more, less, about, ratio == 0.0)]
         gaps += np.bincount(_place(gap, 1.0 / part.rate[some], BINS), minlength=BINS)
         place = _place(Scale(x.low, x.high, 0.0, BINS, logarithmic=True), part.change_rate, BINS)
         for row, weight in enumerate((None, _log(part.lower, x), _log(part.upper, x))):
@@ -109,8 +146,17 @@ def survey(read: Callable[[], Iterable[Part]]) -> Survey:
     with np.errstate(invalid="ignore"):
         reach[1:] = np.exp(reach[1:] / reach[0])
     points = alone if n <= POINTS and alone is not None and len(alone.rate) == n else None
-    by = cells["change_rate"], cells.get("importance")
-    return Survey(n, never, weighed, idle, points, *by, gaps, gap, reach)
+    by = cells["change_rate"], cells.get("importance"), cells.get("crawl_rate")
+    return Survey(n, never, weighed, idle, points, *by, crawled, ratios, moves, moved, gaps, gap, reach)
+
+
+def _ratio(part: Part) -> Array | None:
+    """Return planned over crawled rates, NaN where not known."""
+    if part.crawl_rate is None:
+        return None
+    known = part.crawl_rate > 0.0
+    ratio: Array = np.divide(part.rate, part.crawl_rate, out=np.full(len(part.rate), np.nan), where=known)
+    return ratio
 
 
 def _span(known: Array, column: Array) -> Array:

@@ -7,7 +7,7 @@ from freshopt.report import source_charts
 from freshopt.report.components import Column, Section, amount, name, paragraph, table
 from freshopt.report.context import Context
 from freshopt.report.markup import Child, element
-from freshopt.report.source_sample import Survey
+from freshopt.report.source_sample import MOVED, Survey
 from freshopt.report.summary_facts import Facts
 from freshopt.units import duration
 
@@ -72,6 +72,41 @@ def _good_phases(told: Context) -> Child:
     return paragraph(
         f"{phases.text('sentence')}. {count(many, 'source')} of {told.sources:,} refreshed at good phases, "
         f"at gaps of whole weeks or whole parts of one; {jumps} there, from above the price to below."
+    )
+
+
+def changes(told: Context, seen: Survey) -> Section | None:
+    """Return the section of changes against today, or None where nobody crawled."""
+    more, less, about, never = seen.moved.tolist()
+    known = more + less + about + never
+    if seen.by_crawl_rate is None or not known:
+        return None
+    used = told.facts.number("bandwidth_used")
+    share = used / seen.crawled if seen.crawled > 0.0 else 1.0
+    of = f", {percent(share)} of that" if share < 1.0 else ""
+    text: list[Child] = [
+        "The log's own crawls were ",
+        amount(seen.crawled),
+        f" per {told.unit}, as long as each source was crawled. This plan refreshes ",
+        amount(used),
+        f" times per {told.unit}{of}: {count(more, 'source')} more often than they were crawled, {less:,} "
+        f"less often, {about:,} about as often (within {percent(MOVED - 1.0)})",
+        f", and {never:,} no more" if never else "",
+        ".",
+    ]
+    left = seen.n - known
+    more_words = f" {count(left, 'source')} with a single crawl had no rate of their own." if left else ""
+    pictures = [source_charts.by_crawl_rate(seen, told.unit), source_charts.ratios(seen)]
+    below = (
+        f"A crawl rate is the number of a source's crawl intervals over their sum. The table of sources "
+        f"sorts by the change: × 2 is twice as often, ÷ 2 half as often.{more_words}"
+    )
+    return Section.of(
+        "changes",
+        "Changes against today",
+        paragraph(*text),
+        element("div", pictures, class_="figures"),
+        paragraph(below, kind="small faint"),
     )
 
 

@@ -58,6 +58,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "SOLVERS", solvers)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("instances", SOME_AND_ALL, ids=["some", "all"])
 def test_the_default_run_covers_every_objective_discipline_and_constraint(
@@ -106,6 +107,7 @@ def test_the_built_in_instances_are_what_their_names_say() -> None:
     assert max(solution.host_prices.values()) > 0.0  # a limit that does not bind would check nothing
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("instances", SOME_AND_ALL, ids=["some", "all"])
 def test_all_solvers_prove_a_simple_objective_on_every_instance(
     run: Run, instances: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -123,11 +125,13 @@ def test_all_solvers_prove_a_simple_objective_on_every_instance(
     assert not re.search(r"^uniform", table, re.MULTILINE)  # a baseline does not aim at the optimum
 
 
+@pytest.mark.exhaustive
 def test_linear_programs_are_highs_own(run: Run) -> None:
     output = run("check", "--objective", "deadline", "--solvers", "highs,water-filling,clarabel").output
     assert re.search(r"^highs +6 +6 +0 ", output, re.MULTILINE)
 
 
+@pytest.mark.exhaustive
 def test_own_sources_get_a_table_and_fail_when_a_named_solver_falls_short(run: Run, sources: Path) -> None:
     assert sources.exists()
     output = run(*OWN, "--solvers", "water-filling, closed-form").output
@@ -169,6 +173,7 @@ def test_a_named_solver_that_applies_to_nothing_fails(run: Run, sources: Path) -
     run("check", "sources.csv", "--solvers", "closed-form", "--objective", "delay")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("few")
 def test_what_does_not_exist_is_skipped_unless_it_is_all(run: Run, folder: Path) -> None:
     Path("signalled.csv").write_text("source,change_rate,signalled\na,1,1\nb,2,0\n")
@@ -185,6 +190,7 @@ def test_what_does_not_exist_is_skipped_unless_it_is_all(run: Run, folder: Path)
     refuse(folder, ["check", "--bandwidth", "1e-9/day", "--objective", "x"], ("'x' is not one of",))
 
 
+@pytest.mark.exhaustive
 def test_host_limits_reach_the_problem(run: Run, folder: Path) -> None:
     assert folder.exists()
     Path("hosted.csv").write_text("source,change_rate,host\na,1,x\nb,2,x\nc,3,y\n")
@@ -196,6 +202,7 @@ def test_host_limits_reach_the_problem(run: Run, folder: Path) -> None:
     assert "1 host limit)" not in free
 
 
+@pytest.mark.exhaustive
 def test_the_page_stands_alone_and_says_what_the_terminal_does(run: Run, folder: Path) -> None:
     Path("a<b>.csv").write_text("source,change_rate\na,1\nb,2\n")
     how = ("check", "a<b>.csv", "--objective", "delay", "--solvers", "water-filling,ecos,closed-form")

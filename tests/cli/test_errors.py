@@ -13,8 +13,11 @@ from tests.ground_truth.command_lines import ESTIMATE, LONG, PLAN, SCHEDULE, SOL
 LOGS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "empty": ("", ("log.csv is empty", "column names")),
     "header only": ("source,time,changed\n", ("log.csv has column names but no rows",)),
-    "wrong columns": ("url,when,found\na,1,0\n", ("'source', 'changed', 'time'", "'url'", "Rename")),
-    "semicolons": ("source;time;changed\na;1;0\n", ("'source;time;changed'", "separated by commas")),
+    "wrong columns": (
+        "url,when,found\na,1,0\n",
+        ("'source', 'changed', 'time'", "'url'", "--columns url=source"),
+    ),
+    "semicolons": ("source;time;changed\na;1;0\n", ("'source;time;changed'", "parted by commas")),
     "time is nan": ("source,time,changed\na,0,0\na,nan,1\n", ("line 3 of log.csv", "'a'", "nan", "Correct")),
     "time is infinite": ("source,time,changed\na,0,0\na,inf,1\n", ("line 3 of log.csv", "inf", "Correct")),
     "time is empty": ("source,time,changed\na,0,0\na,,1\n", ("time is empty", "line 3 of log.csv", "Fill")),
@@ -28,7 +31,7 @@ LOGS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "too many fields": ("source,time,changed\na,0,0\na,1,0,5\n", ("log.csv cannot be read as CSV", "Check")),
     "open quote": ('source,time,changed\n"a,0,0\n', ("log.csv cannot be read as CSV", "Check")),
     "not UTF-8": (b"source,time,changed\n\xe9,0,0\n", ("log.csv cannot be read as CSV", "UTF-8")),
-    "garbage": (bytes(range(256)), ("log.csv has no column", "A log has a header with source, time")),
+    "garbage": (bytes(range(256)), ("log.csv has no column", "A log has source, time and changed")),
 }
 
 
@@ -111,7 +114,7 @@ def test_options_of_plan(name: str, folder: Path) -> None:
     [
         (["plan", *PLAN], ("LOG or --example", "freshopt plan --help")),
         (["plan", "no.csv", *PLAN], ("there is no file no.csv", "Check the path")),
-        (["plan", "log.txt", *PLAN], ("log.txt ends in '.txt'", ".csv, .csv.gz or .parquet", "Rename")),
+        (["plan", "log.txt", *PLAN], ("log.txt ends in '.txt'", ".csv, .csv.gz, .parquet, .jsonl", "Rename")),
         (["plan", "log.csv", "rates.csv", *PLAN], ("(rates.csv)", "freshopt plan --help")),
         (["plan", "log.csv", *PLAN[2:]], ("'--bandwidth'", "freshopt plan --help")),
         (["plan", "log.csv", *PLAN[:2], *PLAN[4:]], ("'--horizon'", "freshopt plan --help")),

@@ -15,7 +15,7 @@ import freshopt as fo
 from freshopt.datasets.change_histories import load_example
 from freshopt.terminal.inputs import log_of
 from freshopt.terminal.options import SOLVERS
-from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse
+from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse, unwrapped
 from tests.ground_truth.tolerances import SCALAR
 
 
@@ -23,7 +23,7 @@ def test_estimate_says_how_many_sources_are_of_which_kind(run: Run) -> None:
     Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\nb,0,0\nc,0,0\nc,1,1\n")
     shown = fields(run("estimate", "log.csv", "--out", "rates.csv", "--smoothing", "0").output)
     assert shown["log"] == "log.csv: 6 crawls of 3 sources, 2 found a change"
-    assert shown["change rates"] == "median 0.6931 per day; 1 always changed, 1 baseline only, 1 ok"
+    assert shown["change rates"] == "median source one in 1.44 days; 1 always changed, 1 baseline only, 1 ok"
     frame = pl.read_csv("rates.csv")
     assert frame.columns == ["source", "change_rate", "lower", "upper", "flag"]
     np.testing.assert_allclose(frame["change_rate"].to_numpy(), [math.log(2), np.nan, np.inf], rtol=SCALAR)
@@ -103,6 +103,7 @@ def test_an_example_with_dates_is_read_as_it_was_written(run: Run) -> None:
     np.testing.assert_allclose(hours, 24.0 * log.last_modified, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_every_name_in_the_help_is_accepted(run: Run) -> None:
     Path("sources.csv").write_text("source,change_rate\na,1\nb,2\n")
     suited = {"lambda-crawl": "harmonic", "lambda-crawl-approx": "harmonic", "binary-lambda-crawl": "binary"}
@@ -110,8 +111,14 @@ def test_every_name_in_the_help_is_accepted(run: Run) -> None:
         cell: tuple[str, ...] = ("--objective", suited.get(solver, "delay"), "--refresh", "poisson")
         cell = ("--objective", "deadline", "--deadline", "1d") if solver == "highs" else cell
         how = (*cell, "--bandwidth", "1", "--solver", solver, "--out", f"{solver}.csv")
-        if solver in ("nested-water-filling", "ratio-water-filling", "leximin", "water-filling-cuda"):
-            # They are for declared constraints, for the worst of several groups, and for a GPU.
+        if solver in (
+            "nested-water-filling",
+            "ratio-water-filling",
+            "leximin",
+            "water-filling-cuda",
+            "lifetime-rule",
+        ):
+            # They are for declared constraints, for the worst of several groups, for a GPU, and for caches.
             assert "does not apply" in run("solve", "sources.csv", *how, code=2).output
             continue
         run("solve", "sources.csv", *how)
@@ -123,6 +130,7 @@ def test_tables_remember_their_time_unit(run: Run, log: Path) -> None:
     run("estimate", str(log), "--out", "change_rates.csv", *hours)
     assert set(pl.read_csv("change_rates.csv")["time_unit"]) == {"hour"}
     shown = run("solve", "change_rates.csv", "--bandwidth", "6/day", "--out", "rates.parquet").output
+    shown = unwrapped(shown)
     assert "bandwidth=0.25 per hour" in shown
     run("schedule", "rates.parquet", "--horizon", "2d", "--out", "hours.parquet")
     run("estimate", str(log), "--out", "daily.csv")

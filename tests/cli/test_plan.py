@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from freshopt.cli import COMMANDS, main
+from freshopt.formatting import number
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED
 from tests.ground_truth.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -27,17 +28,26 @@ from tests.ground_truth.tolerances import EXACT, SCALAR
 def test_the_main_job_on_the_example(run: Run) -> None:
     shown = fields(run("plan", *EXAMPLE, "--out", "plan").output)
     assert list(shown) == [
-        *("log", "change rates", "objective", "bandwidth", "intervals", "value", "expected"),
-        *("schedule", "uncertainty", "certificate", "time"),
+        *("log", "change rates", "objective", "bandwidth", "intervals", "time fresh", "value"),
+        *("shadow price", "as today", "expected", "schedule", "uncertainty", "certificate", "time"),
     ]
     facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
     counts = facts["counts"]
     assert shown["log"] == "debian-uploads: 434,205 crawls of 344 sources, 2019-07-06 to 2023-02-01"
     assert f"{counts['refreshes']} refreshes in 90 days" in shown["schedule"]
-    assert shown["schedule"].endswith(f"value over that time {facts['schedule_value']:.4g}")
-    assert shown["value"].startswith(f"{facts['value']:.4g} in the long run")
-    assert shown["bandwidth"].startswith("4 of 4 per day used; shadow price ")
-    assert shown["certificate"] == "optimal for the estimated change rates: relative duality gap < 1e-15"
+    assert shown["schedule"].endswith(f"staleness over that time {facts['schedule_value']:.4g}")
+    assert shown["value"].startswith(f"staleness {facts['value']:.4g} in the long run")
+    assert shown["bandwidth"] == "4 of 4 refreshes per day used"
+    proved = "optimal for the estimated change rates: relative duality gap < 1e-15; "
+    assert shown["certificate"].startswith(proved)
+    # Freshness by its formula, independently: (1 - e^-u) / u for u changes between two refreshes.
+    table = pl.read_parquet("plan/rates.parquet").join(pl.read_parquet("plan/change_rates.parquet"), "source")
+    u = (table["change_rate"] / table["rate"]).to_numpy()
+    fresh = float(np.mean(-np.expm1(-u) / u))
+    assert facts["findings"]["fresh"]["plan"] == pytest.approx(fresh, rel=SCALAR)
+    assert shown["time fresh"].startswith(f"{100 * fresh:.1f} % of the time")
+    gain = 0.01 * facts["price"] * facts["bandwidth"] / facts["value"]
+    assert shown["shadow price"].endswith(f"lowers staleness by at most {100 * gain:.3f} %")
     rates = pl.read_parquet("plan/rates.parquet")
     assert math.fsum(rates["rate"]) == pytest.approx(4.0, rel=EXACT)
     assert abs(counts["refreshes"] - 4 * 90) <= len(rates)
@@ -48,6 +58,7 @@ def test_the_main_job_on_the_example(run: Run) -> None:
     assert abs(first["timestamp"] - datetime(2023, 2, 1, tzinfo=UTC) - since) < timedelta(microseconds=2)
 
 
+@pytest.mark.exhaustive
 def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run, log: Path) -> None:
     job = ("plan", str(log), *MAIN_JOB, "--out", "plan")
     run(*job)
@@ -58,7 +69,7 @@ def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run, log: Pat
         assert name == "summary.json" or Path("plan", name).read_bytes() == content
     run(*job, "--overwrite", "--csv")
     assert sorted(os.listdir("plan")) == [
-        *("change_rates.csv", "rates.csv", "report.html", "schedule.csv", "summary.json")
+        *("change_rates.csv", "per_source.csv", "rates.csv", "report.html", "schedule.csv", "summary.json")
     ]
     assert sorted(os.listdir()) == ["log.parquet", "plan"]
 
@@ -67,13 +78,14 @@ def test_it_runs_twice_with_overwrite_and_leaves_nothing_else(run: Run, log: Pat
 def test_the_example_follows_the_time_unit(run: Run) -> None:
     run("plan", *EXAMPLE, "--out", "days")
     shown = fields(run("plan", *EXAMPLE, "--out", "hours", "--time-unit", "hour").output)
-    assert "2,160 hours" in shown["schedule"]
+    assert "in 90 days" in shown["schedule"]
     days, hours = (pl.read_parquet(f"{unit}/rates.parquet")["rate"].to_numpy() for unit in ("days", "hours"))
     np.testing.assert_allclose(hours * 24.0, days, rtol=1e-6)
     stamps = [pl.read_parquet(f"{unit}/schedule.parquet")["timestamp"] for unit in ("days", "hours")]
     assert abs(stamps[0] - stamps[1]).max() < timedelta(seconds=1)  # type: ignore[operator]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
 def test_logs_of_any_kind_give_the_same_plan(ending: str, run: Run) -> None:
     frame = crawl_log()
@@ -97,7 +109,7 @@ def test_numbers_as_times_count_in_the_unit_and_have_no_timestamp(run: Run) -> N
     options = ("--bandwidth", "1/hour", "--horizon", "1d", "--time-unit", "hour", "--csv", "--out", "plan")
     shown = fields(run("plan", "log.csv", *options).output)
     assert shown["log"] == "log.csv: 90 crawls of 3 sources, time 0 to 58 hours"
-    assert "in 24 hours" in shown["schedule"]
+    assert "in 1 day at equal" in shown["schedule"]
     schedule = pl.read_csv("plan/schedule.csv")
     assert schedule.columns == ["source", "time"]
     assert set(schedule["source"].to_list()) == {7, 8, 10}
@@ -114,6 +126,7 @@ KINDS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("objective", "refresh"), CELLS)
 def test_the_parts_in_a_row_do_what_the_main_job_does(
     objective: str, refresh: str, run: Run, log: Path
@@ -142,6 +155,7 @@ def test_the_parts_in_a_row_do_what_the_main_job_does(
     assert abs(schedule["timestamp"] - wanted["timestamp"]).max() < timedelta(seconds=1)  # type: ignore[operator]
 
 
+@pytest.mark.exhaustive
 def test_importance_and_bounds_reach_the_rates(run: Run, log: Path) -> None:
     names = [f"page/{k}" for k in range(8)]
     weights = pl.DataFrame({"source": names[::-1], "importance": [0, 1, 1, 1, 1, 1, 1, 50]})
@@ -187,8 +201,8 @@ def test_one_of_anything_is_singular(run: Run) -> None:
     Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\n")
     shown = fields(run("plan", "log.csv", "--bandwidth", "1", "--horizon", "1", "--out", "plan").output)
     assert shown["log"] == "log.csv: 3 crawls of 1 source, time 0 to 2 days"
-    assert shown["intervals"] == "from 1 to 1, median 1 day; 0 sources never refreshed"
-    assert shown["schedule"].startswith("1 refresh in 1 day, Periodic()")
+    assert shown["intervals"] == "1 day; 0 sources never refreshed"
+    assert shown["schedule"].startswith("1 refresh in 1 day at equal intervals")
 
 
 def test_version_and_help(run: Run) -> None:
@@ -215,6 +229,7 @@ def test_the_help_of_a_command_explains_every_option(name: str, run: Run) -> Non
     assert command.help
 
 
+@pytest.mark.exhaustive
 def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("freshopt")
     done = subprocess.run(
@@ -229,7 +244,7 @@ def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) 
 def test_a_cost_that_vanishes_is_no_gap(run: Run, log: Path) -> None:
     easy = ("--objective", "deadline", "--deadline", "30d")
     shown = fields(run("plan", str(log), *MAIN_JOB, *easy, "--out", "plan").output)
-    assert shown["value"].startswith("0 in the long run")
+    assert shown["value"].startswith("cost of age 0 in the long run")
     told = r"optimal for .*: (the optimal value is zero, duality gap|relative duality gap <)"
     assert re.match(told, shown["certificate"])
     facts = json.loads(Path("plan/summary.json").read_text(encoding="utf-8"))
@@ -237,6 +252,7 @@ def test_a_cost_that_vanishes_is_no_gap(run: Run, log: Path) -> None:
     assert facts["relative_gap"] in (None, 0.0)
 
 
+@pytest.mark.exhaustive
 def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
     hosts = ["even.org" if k % 2 == 0 else "odd.org" for k in range(8)]
     table = pl.DataFrame({"source": [f"page/{k}" for k in range(8)], "host": hosts})
@@ -256,17 +272,19 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
 
 
 def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) -> None:
-    of_no_use = "shadow price 0: maximum rates or host limits are reached, or nothing is left to gain"
+    of_no_use = "0: maximum rates or host limits are reached, or nothing is left to gain"
     tight = run("plan", str(log), *MAIN_JOB, "--max-rate", "0.5/day", "--out", "tight").output
-    assert fields(tight)["bandwidth"] == f"4 of 6 per day used; {of_no_use}"
+    assert fields(tight)["bandwidth"] == "4 of 6 refreshes per day used"
+    assert fields(tight)["shadow price"] == of_no_use
     late = ("--objective", "deadline", "--deadline", "100d")
     enough = run("plan", str(log), *MAIN_JOB, *late, "--out", "late").output
-    assert fields(enough)["bandwidth"] == f"0.08 of 6 per day used; {of_no_use}"
+    assert fields(enough)["bandwidth"] == "0.08 of 6 refreshes per day used"
+    assert fields(enough)["shadow price"] == of_no_use
 
 
 def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
     output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
-    assert fields(output)["objective"] == "SynchronizationCost, power (lower is better), periodic refreshes"
+    assert fields(output)["objective"].startswith("SynchronizationCost, power (lower is better): ")
 
 
 @pytest.fixture
@@ -290,6 +308,7 @@ def weekly_log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.exhaustive
 def test_a_weekly_cycle_is_told_and_can_be_left_alone(run: Run, weekly_log: Path) -> None:
     job = ("plan", str(weekly_log), "--bandwidth", "8/day", "--horizon", "28d", "--draws", "0")
     shown = fields(run(*job, "--out", "plan").output)
@@ -305,6 +324,19 @@ def test_a_weekly_cycle_is_told_and_can_be_left_alone(run: Run, weekly_log: Path
     told = json.loads(Path("flat/summary.json").read_text(encoding="utf-8"))
     assert told["phases"] is None
     assert told["value"] == facts["value_without"]
+    assert told["findings"]["fresh"]["plan"] == pytest.approx(facts["fresh_without"], rel=1e-12)
+    # What knows no weekly cycle says so beside a plan that does, and only there.
+    for row in ("time fresh", "value", "as today"):
+        assert "at equal intervals" in shown[row]
+        assert "at equal intervals" not in flat[row]
+    assert f"; {number(told['value'])} at equal intervals, uniform rates" in shown["value"]
+    few = fields(run(*job, "--out", "few", "--compare", "flat", "--max-churn", "20%").output)
+    assert few["weekly cycle"].endswith("old and new rates are valued at equal intervals")
+    assert f"{number(told['value'])} at equal intervals under today's estimates" in few["old rates"]
+    assert "relative duality gap < 1e-15" in few["old rates"]
+    less = ("--bandwidth", "7/day")
+    kept = fields(run(*job, "--out", "less", "--compare", "flat", "--max-churn", "20%", *less).output)
+    assert kept["shadow price"].endswith("of the best rates, of which all may change")
     gentle = fields(run(*job, "--out", "gentle", "--load-limit", "1.5").output)
     assert "at 1.5 times the mean load" in gentle["weekly cycle"]
     assert "--load-limit" in run(*job, "--out", "bad", "--load-limit", "0.5", code=2).output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -219,6 +220,7 @@ def test_a_source_counts_until_its_last_crawl_in_a_log(run: Run) -> None:
     assert cost["delay"] == pytest.approx(2.0 * (1.5 + 0.5) / 13.0, rel=SCALAR)
 
 
+@pytest.mark.exhaustive
 def test_replay_of_drawn_changes_is_as_predicted(run: Run) -> None:
     Path("sources.csv").write_text(SOURCES)
     run("solve", "sources.csv", "--objective", "binary", "--bandwidth", "10/day", "--out", "rates.csv")
@@ -255,7 +257,15 @@ def test_frontier(run: Run) -> None:
     np.testing.assert_allclose(table["value"].to_list()[:2], [9.0 / 12.0, 3.0], rtol=SCALAR)
     np.testing.assert_allclose(table["price"].to_list()[:2], [9.0 / 144.0, 1.0], rtol=SCALAR)
     lines = output.splitlines()
-    assert lines[0].split("  ")[0].strip() == "bandwidth per day"
+    head = re.split(r"  +", lines[0].strip())
+    assert head == [
+        *("refreshes per day", "time fresh", "missed changes (lower is better)", "price per refresh/day"),
+        *("cost per day", "status"),
+    ]
+    # Optimal rates of Δ/ρ are as √Δ: (1, 2) of 3. At Poisson refreshes a copy is fresh ρ/(Δ + ρ).
+    fresh = 0.5 * (1.0 / 2.0 + 2.0 / 6.0)
+    cells = re.split(r"  +", lines[2].strip())
+    assert (cells[1], cells[4]) == (f"{100.0 * fresh:.1f} %", "3")
     assert [line.split()[-1] for line in lines[1:4]] == ["optimal", "optimal", "infeasible"]
     default = run("frontier", "sources.csv", "--objective", "delay", "--refresh", "poisson").output
     assert len(default.splitlines()) == 10

@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_a_solver_that_hangs_is_ended_and_the_others_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "SILENCE", 0.2)
     output = run(*TABLE, "--solver", "hanging:solve", "--time-limit", "2", code=1).output

@@ -12,6 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.exporters import Crontab
+from freshopt.exporters.cron_fields import _dates
 from freshopt.numerics.arrays import Array
 from freshopt.scheduling.rate_table import read_rates
 from tests.ground_truth.cron_rules import CRONIE, CRONS, DEBIAN, Cron, CronError, Job, given_to_shell, load
@@ -108,6 +109,7 @@ def plans() -> dict[str, dict[str, float]]:
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("plan", plans())
 def test_every_day_of_every_year_has_its_share(plan: str, tmp_path: Path) -> None:
     """31 December, 1 January and 28 February like all others; 29 February too where the rates differ."""
@@ -122,6 +124,24 @@ def test_every_day_of_every_year_has_its_share(plan: str, tmp_path: Path) -> Non
         assert 0.7 * usual.mean() < load_of_day[LEAP].mean() < 1.3 * usual.mean()
 
 
+def test_dates_are_laid_in_whole_numbers() -> None:
+    """Each month has its share of the year's dates, at equal distances of its days: in integers of Python."""
+    lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    counts, number = np.arange(1, 365), np.arange(7, 371)
+    months, places = _dates(counts, number)
+    at = 0
+    for count, k, bits in zip(counts.tolist(), number.tolist(), months.tolist(), strict=True):
+        turn = [((k + 1) * 1.324717957244746**-power) % 1.0 for power in (1, 2)]
+        begin, offset, before = int(365 * turn[0]), int(1000 * turn[1]), 0
+        for length, own in zip(lengths, bits, strict=True):
+            many = ((before + length) * count + begin) // 365 - (before * count + begin) // 365
+            days = [(1000 * j + offset) * length // (1000 * many) for j in range(many)]
+            assert [day for day in range(32) if own >> day & 1] == [day + 1 for day in days]
+            assert places[at : at + many].tolist() == [before + day for day in days]
+            at, before = at + many, before + length
+    assert at == len(places)
+
+
 def test_the_total_is_that_of_the_file(tmp_path: Path) -> None:
     rates = dict(zip("abcdef", (0.11, 1.1, 2 / 7, 30.3, 0.0071, 0.9), strict=True))
     done = Crontab().write(read_rates(rates), tmp_path / "crontab")
@@ -132,6 +152,7 @@ def test_the_total_is_that_of_the_file(tmp_path: Path) -> None:
     assert done.largest_loss == pytest.approx(loss, abs=1e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cron", CRONS, ids=lambda cron: cron.name)
 def test_names_reach_the_command(cron: Cron, tmp_path: Path) -> None:
     """What is kept out of the crontab is refused; the shell hands on all else, octet by octet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from datetime import UTC, datetime
@@ -46,6 +47,7 @@ def is_url(name: str) -> bool:
     return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
+@pytest.mark.exhaustive
 def test_urls_are_those_of_the_standard_library() -> None:
     draw = random.Random(1)
     names = ["".join(draw.choices(PIECES, k=draw.randint(0, 4))) for _ in range(2000)]
@@ -59,6 +61,7 @@ def test_urls_are_those_of_the_standard_library() -> None:
             urls_of([name], "a tool")
 
 
+@pytest.mark.exhaustive
 def test_plain_urls_have_no_letter_that_cannot_be_printed() -> None:
     letters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
     plain = polars.Series([f"https://a.org/{letter}" for letter in letters]).str.contains(
@@ -103,6 +106,15 @@ def test_files_in_parts_are_those_in_one(
         target.write(table, path)
         found.append([(path / name).read_bytes() for name in target.files] or [path.read_bytes()])
     assert all(one == found[0] for one in found)
+
+
+def test_events_bear_the_digest_of_their_source(tmp_path: Path) -> None:
+    """Also where other sources have no events; by the standard library, name by name."""
+    rates = {"a": 2.0, "never": 0.0, "ü/漢": 1.0, "x" * 200: 3.0}
+    write_icalendar(fo.schedule(rates, 2.0), datetime(2026, 1, 1, tzinfo=UTC), tmp_path / "some.ics")
+    text = (tmp_path / "some.ics").read_text(encoding="utf-8")
+    marks = {line[4:20] for line in text.splitlines() if line.startswith("UID:")}
+    assert marks == {hashlib.sha256(name.encode()).hexdigest()[:16] for name in rates if name != "never"}
 
 
 def test_calendars_in_parts_are_those_in_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

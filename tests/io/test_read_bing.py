@@ -162,6 +162,7 @@ LINES = (
 )
 
 
+@pytest.mark.exhaustive
 @example(b"5\t999999999999999999999999999999\t[[1, 1]]", b"")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES | st.binary(max_size=30), LINES)

@@ -199,6 +199,7 @@ def test_no_data_folder(tmp_path: Path) -> None:
         read_changedetection(tmp_path / "x.json")
 
 
+@pytest.mark.exhaustive
 def test_plans_from_both(run: Run) -> None:
     day = timedelta(days=1)
     lines = [dump_line("http://a/", BEGIN + k * day, "86400.0", str(k // 2)) for k in range(9)]

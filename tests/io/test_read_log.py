@@ -187,12 +187,17 @@ def test_unreadable_paths(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"source,time,changed\n\xe9,1,0\n")
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(HEAD.encode() * 500)[:-20])
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "log.xlsx").touch()
+    (tmp_path / "log").touch()
     for name, words in {
         "missing.csv": "there is no file .*missing.csv",
         "text.parquet": "text.parquet cannot be read as Parquet",
         "latin.csv": "latin.csv cannot be read as CSV.*UTF-8",
         "cut.csv.gz": r"cut.csv.gz cannot be read.*complete",
         "folder.csv": "folder.csv is a folder",
+        "folder": "folder is a folder, not a file",
+        "nothing": "there is no file .*nothing",
         "log.xlsx": r"log.xlsx ends in '.xlsx'.*\.parquet",
         "log": "has no ending",
     }.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -281,3 +282,21 @@ def test_import_is_light() -> None:
     code = "import sys, freshopt.estimators; print({'polars', 'scipy', 'cvxpy', 'numba'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_crawl_rates_are_counts_over_sums() -> None:
+    """With baselines and without, the last source crawled once: source by source, in exact sums."""
+    rng = np.random.default_rng(8)
+    for last in (1, 3):
+        sizes = [*rng.choice([1, 1, 2, 7], 30).tolist(), last]
+        source = np.repeat(np.arange(31), sizes)
+        elapsed = rng.exponential(1.0, len(source))
+        first = np.cumsum(sizes) - sizes
+        elapsed[first[::2]] = np.nan
+        log = CrawlLog.from_columns({"source": source, "elapsed": elapsed, "changed": np.zeros(len(source))})
+        for k, rate in enumerate(log.crawl_rate.tolist()):
+            known = [gap for gap in elapsed[source == k].tolist() if gap == gap]
+            if known:
+                assert rate == pytest.approx(len(known) / math.fsum(known), rel=1e-14)
+            else:
+                assert math.isnan(rate)

@@ -304,13 +304,14 @@ def test_the_summary_in_rows_follows_the_numbers() -> None:
     facts = {
         "counts": {"flags": {}, "refreshes": 1},
         "change_rate": {"sum": 1.0},
-        **dict.fromkeys(("objective", "sense", "discipline", "time_unit", "method"), "x"),
+        **dict.fromkeys(("objective", "sense", "discipline", "method"), "x"),
+        "time_unit": "day",
         **dict.fromkeys(("value", "schedule_value", "bandwidth", "horizon"), 1.0),
         "baselines": {},
     }
-    spare = facts_rows({**facts, "price": 0.0, "bandwidth_used": 0.5})["bandwidth"]
-    full = facts_rows({**facts, "price": 0.0, "bandwidth_used": 1.0})["bandwidth"]
-    paid = facts_rows({**facts, "price": 2.0, "bandwidth_used": 1.0})["bandwidth"]
+    spare = facts_rows({**facts, "price": 0.0, "bandwidth_used": 0.5})["shadow price"]
+    full = facts_rows({**facts, "price": 0.0, "bandwidth_used": 1.0})["shadow price"]
+    paid = facts_rows({**facts, "price": 2.0, "bandwidth_used": 1.0})["shadow price"]
     assert "maximum rates or host limits are reached" in spare
     assert "more bandwidth gains nothing" in full
     assert "gains nothing" not in spare + paid

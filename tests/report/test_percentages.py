@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from freshopt.cli import main
 from freshopt.report.held_out import POLICIES
-from tests.ground_truth.command_lines import EXAMPLE, LOG, crawl_log
+from tests.ground_truth.command_lines import EXAMPLE, LOG, crawl_log, unwrapped
 from tests.ground_truth.page_reader import PageReader
 
 Facts = dict[str, Any]
@@ -26,6 +26,8 @@ Pairs = list[tuple[str, float]]  # a number as it is shown, and what it must be
 
 NUMBER = r"(-?\d[\d.,]*(?:e[+-]?\d+)?)"
 ERROR = r"(?: ± [\d.,]+(?:e[+-]?\d+)?)?"
+# A time is shown in the unit that fits it, and then not compared with the number of the log's unit.
+UNIT = rf"(?:[\d.,]+ (?:second|minute|hour|day|year)s?|{NUMBER})"
 PERCENT = rf"{NUMBER} %"
 WORDS = r"[a-z][a-z ]*?"
 RULES = r"the rates in force|equal rates|rates ∝ change rates"
@@ -52,7 +54,8 @@ class Printed(NamedTuple):
 def regret(facts: Facts, found: re.Match[str]) -> Pairs:
     spread = facts["uncertainty"]
     mean, base = spread["mean_regret"], spread["mean_optimal_value"]
-    return [(found[1], mean), (found[2], 100.0 * mean / base), (found[3], base)]
+    pairs = [(found[1], mean), (found[2], 100.0 * mean / base), (found[3], base)]
+    return [(text, exact) for text, exact in pairs if text]
 
 
 def rows_of(facts: Facts) -> dict[str, Facts]:
@@ -94,6 +97,17 @@ def undecided_loss(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(value, -share), *error]
 
 
+def as_today(facts: Facts, found: re.Match[str]) -> Pairs:
+    told, (share, percent, word) = facts["today"], found.groups()
+    saved = [] if percent is None else [(percent, 100.0 * abs(told["saving"]))]
+    assert word is None or (word == "fewer") == (told["saving"] > 0.0)
+    return [(share, 100.0 * told["fresh"]), *saved]
+
+
+def as_today_alone(facts: Facts, found: re.Match[str]) -> Pairs:
+    return [(found[1], 100.0 * facts["today"]["fresh"])]
+
+
 def baseline(facts: Facts, found: re.Match[str]) -> Pairs:
     percent, word, words = found.groups()
     value, other = facts["value"], facts["baselines"][KEYS[words]]
@@ -119,19 +133,59 @@ def more(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], 100.0 * (raised / facts["bandwidth"] - 1.0)), (found[2], raised)]
 
 
+def point(facts: Facts, found: re.Match[str]) -> Pairs:
+    """Freshness at a bandwidth that was solved."""
+    near = min(facts["findings"]["frontier"], key=lambda one: abs(one["bandwidth"] - amount(found[1])))
+    return [(found[1], near["bandwidth"]), (found[2], 100.0 * near["fresh"])]
+
+
+def of_the_crawls(facts: Facts, found: re.Match[str]) -> Pairs:
+    """The plan's refreshes, of the crawls that the table has rates of."""
+    used, crawled = facts["bandwidth_used"], facts["_tables"]["crawl_rate"].sum()
+    return [(found[1], crawled), (found[2], used), (found[3], 100.0 * used / crawled)]
+
+
+def amount(shown: str) -> float:
+    return float(shown.replace(",", ""))
+
+
 def forecast(facts: Facts, found: re.Match[str]) -> Pairs:
     told = facts["forecast"]
     exact = [told["expected"], 90.0, *told["value_90_percent"]]
-    return list(zip(found.groups(), exact, strict=True))
+    return [(text, value) for text, value in zip(found.groups(), exact, strict=True) if text]
+
+
+def time_fresh(facts: Facts, found: re.Match[str]) -> Pairs:
+    """Freshness of the plan and, where they are named, of the simple rules."""
+    rules = ("plan", "uniform", "proportional", "square-root")
+    told = zip(found.groups(), rules, strict=True)
+    return [(text, 100.0 * facts["findings"]["fresh"][rule]) for text, rule in told if text]
+
+
+def dearer(facts: Facts, found: re.Match[str]) -> Pairs:
+    """What the shadow price says of a hundredth more bandwidth."""
+    gain = facts["price"] * 0.01 * facts["bandwidth"]
+    return [(found[1], 1.0), (found[2], 100.0 * gain / abs(facts["value"]))]
+
+
+def of_a_source(facts: Facts, found: re.Match[str]) -> Pairs:
+    return [(found[1], 100.0 * facts["value"] / facts["findings"]["importance"])]
 
 
 # Phrases that hold percentages, with what the numbers in them must be.
 GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
-    (rf"{NUMBER} under the posterior; {PERCENT} interval {NUMBER}–{NUMBER}", forecast),
+    (
+        rf"{PERCENT} of the time, by importance"
+        rf"(?:; uniform rates {PERCENT}, proportional {PERCENT}, square-root {PERCENT})?",
+        time_fresh,
+    ),
+    (rf"{PERCENT} more bandwidth (?:raises|lowers) {WORDS} by at most {PERCENT}", dearer),
+    (rf"right, {PERCENT} a source", of_a_source),
+    (rf"{UNIT} under the posterior; {PERCENT} interval {UNIT}–{UNIT}", forecast),
     (rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is from {NUMBER} to {NUMBER}", forecast),
     (rf"saves {PERCENT} of the cost at", lambda facts, found: [(found[1], 100.0 * facts["phases"]["saved"])]),
     (rf"{PERCENT} posterior interval", lambda _, found: [(found[1], 90.0)]),
-    (rf"(?:error: |is ){NUMBER}, {PERCENT} of the mean optimal value {NUMBER}", regret),
+    (rf"(?:error: |is ){UNIT}, {PERCENT} of the mean optimal value {UNIT}", regret),
     (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),
     (rf"plan saves {SHARE} of the cost of {POLICY}", by_the_plan),
     (rf"the plan and {POLICY} this log does not decide \(the plan saves {SHARE}\)", undecided),
@@ -143,15 +197,22 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
         fresh,
     ),
     (rf"{PERCENT} ?of the time copies are expected up to date(?:; {PERCENT} at equal rates)?", fresh),
+    (rf"own crawls keep copies fresh {PERCENT} of the time", as_today_alone),
+    (rf"{PERCENT} fresh is out of reach", as_today_alone),
+    (rf"own crawls \({PERCENT} of the time\) needs (?:{PERCENT} (fewer|more)|as many) crawls", as_today),
     (rf"makes? up {PERCENT} of the {WORDS}, {NUMBER}\.", costs),
     (rf"{PERCENT} more bandwidth: {NUMBER} per", more),
-    (rf"{PERCENT} intervals", lambda facts, found: [(found[1], 100.0 * facts["settings"]["confidence"])]),
+    (rf"{NUMBER} per \w+, (?:this plan|{WORDS}|[\d.]+ times), up to date {PERCENT}", point),
+    (rf"bandwidth{NUMBER} per [^%]*?time up to date{PERCENT}", point),
+    (rf"crawls were {NUMBER} per [^%]*? refreshes {NUMBER} times per \w+, {PERCENT} of that", of_the_crawls),
+    (rf"about as often \(within {PERCENT}\)", lambda _, found: [(found[1], 5.0)]),
+    (rf"{PERCENT} intervals?", lambda facts, found: [(found[1], 100.0 * facts["settings"]["confidence"])]),
 ]
 Column = Callable[[Facts], Iterator[float | None]]
 # Columns of percentages, by the captions and heads that name their bases.
 COLUMNS: dict[tuple[str, str], Column] = {
     ("In the long run", "share of time up to date"): lambda facts: (
-        facts["findings"]["fresh"][rule] for rule in ("plan", "uniform", "proportional")
+        facts["findings"]["fresh"][rule] for rule in ("plan", "uniform", "proportional", "square-root")
     ),
     ("Rates planned from the first part", "share of time up to date"): lambda facts: (
         row["fresh"] for row in facts["held_out"]["policies"]
@@ -165,6 +226,15 @@ COLUMNS: dict[tuple[str, str], Column] = {
         if point["value"] is not None
         and round(point["bandwidth"] / facts["bandwidth"], 9) in (0.25, 0.5, 1, 1.5, 2, 3)
     ),
+    ("More and less bandwidth", "time up to date"): lambda facts: (
+        point["fresh"]
+        for point in facts["findings"]["frontier"]
+        if point["value"] is not None
+        and round(point["bandwidth"] / facts["bandwidth"], 9) in (0.25, 0.5, 1, 1.5, 2, 3)
+    ),
+    ("Sources", "time up to date"): lambda facts: facts["_tables"]["fresh"],
+    ("The 25 that", "time up to date"): lambda facts: facts["_tables"]["fresh"][:25],
+    ("Load by host", "of all refreshes"): lambda facts: facts["_hosts"]["len"] / facts["counts"]["refreshes"],
     ("Most costly sources", "share of the"): lambda facts: (
         row["cost"] / facts["findings"]["cost"] for row in facts["findings"]["most_costly"]
     ),
@@ -263,8 +333,18 @@ def printed(folder: Path, *arguments: str) -> Printed:
     done = CliRunner().invoke(main, ["plan", *own, "--out", str(folder / "plan")])
     assert done.exit_code == 0, done.output
     facts = json.loads((folder / "plan" / "summary.json").read_text(encoding="utf-8"))
+    known, costs, times = (
+        pl.read_parquet(folder / "plan" / f"{name}.parquet")
+        for name in ("change_rates", "per_source", "schedule")
+    )
+    facts["_tables"] = known.join(costs, on="source").sort("cost", descending=True, maintain_order=True)
+    if "host" in known.columns:
+        counted = times.join(known, on="source").group_by("host").len()
+        facts["_hosts"] = counted.sort("len", "host", descending=[True, False])
     return Printed(
-        done.stdout, facts, PageReader((folder / "plan" / "report.html").read_text(encoding="utf-8"))
+        unwrapped(done.stdout),
+        facts,
+        PageReader((folder / "plan" / "report.html").read_text(encoding="utf-8")),
     )
 
 
@@ -281,6 +361,7 @@ def check(found: Printed) -> None:
     assert found.page.prose.count("%") >= 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PLANS)
 def test_every_percentage_is_a_share_of_what_it_names(name: str, tmp_path: Path) -> None:
     check(printed(tmp_path, *PLANS[name]))

@@ -26,12 +26,15 @@ from freshopt.report import plan_tables as tables
 from freshopt.report import write_report
 from freshopt.report.axis import Scale, nice, tick_text
 from freshopt.report.plan_tables import Part
+from freshopt.report.source_rows import EMBEDDED
 from freshopt.report.source_sample import GRID, POINTS, survey
 from tests.ground_truth.command_lines import refuse
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.plans import crawls, plan_request
 
 SUMMARY = "summary.json"
+# Sections that are made of the tables alone.
+READ = ("rates", "sources")
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +67,29 @@ def many(folder: Path, n: int) -> Part:
     known = {"change_rate": change_rate, "lower": lower, "upper": upper, "importance": weight}
     pl.DataFrame({"source": names, **known}).write_parquet(folder / "change_rates.parquet")
     pl.DataFrame({"source": names, "rate": rate}).write_parquet(folder / "rates.parquet")
+    further = {"crawl_rate": np.where(change_rate < 0.01, np.nan, 1.0), "cost": rng.pareto(2.0, n)}
+    own = pl.DataFrame({"source": names, **further}).with_columns(pl.col("crawl_rate").fill_nan(None))
+    own.write_parquet(folder / "per_source.parquet")
     time = np.sort(rng.uniform(0.0, 14.0, 5 * n))
     pl.DataFrame({"source": names * 5, "time": time}).write_parquet(folder / "schedule.parquet")
     counts = {"sources": n, "refreshes": 5 * n, "never_refreshed": int(np.sum(rate == 0.0))}
     change(folder, lambda facts: facts["counts"].update(counts))
-    return Part(change_rate, lower, upper, rate, weight, names)
+    return Part(change_rate, lower, upper, rate, weight, names, further["crawl_rate"])
 
 
 def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
     n = 100_000
     part = many(plan, n)
     text = write_report(plan).read_text(encoding="utf-8")
-    assert len(text.encode()) < 200_000
+    assert len(text.encode()) < 1_000_000
     page = PageReader(text)
-    assert page.tooltips == [label for label in page.tooltips if label.startswith("this plan")]
+    assert not [label for label in page.tooltips if "<i>" in label]
+    listed = page.blocks["sources-data"]["columns"]
+    cost = pl.read_parquet(plan / "per_source.parquet")["cost"].to_numpy()
+    place = np.argsort(-cost, kind="stable")[:EMBEDDED]
+    assert listed[0] == [f"<i>{k}" for k in place.tolist()]
+    assert f"the page leaves out the other {n - EMBEDDED:,}" in page.sections["sources"]
+    assert "change_rates.parquet and rates.parquet and per_source.parquet" in page.sections["sources"]
     assert f"of {n:,} refreshed" in page.sections["rates"]
     seen = survey(partial(tables.parts, plan))
     assert seen.points is None
@@ -103,6 +115,7 @@ def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
 
 def test_parts_of_tables_are_read_like_whole_ones(made: Path, plan: Path, tmp_path: Path) -> None:
     part = many(plan, 3 * POINTS)
+    (plan / "per_source.parquet").unlink()  # a plan in partitions has none
     whole = write_report(plan, tmp_path / "whole.html").read_text()
     for table in ("change_rates", "rates", "schedule"):
         frame = pl.read_parquet(plan / f"{table}.parquet")
@@ -136,7 +149,7 @@ def test_a_plan_in_partitions_has_a_page_on_request(tmp_path: Path) -> None:
     facts = json.loads((tmp_path / "out" / SUMMARY).read_text())
     assert {facts["value"], facts["price"], facts["bound"]} <= page.values()
     assert "bandwidth" not in page.sections  # what needs the problem was not kept
-    assert {"comparison", "proof", "rates", "load", "certainty", "made"} == set(page.sections)
+    assert {*READ, "comparison", "proof", "load", "certainty", "made"} == set(page.sections)
     plan_in_parts(
         tmp_path / "in", plan_request(), tmp_path / "out", overwrite=True
     )  # the page is part of the plan
@@ -145,7 +158,7 @@ def test_a_plan_in_partitions_has_a_page_on_request(tmp_path: Path) -> None:
 def test_few_sources_are_drawn_one_by_one(plan: Path) -> None:
     many(plan, POINTS)
     page = PageReader(write_report(plan).read_text())
-    assert len([tip for tip in page.tooltips if tip.startswith("<i>")]) == 2 * POINTS
+    assert len([tip for tip in page.tooltips if tip.startswith("<i>")]) == 3 * POINTS
     many(plan, POINTS + 1)
     page = PageReader(write_report(plan).read_text())
     assert not [tip for tip in page.tooltips if tip.startswith("<i>")]
@@ -158,7 +171,7 @@ def test_a_summary_of_an_earlier_version_has_fewer_sections(plan: Path) -> None:
 
     change(plan, forget)
     page = PageReader(write_report(plan).read_text())
-    assert set(page.sections) == {"comparison", "proof", "rates", "load", "certainty", "made"}
+    assert set(page.sections) == {*READ, "changes", "comparison", "proof", "load", "certainty", "made"}
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -199,6 +212,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "text": (
         lambda folder: pl.DataFrame({"rate": ["x"] * 12}).write_parquet(folder / "rates.parquet"),
         "does not hold numbers >= 0",
+    ),
+    "short per_source": (
+        lambda folder: pl.DataFrame({"crawl_rate": [1.0] * 3}).write_parquet(folder / "per_source.parquet"),
+        "per_source.parquet has 3 rows and the other tables 12",
     ),
     "short": (
         lambda folder: pl.DataFrame({"rate": [1.0] * 3}).write_parquet(folder / "rates.parquet"),
@@ -282,6 +299,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:  # 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @given(st.data())
+@pytest.mark.exhaustive
 def test_any_other_value_in_the_summary_gives_a_page_or_one_line(
     made: Path, plan: Path, data: st.DataObject
 ) -> None:

@@ -1,0 +1,143 @@
+"""How many observations a live planner records a second, beside bare inserts into the same kind of file.
+
+    python benchmarks/speed/planner.py [--quick] [--save [ROOT]]
+
+10⁵ sources in a folder, planned for. Observations come one by one (a transaction each, committed before the
+call returns), in batches of a hundred and of ten thousand; what is due is handed out a hundred at a time.
+Beside it what SQLite alone does on this machine with the same journal: one insert a transaction into a table
+with the same key, and ten thousand in one. Seconds are of the process (CPU) and of the clock; the clock also
+counts what else the machine does. --save keeps benchmarks/results/planner.json, from which
+docs/live-planner.md has its table; --quick is for tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.live.planner import Planner
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 5
+
+
+def timed(work: Callable[[int], int]) -> dict[str, float]:
+    """Return the best round's operations per second, of the process and of the clock."""
+    found = []
+    for turn in range(ROUNDS):
+        began, used = time.perf_counter(), time.process_time()
+        many = work(turn)
+        found.append((many / (time.process_time() - used), many / (time.perf_counter() - began)))
+    cpu, wall = map(max, zip(*found, strict=True))
+    return {"per_cpu_second": round(cpu), "per_second": round(wall)}
+
+
+def bare(folder: Path, many: int) -> dict[str, dict[str, float]]:
+    """Return what SQLite does without a planner."""
+    base = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    base.execute("PRAGMA journal_mode = WAL")
+    base.execute("PRAGMA synchronous = NORMAL")
+    base.execute(
+        "CREATE TABLE observation (id INTEGER PRIMARY KEY, source INTEGER, time REAL, changed INTEGER, "
+        "UNIQUE (source, time))"
+    )
+    insert = "INSERT INTO observation (source, time, changed) VALUES (?, ?, ?)"
+    rng = np.random.default_rng(0)
+
+    def single(turn: int) -> int:
+        for k, source in enumerate(rng.integers(100_000, size=many).tolist()):
+            base.execute("BEGIN IMMEDIATE")
+            base.execute(insert, (source, turn + k / many, 1))
+            base.execute("COMMIT")
+        return many
+
+    def together(turn: int) -> int:
+        base.execute("BEGIN IMMEDIATE")
+        rows = enumerate(rng.integers(100_000, size=many).tolist())
+        base.executemany(insert, ((source, 100.0 + turn + k / many, 1) for k, source in rows))
+        base.execute("COMMIT")
+        return many
+
+    try:
+        return {"inserts_one_by_one": timed(single), "inserts_together": timed(together)}
+    finally:
+        base.close()
+
+
+def measured(folder: Path, sources: int, many: int) -> dict[str, Any]:
+    """Return what a planner does a second."""
+    names = [f"https://example.org/page/{k}" for k in range(sources)]
+    rng = np.random.default_rng(1)
+    with Planner(folder / "state", bandwidth=float(sources)) as planner:
+        began = time.process_time()
+        planner.add_many(names)
+        added = time.process_time() - began
+        planner.due(0.0)
+
+        def single(turn: int) -> int:
+            for k, source in enumerate(rng.integers(sources, size=many).tolist()):
+                planner.observed(names[source], 1e-3 * (turn + k / many), k % 3 == 0)
+            return many
+
+        def batches(size: int, begin: float) -> Callable[[int], int]:
+            def work(turn: int) -> int:
+                for part in range(many // size):
+                    own = [names[source] for source in rng.integers(sources, size=size).tolist()]
+                    moments = begin + 1e-3 * (turn + (part * size + np.arange(size)) / many)
+                    planner.observed_many(own, moments, np.arange(size) % 3 == 0)
+                return many
+
+            return work
+
+        def handed(turn: int) -> int:
+            found = 0
+            for k in range(many // 1000):
+                # A lease is an hour: each moment finds some that have not been handed out.
+                found += len(planner.due(0.5 + 0.01 * (turn * many // 1000 + k), limit=100))
+            return found
+
+        found = {
+            "sources": sources,
+            "add_many_cpu_seconds": round(added, 2),
+            "observed": timed(single),
+            "observed_many_100": timed(batches(100, 0.006)),
+            f"observed_many_{many}": timed(batches(many, 0.012)),
+        }
+        planner.due(0.5, limit=0)
+        return found | {"due_100": timed(handed)}
+
+
+def main() -> None:
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="few sources and observations")
+    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
+    options = parser.parse_args()
+    sources, many = (500, 1000) if options.quick else (100_000, 10_000)
+    with tempfile.TemporaryDirectory() as folder:
+        record = {
+            "quick": options.quick,
+            "sqlite": sqlite3.sqlite_version,
+            "bare": bare(Path(folder), many),
+            **measured(Path(folder), sources, many),
+        }
+    for key, each in record.items():
+        print(key, each)
+    if options.save is not None:
+        saved = options.save / "benchmarks" / "results" / "planner.json"
+        saved.parent.mkdir(parents=True, exist_ok=True)
+        saved.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

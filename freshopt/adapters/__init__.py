@@ -1,0 +1,1 @@
+"""Live planners inside other tools, one tool per file."""

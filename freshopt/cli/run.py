@@ -1,0 +1,187 @@
+"""`freshopt run`: a live plan carried out by commands."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Any, Literal
+
+import click
+
+from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.live.hand_out import Visit
+from freshopt.live.planner import Planner
+from freshopt.live.running import run_planner
+from freshopt.live.source_command import Fetch, SourceCommand
+from freshopt.live.sqlite_store import holds_planner
+from freshopt.terminal import inputs
+from freshopt.terminal.console import count, show
+from freshopt.terminal.tables import require_columns, table_of
+
+
+@click.command(short_help="Carry out a live plan, a command for each source.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--command",
+    "text",
+    required=True,
+    metavar="WORDS",
+    help="What fetches a source, such as 'curl -sS --fail {source}'. {source} and {host} are filled in, each "
+    "as it is, without a shell; for a pipe, write a script.",
+)
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Refreshes per day, or with a unit such as 10/hour. Needed to begin a planner; later it changes it.",
+)
+@click.option(
+    "--sources",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Sources to plan for: a text file with one a line, or a CSV or Parquet table with the column source "
+    "and any of importance, host, refresh_cost, min_rate, max_rate. Those that are there are updated.",
+)
+@click.option(
+    "--changed-by",
+    type=click.Choice(["output", "exit-code"]),
+    default="output",
+    show_default=True,
+    help="output: another output than last time is a change, and an exit code other than 0 a failure. "
+    "exit-code: 0 is unchanged, 1 is changed, as cmp and diff say it, and others are failures.",
+)
+@click.option("--jobs", type=click.IntRange(1, 256), default=4, show_default=True, help="Commands at a time.")
+@click.option(
+    "--timeout", default="1min", show_default=True, metavar="TIME", help="Longest run of a command."
+)
+@click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
+@click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
+@click.option("--quiet", is_flag=True, help="Print no line for each source.")
+def run(
+    folder: Path,
+    text: str,
+    bandwidth: str | None,
+    sources: Path | None,
+    changed_by: Literal["output", "exit-code"],
+    jobs: int,
+    timeout: str,
+    once: bool,
+    duration: str | None,
+    quiet: bool,
+) -> None:
+    """Fetch each source by a command whenever it is due.
+
+    What is found tells how often each changes, and the plan follows. FOLDER keeps the state. It is made with
+    --bandwidth and --sources, and any later run goes on from there; runs side by side share the work. What
+    fails is no evidence, and is tried again an interval later. Ctrl-C finishes what is running, and hands the
+    rest back. The exit code is 1 if a command failed.
+    """
+    command = SourceCommand.parse(text, inputs.duration_of("--timeout", timeout, "second"), changed_by)
+    ends = None
+    if duration is not None:
+        ends = datetime.now(UTC) + timedelta(seconds=inputs.duration_of("--for", duration, "second"))
+    listed = None if sources is None else _sources(sources)
+    if bandwidth is not None:
+        inputs.rate_of("--bandwidth", bandwidth, "day")
+    if not holds_planner(folder) and (bandwidth is None or listed is None):
+        raise SourceDataError(
+            f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
+            "them, to begin one."
+        )
+    with _planner(folder, bandwidth, listed) as planner, _interrupts() as stop:
+        tally = run_planner(
+            planner,
+            command,
+            jobs=jobs,
+            until=ends,
+            once=once,
+            stop=stop,
+            on_fetch=_silent if quiet else _tell,
+        )
+        many = "fetch" if tally.fetched == 1 else "fetches"
+        found = f"{tally.changed:,} changed, {tally.failed:,} failed"
+        fetched = f"{tally.fetched:,} {many} of {count(len(tally.sources), 'source')}; {found}"
+        show([("fetched", fetched), *(("failed", why) for why in tally.failures), *planner.status().rows()])
+    if tally.failed:
+        click.get_current_context().exit(1)
+
+
+def _planner(folder: Path, bandwidth: str | None, listed: Any) -> Planner:  # noqa: ANN401 - names, or a dataframe
+    """Open the planner and add the sources.
+
+    A new one that cannot have them leaves no files.
+    """
+    new, existed = not holds_planner(folder), folder.is_dir()
+    planner = Planner(folder, bandwidth)
+    try:
+        if listed is not None:
+            planner.add_many(listed)
+        if len(planner) == 0:
+            raise SourceDataError(
+                f"the planner in '{folder}' has no sources. Name a file of them by --sources."
+            )
+    except FreshoptError:
+        empty = len(planner) == 0
+        planner.close()
+        if new and empty:
+            shutil.rmtree(folder)
+            if existed:
+                folder.mkdir()
+        raise
+    return planner
+
+
+def _sources(path: Path) -> Any:  # noqa: ANN401 - names, or a dataframe
+    """Return the sources that a file lists."""
+    if path.suffix.lower() in (".csv", ".parquet"):
+        frame = table_of(path)
+        require_columns(frame, ("source",), path)
+        return frame
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise SourceDataError(f"{path} is no text in UTF-8 ({error.reason}). Write it in UTF-8.") from None
+    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not names:
+        raise SourceDataError(f"{path} lists no sources. Write one a line.")
+    return names
+
+
+@contextmanager
+def _interrupts() -> Iterator[Event]:
+    """Return an event that Ctrl-C and termination set.
+
+    A second one ends at once.
+    """
+    stop = Event()
+    before: dict[int, object] = {}
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        click.echo("Finishing what is running; once more ends at once.", err=True)
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        before[each] = signal.signal(each, ask)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+def _tell(visit: Visit, fetch: Fetch, changed: bool) -> None:
+    word = f"failed: {fetch.failure}" if fetch.failure else "changed" if changed else "unchanged"
+    if not fetch.failure and visit.last_crawl is None:
+        word = "first"
+    click.echo(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {word:9} {visit.source}")
+
+
+def _silent(visit: Visit, fetch: Fetch, changed: bool) -> None:
+    """Print nothing."""

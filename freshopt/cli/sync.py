@@ -1,0 +1,259 @@
+"""`freshopt sync`: intervals of a running tool, set from its own history."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from freshopt.errors import SourceDataError
+from freshopt.exporters.changedetection import LIMITS
+from freshopt.exporters.whole_intervals import whole_intervals
+from freshopt.formatting import percent
+from freshopt.io.changedetection_api import ChangeDetectionApi, ServedWatch
+from freshopt.io.read_changedetection import history_of_watches, names_of_watches
+from freshopt.numerics.arrays import Array
+from freshopt.planning.plan import Plan
+from freshopt.planning.plan import plan as make_plan
+from freshopt.scheduling.rate_table import read_rates
+from freshopt.terminal import inputs, options
+from freshopt.terminal.console import count, number, plain, progress, show
+from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
+from freshopt.units import SECONDS
+
+_DAY = SECONDS["day"]
+# Objectives without parameters of their own.
+_OBJECTIVES = [name for name in PLANNED if not OBJECTIVES[name].uses]
+# An interval stays as it is within so many seconds, or this share of it, of what is planned.
+_ROUNDING, _NEAR = 2, 0.01
+# Letters of a watch's address in the table.
+_WIDE = 60
+
+
+class Change(NamedTuple):
+    """Interval of a watch, before and after.
+
+    In seconds; None was the server's default.
+    """
+
+    key: str
+    name: str
+    before: int | None
+    after: int
+    change_rate: float
+
+
+@click.command(short_help="Set the intervals of a running tool from its own history.")
+@click.argument("tool", type=click.Choice(["changedetection"]), metavar="TOOL")
+@click.option("--url", required=True, help="Address of the server, such as http://localhost:5000.")
+@click.option(
+    "--key",
+    required=True,
+    envvar="CHANGEDETECTION_KEY",
+    help="API key of its settings; by default of the environment variable CHANGEDETECTION_KEY.",
+)
+@click.option(
+    "--bandwidth", metavar="RATE", help="Checks of all planned watches, such as 200/day (default: as today)."
+)
+@options.objective_option(_OBJECTIVES, default="delay")
+@click.option(
+    "--shortest", default="1min", show_default=True, metavar="TIME", help="Shortest interval to set."
+)
+@click.option("--longest", default="30d", show_default=True, metavar="TIME", help="Longest interval to set.")
+@click.option(
+    "--default-interval",
+    default="3h",
+    show_default=True,
+    metavar="TIME",
+    help="The server's default interval, which its interface does not tell.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1, max=3600.0),
+    default=20.0,
+    show_default=True,
+    help="Seconds for each request.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+def sync(
+    tool: str,  # noqa: ARG001 - the only one so far
+    url: str,
+    key: str,
+    bandwidth: str | None,
+    objective: str,
+    shortest: str,
+    longest: str,
+    default_interval: str,
+    timeout: float,
+    dry_run: bool,
+) -> None:
+    """Plan a running changedetection.io, and set its intervals between checks.
+
+    TOOL is what runs: changedetection, the only one so far. The watches' histories are read over its
+    interface, their change rates estimated and the intervals planned for the same number of checks as today,
+    or --bandwidth. Watches that are paused or have no history yet stay as they are, and so do intervals
+    within 1 % or 2 s of the plan. All is read and planned before the first one is set.
+    """
+    server = ChangeDetectionApi(url.rstrip("/"), key, timeout)
+    least, most = (
+        inputs.duration_of(name, text, "second")
+        for name, text in (("--shortest", shortest), ("--longest", longest))
+    )
+    usual = int(inputs.duration_of("--default-interval", default_interval, "second"))
+    if not LIMITS.shortest <= least <= most <= LIMITS.longest:
+        raise SourceDataError(
+            f"--shortest {shortest} and --longest {longest} are not in this order between 1 minute and 1000 "
+            "years. Correct them."
+        )
+    with progress(3) as on_progress:
+        on_progress("reading")
+        served = list(server.watches())
+        planned = [each for each in served if _is_planned(each)]
+        if not planned:
+            raise SourceDataError(
+                f"of the {len(served)} watches of {url} none is planned: each is paused, or has not been "
+                "checked since its first snapshot. Let it check for a while."
+            )
+        on_progress("planning")
+        today = sum(_DAY / (each.interval or usual) for each in planned)
+        total = today if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, "day")
+        if total < len(planned) * _DAY / most:
+            raise SourceDataError(
+                f"{number(total)} checks per day are too few for {count(len(planned), 'source')} at "
+                f"intervals of at most {longest}, which take {number(len(planned) * _DAY / most)}. Raise "
+                "--bandwidth or --longest."
+            )
+        made = make_plan(
+            history_of_watches([each.watch for each in planned], "day"),
+            total,
+            "1d",
+            objective=objective_of(objective, "periodic", Parameters()),
+            min_rate=_DAY / most,
+            max_rate=_DAY / least,
+            draws=0,
+            load_limit=1.0,
+        )
+        changes = _changes(planned, made)
+        on_progress("setting")
+        if not dry_run:
+            _apply(server, [each for each in changes if each.before != each.after])
+    moved = [each for each in changes if each.before != each.after]
+    _print_table(moved, usual)
+    show(_rows(changes, served, total, bandwidth is None, usual))
+    done = "would be set; nothing was changed" if dry_run else "set"
+    click.echo(f"{count(len(moved), 'interval')} {done}")
+
+
+def _is_planned(each: ServedWatch) -> bool:
+    """Return whether a watch tells something of its changes, and is checked."""
+    times = each.watch.times
+    return not each.paused and bool(times) and max(each.watch.checked, times[-1]) > times[0]
+
+
+def _changes(planned: list[ServedWatch], made: Plan) -> list[Change]:
+    """Return the interval of each watch, before and after."""
+    names = names_of_watches([each.watch for each in planned])
+    seconds = whole_intervals(read_rates(made.solution), LIMITS).tolist()
+    after = dict(zip(made.log.sources_.tolist(), seconds, strict=True))
+    rates = dict(zip(made.log.sources_.tolist(), made.sources.change_rate.tolist(), strict=True))
+    return [
+        Change(each.watch.key, name, each.interval, _settled(each.interval, after[name]), rates[name])
+        for each, name in zip(planned, names, strict=True)
+    ]
+
+
+def _settled(before: int | None, after: int) -> int:
+    """Return the planned interval, or the one before if it is near.
+
+    Rounded up anew by each run, intervals would creep up.
+    """
+    near = before is not None and abs(after - before) <= max(_ROUNDING, _NEAR * before)
+    return before if near and before is not None else after
+
+
+def _apply(server: ChangeDetectionApi, changes: list[Change]) -> None:
+    """Set the intervals; an error says which are set."""
+    for k, each in enumerate(changes):
+        try:
+            server.set_interval(each.key, each.after)
+        except (SourceDataError, KeyboardInterrupt) as error:
+            what = str(error).rstrip(".") or "interrupted"
+            before = ", ".join(plain(own.name)[:_WIDE] for own in changes[max(0, k - 5) : k]) or "none"
+            raise SourceDataError(
+                f"{what}. Of {len(changes)} intervals {k} were set before (the latest: "
+                f"{before}), that of {plain(each.name)[:_WIDE]} perhaps, the others not. Run it again."
+            ) from error
+
+
+def _print_table(changes: list[Change], usual: int) -> None:
+    """Print the intervals that change, those of the fastest watches first."""
+    rows = [("watch", "changes per day", "now every", "planned")]
+    for each in sorted(changes, key=lambda own: -own.change_rate):
+        now = f"{_span(usual)} (default)" if each.before is None else _span(each.before)
+        name = plain(each.name)
+        short = name if len(name) <= _WIDE else f"{name[: _WIDE - 3]}..."
+        rows.append((short, number(each.change_rate), now, _span(each.after)))
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    for first, *rest in rows:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        click.echo("  ".join([first.ljust(widths[0]), *cells]))
+    click.echo()
+
+
+def _rows(
+    changes: list[Change], served: list[ServedWatch], total: float, as_today: bool, usual: int
+) -> list[tuple[str, str]]:
+    """Return the printed rows: what the new intervals bring."""
+    rate = np.array([each.change_rate for each in changes])
+    before = np.array([usual if each.before is None else each.before for each in changes], dtype=np.float64)
+    after = np.array([each.after for each in changes], dtype=np.float64)
+    paused = sum(each.paused for each in served)
+    new = len(served) - len(changes) - paused
+    now, then = _delay(rate, before), _delay(rate, after)
+    fresh = [percent(float(np.mean(_fresh(rate, gap))), space=" ") for gap in (before, after)]
+    kept = sum(each.before == each.after for each in changes)
+    per_day = [number(float(np.sum(_DAY / gap))) for gap in (before, after)]
+    aim = "as today" if as_today else f"of {number(total)}, instead of {per_day[0]}"
+    return [
+        (
+            "watches",
+            f"{len(changes)} planned, {kept} of them as they are; left alone: {paused} paused, "
+            f"{new} without history",
+        ),
+        ("checks", f"{per_day[1]} per day, {aim}"),
+        ("noticed", f"a change is noticed after {_span(then)} on average, instead of {_span(now)}"),
+        ("up to date", f"{fresh[1]} of the time on average, instead of {fresh[0]}"),
+    ]
+
+
+def _delay(change_rate: Array, interval: Array) -> float:
+    """Return the mean seconds from a change to its check."""
+    total = float(np.sum(change_rate))
+    return float(np.sum(change_rate * interval)) / (2.0 * total) if total else 0.0
+
+
+def _fresh(change_rate: Array, interval: Array) -> Array:
+    """Return the expected share of up-to-date time of each copy.
+
+    It is (1 - exp(-x))/x for x changes in an interval.
+    """
+    missed = change_rate * interval / _DAY
+    return np.where(missed > 0.0, -np.expm1(-missed) / np.where(missed > 0.0, missed, 1.0), 1.0)
+
+
+def _span(seconds: float) -> str:
+    """Return a time in its two largest units.
+
+    Examples
+    --------
+    >>> _span(90061), _span(7200), _span(59.4)
+    ('1 d 1 h', '2 h', '59 s')
+    """
+    rest = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for name, whole in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        many, rest = divmod(rest, whole)
+        if many or parts:
+            parts.append((many, name))
+    return " ".join(f"{many} {name}" for many, name in parts[:2] if many) or "0 s"

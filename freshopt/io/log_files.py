@@ -1,0 +1,228 @@
+"""Files of crawl logs as frames with a log's columns.
+
+CSV and JSON lines come as text, Parquet as it is typed, access logs as their requests. Columns may be
+renamed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from freshopt.errors import SourceDataError, expect, list_offenders, shown
+from freshopt.io.access_log import read_access_log
+from freshopt.io.tables import (
+    ENDINGS,
+    column_names,
+    parsing,
+    read_table,
+    require_file,
+    table_ending,
+    without_blank_end,
+)
+from freshopt.numerics.arrays import IntArray
+
+if TYPE_CHECKING:
+    import polars
+
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+# Rows of JSON lines that tell which columns there are.
+_HEAD = 1000
+
+
+class Layout(NamedTuple):
+    """What messages need to know of a log's file.
+
+    Attributes
+    ----------
+    present : list of str
+        All columns, renamed.
+    head : int or None
+        Lines before the first row; None where rows are no lines of text.
+    line : ndarray of int, or None
+        Line of each row, where rows were left out.
+    """
+
+    present: list[str]
+    head: int | None
+    line: IntArray | None = None
+
+
+def log_frame(
+    path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None
+) -> tuple[polars.DataFrame, Layout]:
+    """Return the wanted columns of a log's file, by a log's names.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : tuple of str
+        Columns to read, where present.
+    columns : mapping of str to str, optional
+        Names of the file's columns to names of a log's.
+
+    Raises
+    ------
+    SourceDataError
+        If the file is of no known kind or cannot be read, or `columns` names what is not there.
+    """
+    if _is_access_log(path):
+        if columns:
+            raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
+        frame, line = read_access_log(path)
+        chosen = [name for name in frame.columns if name in wanted]
+        return frame.select(chosen), Layout(frame.columns, 0, line)
+    if path.name.lower().endswith(JSON_LINES):
+        own = _json_names(path)
+        taken = _renamed(path, own, wanted, columns)
+        frame = without_blank_end(_read_json(path, list(taken)))
+        return frame.rename(taken), Layout(_present(own, taken), 0)
+    require_file(path)
+    if not path.name.lower().endswith(ENDINGS):
+        _refuse_ending(path)
+    own = column_names(path)
+    taken = _renamed(path, own, wanted, columns)
+    is_text = table_ending(path) != ".parquet"
+    frame = read_table(path, columns=list(taken), as_text=is_text).rename(taken)
+    frame = without_blank_end(frame) if is_text else frame
+    return frame, Layout(_present(own, taken), 1 if is_text else None)
+
+
+def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
+    """Return the host of each source by a log's column host.
+
+    None where there is no such column.
+
+    Raises
+    ------
+    SourceDataError
+        As `log_frame`; if a source has two hosts, or none.
+    """
+    from polars import String, col
+
+    frame, layout = log_frame(path, ("source", "host"), _of_two(columns))
+    if not {"source", "host"} <= set(layout.present):
+        return None
+    pairs = frame.select(col("source", "host").cast(String)).unique()
+    pairs = pairs.filter(col("host").is_not_null() & (col("host") != ""))
+    several = pairs.filter(col("source").is_duplicated()).sort("source", "host")
+    if several.height:
+        source = several["source"][0]
+        both = several.filter(col("source") == source)["host"].to_list()
+        raise SourceDataError(
+            f"source {source!r} of {path} has the hosts {list_offenders(both)}. Keep one, or name sources "
+            "by host too."
+        )
+    return dict(pairs.iter_rows())
+
+
+def _of_two(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the names of the columns source and host."""
+    return {name: to for name, to in (columns or {}).items() if to in ("source", "host")}
+
+
+def _is_access_log(path: Path) -> bool:
+    """Return whether a name is an access log's, rotated or not.
+
+    Such as access.log, access.log.1, access_log and site.access.log.2.gz.
+    """
+    name = path.name.lower()
+    known = name.endswith((*ENDINGS, *JSON_LINES))
+    return not known and (".log" in name or "access_log" in name)
+
+
+def _refuse_ending(path: Path) -> None:
+    found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+    raise SourceDataError(
+        f"{path} {found}. Logs are {', '.join(ENDINGS)}, {', '.join(JSON_LINES[:2])} or an access log "
+        "(.log). Rename it."
+    )
+
+
+def _renamed(
+    path: Path, own: list[str], wanted: tuple[str, ...], columns: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the file's columns to read, with their names in a log.
+
+    A column that is named for it takes the place of one that has the name.
+    """
+    given = dict(columns or {})
+    expect(columns if columns is not None else {}, Mapping, "columns", "Pass a mapping of names to names")
+    absent = [name for name in given if name not in own]
+    if absent:
+        raise SourceDataError(
+            f"{path} has no column {list_offenders(map(repr, absent))}; it has "
+            f"{list_offenders(map(repr, own))}. Name columns of the file, as in url=source."
+        )
+    unknown = [name for name in given.values() if name not in (*wanted, "host")]
+    if unknown:
+        raise SourceDataError(
+            f"columns: {list_offenders(map(repr, unknown))} is no column of a log. Write the file's name "
+            f"first, as in url=source, then one of {', '.join(wanted)}."
+        )
+    twice = [name for name in given.values() if list(given.values()).count(name) > 1]
+    if twice:
+        raise SourceDataError(f"columns: {twice[0]!r} is named for two columns of {path}. Keep one of them.")
+    same = {name: name for name in own if name in wanted and name not in (*given, *given.values())}
+    return {name: to for name, to in given.items() if to in wanted} | same
+
+
+def _present(own: list[str], taken: Mapping[str, str]) -> list[str]:
+    return [taken.get(name, name) for name in own]
+
+
+def _json_names(path: Path) -> list[str]:
+    """Return the columns of JSON lines, those of the first rows."""
+    import polars
+
+    with _json_lines(path):
+        return polars.read_ndjson(path, n_rows=_HEAD, infer_schema_length=_HEAD).columns
+
+
+def _read_json(path: Path, names: list[str]) -> polars.DataFrame:
+    """Return columns of JSON lines as text."""
+    import polars
+
+    if not names:
+        return polars.DataFrame()
+    with _json_lines(path):
+        return polars.read_ndjson(path, schema=dict.fromkeys(names, polars.String))
+
+
+@contextmanager
+def _json_lines(path: Path) -> Iterator[None]:
+    """Raise errors of JSON lines with the first line that is none."""
+    try:
+        with parsing(path, "JSON"):
+            yield
+    except SourceDataError as error:
+        if error.__cause__ is None:
+            raise
+        if path.is_file() and path.stat().st_size == 0:
+            raise SourceDataError(f"{path} is empty. JSON lines have an object for each crawl.") from None
+        where = _first_wrong(path)
+        if where is None:
+            raise
+        raise SourceDataError(
+            f"{path}: {where} is no JSON object. Write one object a line, with the same keys."
+        ) from error
+
+
+def _first_wrong(path: Path) -> str | None:
+    """Return the first line that is no JSON object, with its number."""
+    zipped = path.name.lower().endswith(".gz")
+    with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) if zipped else nullcontext(raw) as file:
+        for k, line in enumerate(file):
+            if not line.strip():
+                continue
+            try:
+                if isinstance(json.loads(line), dict):
+                    continue
+            except ValueError:
+                pass
+            return f"line {k + 1}: {shown(line.decode('utf-8', 'replace').strip())}"
+    return None

@@ -1,0 +1,1 @@
+"""A planner that keeps its state: hand out, observe, plan again."""

@@ -1,0 +1,55 @@
+"""Changes told by what crawls saw.
+
+That may be an ETag, a digest of the text or a version number.
+
+The planner keeps what the latest crawl of a source saw; a crawl that sees another is a change. What was kept
+is read and written in the transaction that records the observation, so that no change is counted twice or
+lost.
+"""
+
+from __future__ import annotations
+
+from freshopt.errors import SourceDataError, shown
+from freshopt.live.clock import Clock
+from freshopt.live.database import Database
+
+# Characters; an ETag or a digest has fewer than a hundred.
+LONGEST = 1000
+
+
+def check_content(name: str, content: object) -> str:
+    """Return what a crawl saw; raise unless it is a short text."""
+    if not isinstance(content, str) or not 0 < len(content) <= LONGEST or "\0" in content:
+        raise SourceDataError(
+            f"content of {shown(name)} is {shown(content)}. Pass a text of 1 to {LONGEST} characters, such "
+            "as an ETag or a digest."
+        )
+    return content
+
+
+def compare_content(database: Database, clock: Clock, name: str, time: float, content: str) -> bool:
+    """Return whether a crawl saw something else than the one before.
+
+    What it saw is kept, within the transaction that records it. A first one sees nothing else; the same crawl
+    reported again is told as it was recorded.
+
+    Raises
+    ------
+    SourceDataError
+        If a later crawl is recorded: what this one followed is not known any more.
+    """
+    rows = database.rows("SELECT id, content, last_crawl FROM source WHERE name = ?", (name,))
+    if not rows:
+        raise SourceDataError(f"there is no source {name!r}. Add it first; nothing was recorded.")
+    number, before, last = rows[0]
+    recorded = database.rows("SELECT changed FROM observation WHERE source = ? AND time = ?", (number, time))
+    if recorded:
+        return bool(recorded[0][0])
+    if last is not None and time < last:
+        raise SourceDataError(
+            f"the crawl of {shown(name)} at {clock.moment(time)} came before one that is recorded, at "
+            f"{clock.moment(last)}: its content cannot be compared any more. Report crawls in their order, "
+            "or with changed."
+        )
+    database.run("UPDATE source SET content = ? WHERE id = ?", (content, number))
+    return before is not None and before != content

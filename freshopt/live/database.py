@@ -1,0 +1,121 @@
+"""`Database`: protocol of the database that holds a planner's state.
+
+The SQL of the room is written once, with ``?`` for values. Every change is made within
+`Database.transaction`, wholly or not at all, and there is one writer at a time: what is handed out is counted
+against one bandwidth, so that hand-outs wait for one another in any case, and rows are numbered in the order
+in which they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from freshopt.errors import FreshoptError, SourceDataError
+
+# Version of the tables below.
+SCHEMA = 2
+# A planner's tables; {key} is the number that a database gives each row, in the order in which rows are
+# committed.
+TABLES = (
+    "CREATE TABLE planner (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE source (
+        id {key}, name TEXT NOT NULL UNIQUE, active SMALLINT NOT NULL,
+        importance DOUBLE PRECISION NOT NULL, refresh_cost DOUBLE PRECISION NOT NULL, host TEXT,
+        min_rate DOUBLE PRECISION NOT NULL, max_rate DOUBLE PRECISION,
+        change_rate DOUBLE PRECISION, rate DOUBLE PRECISION,
+        last_crawl DOUBLE PRECISION, next_due DOUBLE PRECISION, lease_until DOUBLE PRECISION,
+        silent_since DOUBLE PRECISION, tried_rate DOUBLE PRECISION, content TEXT)""",
+    """CREATE TABLE observation (
+        id {key}, source BIGINT NOT NULL REFERENCES source (id), time DOUBLE PRECISION NOT NULL,
+        changed SMALLINT NOT NULL, changes DOUBLE PRECISION, last_modified DOUBLE PRECISION,
+        UNIQUE (source, time))""",
+    # Covers the choice of what is handed out next.
+    "CREATE INDEX source_due ON source (next_due, lease_until, rate)",
+    # Sources that are not planned yet, of which there are few or none.
+    "CREATE INDEX source_new ON source (id) WHERE active = 1 AND rate IS NULL",
+)
+
+Row = tuple[Any, ...]
+
+
+class Database(Protocol):
+    """Database with a planner's tables.
+
+    Attributes
+    ----------
+    place : str
+        Folder or address, as messages name it; without a password.
+    """
+
+    place: str
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a context in which all changes are made, or none."""
+        ...
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a query."""
+        ...
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        """Execute a statement; return how many rows it changed."""
+        ...
+
+    def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> int:
+        """Execute a statement for each row; return how many were changed."""
+        ...
+
+    def has_planner(self) -> bool:
+        """Return whether the tables are there; raise if they are somebody else's."""
+        ...
+
+    def create(self) -> None:
+        """Create the tables, within a transaction."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+def kept(database: Database, key: str) -> str | None:
+    """Return a value that the planner keeps beside its tables."""
+    rows = database.rows("SELECT value FROM planner WHERE key = ?", (key,))
+    return rows[0][0] if rows else None
+
+
+def keep(database: Database, key: str, value: str) -> None:
+    """Keep a value beside the tables, within a transaction."""
+    database.run(
+        "INSERT INTO planner (key, value) VALUES (?, ?) "
+        "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (key, value),
+    )
+
+
+def new_revision(database: Database) -> None:
+    """Count a change of sources, rates or settings, within a transaction.
+
+    Other processes see by it that what they remember is out of date.
+    """
+    keep(database, "revision", str(int(kept(database, "revision") or 0) + 1))
+
+
+def require_schema(database: Database) -> None:
+    """Raise unless this version of freshopt knows the tables."""
+    version = kept(database, "schema")
+    if version != str(SCHEMA):
+        raise SourceDataError(
+            f"the planner in {database.place} has tables of version {version}, and this freshopt knows "
+            f"version {SCHEMA}. Open it with the freshopt that made it, or a newer one."
+        )
+
+
+def locked(place: str, seconds: float) -> FreshoptError:
+    """Return the error of a database that another process holds."""
+    return FreshoptError(
+        f"the planner in {place} was locked by another process for {seconds:g} s. Nothing was changed. Try "
+        "again, and see which process holds a transaction open."
+    )

@@ -1,0 +1,121 @@
+"""`Evidence`: everything observed so far, in memory, as estimators take it.
+
+Rows are read once, in the order in which they were committed; a process that plans again reads what has been
+added since, by whichever process. A process that only hands out and records reads none of it.
+
+Memory: 33 bytes an observation, 49 where changes are counted or dated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freshopt.live.database import Database
+from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+
+# Rows fetched at once, some 50 MB as Python objects.
+PAGE = 200_000
+_NAMES = ("source", "time", "changed", "changes", "last_modified")
+
+
+class Evidence:
+    """Observations of a planner, read as they come."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._pages: list[dict[str, Array | IntArray | BoolArray]] = []
+
+    def read(self, database: Database) -> IntArray:
+        """Read what was committed since; return the sources it is about, sorted."""
+        sources = [np.empty(0, dtype=np.int64)]
+        while True:
+            rows = database.rows(
+                f"SELECT id, {', '.join(_NAMES)} FROM observation WHERE id > ? ORDER BY id LIMIT {PAGE}",
+                (self._seen,),
+            )
+            if not rows:
+                return np.unique(np.concatenate(sources))
+            identity, source, time, changed, changes, dates = zip(*rows, strict=True)
+            self._seen = identity[-1]
+            self._pages.append(
+                {
+                    "source": np.array(source, dtype=np.int64),
+                    "time": np.array(time, dtype=np.float64),
+                    "changed": np.array(changed, dtype=np.bool_),
+                    "changes": np.array(changes, dtype=np.float64),
+                    "last_modified": np.array(dates, dtype=np.float64),
+                }
+            )
+            sources.append(np.unique(self._pages[-1]["source"]))
+
+    def __len__(self) -> int:
+        """Return the number of observations read."""
+        return sum(len(page["source"]) for page in self._pages)
+
+    def crawls(self, sources: IntArray) -> IntArray:
+        """Return how often each of some sources was crawled."""
+        own = self._columns()["source"].astype(np.int64)
+        return np.bincount(own, minlength=int(np.max(sources, initial=0)) + 1)[sources]
+
+    def log(self, time_unit: str, sources: IntArray | None = None) -> CrawlLog | None:
+        """Return the log of some sources by their numbers, or of all.
+
+        None if there is no row.
+
+        Dates that contradict a crawl are left out (`usable_dates`).
+        """
+        columns = self._columns()
+        if sources is not None and len(columns["source"]):
+            last = int(np.maximum(np.max(columns["source"]), np.max(sources, initial=0)))
+            wanted = np.zeros(last + 1, dtype=np.bool_)
+            wanted[sources] = True
+            rows = np.flatnonzero(wanted[columns["source"]])
+            columns = {key: column[rows] for key, column in columns.items()}
+        if not len(columns["source"]):
+            return None
+        order = np.lexsort((columns["time"], columns["source"]))
+        columns = {key: column[order] for key, column in columns.items()}
+        names, positions = np.unique(columns["source"], return_inverse=True)
+        columns["source"] = positions
+        for key, told in (("changes", counts), ("last_modified", usable_dates)):
+            own = told(columns)
+            if np.isnan(own).all():
+                del columns[key]
+            else:
+                columns[key] = own
+        return derived_log(columns, names, time_unit)
+
+    def _columns(self) -> dict[str, Array | IntArray | BoolArray]:
+        """Return all rows as one page."""
+        if len(self._pages) != 1:
+            kinds = (np.int64, np.float64, np.bool_, np.float64, np.float64)
+            self._pages = [
+                {
+                    key: np.concatenate([np.empty(0, dtype=kind), *(page[key] for page in self._pages)])
+                    for key, kind in zip(_NAMES, kinds, strict=True)
+                }
+            ]
+        return self._pages[0]
+
+
+def counts(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
+    """Return the numbers of changes found, NaN where they are not told."""
+    found: Array = columns["changes"].astype(np.float64)
+    return found
+
+
+def usable_dates(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
+    """Return the dates of last change that no crawl contradicts, NaN elsewhere.
+
+    Rows are sorted by source and time. A date after its crawl is of a clock that is ahead; one that is later
+    than the change whose state an unchanged row shows is of a page that is dated when it is sent.
+    """
+    dates, time = columns["last_modified"].astype(np.float64), columns["time"]
+    if np.isnan(dates).all():
+        return dates
+    begins = columns["changed"].astype(np.bool_)
+    begins[0] = True
+    begins[1:] |= columns["source"][1:] != columns["source"][:-1]
+    head = np.maximum.accumulate(np.where(begins, np.arange(len(dates)), 0))
+    return np.where(dates > np.where(begins, time, time[head]), np.nan, dates)

@@ -1,0 +1,498 @@
+"""`Planner`: a plan that is carried out while it is learnt.
+
+Hand out what is due, record what was found, plan again: the loop of a crawler, with its state in a database.
+The database is the truth. Every call is one transaction, so that the end of a process at any moment loses
+nothing that was acknowledged, and several processes share one plan.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.certificates.solution import Solution
+from freshopt.errors import FreshoptError, SourceDataError, shown
+from freshopt.live import reading
+from freshopt.live.clock import Clock
+from freshopt.live.content import check_content, compare_content
+from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
+from freshopt.live.planning import LivePlan
+from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
+from freshopt.live.state import PlannerState
+from freshopt.live.status import PlannerStatus
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.objective import Objective
+from freshopt.numerics.arrays import as_whole
+
+if TYPE_CHECKING:
+    import polars
+
+# What a source may be told with, beside its name.
+_OF_SOURCES = ("importance", "host", "refresh_cost", "min_rate", "max_rate")
+
+
+class Planner:
+    """Live planner: hands out, records, plans again.
+
+    Parameters
+    ----------
+    place : str or path
+        A folder, which is made if it is not there, or the address of a PostgreSQL database
+        (``postgresql://...``, with ``freshopt[postgresql]``), whose schema ``freshopt`` the planner takes.
+    bandwidth : float or str, optional
+        Refreshes per time unit, or with its unit, such as "200/day". Needed to begin a planner.
+    objective : Objective, optional
+        By default ``HarmonicStaleness(Refresh.PERIODIC)``. Its discipline decides whether gaps are equal or
+        exponential. One of your own is not kept, and is passed at each opening.
+    host_limits : mapping of str to float or str, optional
+        Bandwidth that a host may take.
+    replan : float or str, optional
+        Time between full re-solves, in which the prior is learnt again, "1d" by default.
+    update : float or str, optional
+        Time between updates of the estimates, by default a 24th of `replan`.
+    gap_limit : float, optional
+        Relative duality gap of the rates in force above which an update solves again, 0.01 by default.
+    half_life : float or str, optional
+        Age at which a crawl counts half, for rates that drift; inf, the default, for never.
+    lease : float or str, optional
+        How long a source that was handed out is given to nobody else, "1h" by default.
+    burst : float or str, optional
+        Time of which the whole bandwidth may be handed out at once, "1d" by default. One that is shorter
+        than the time between two calls of `due` leaves bandwidth unused.
+    explore : float, optional
+        Least rate of every source, as a share of equal rates, 0.02 by default: what is never crawled is
+        never learnt. Sources crawled less than twice have half an equal rate at least.
+    time_unit : str, optional
+        The clock: "second", "minute", "hour", "day" (default) or "week".
+    durable : bool
+        Wait for the disk at every commit. Without it a loss of power may take the last moments; the end of
+        the process takes nothing either way.
+
+    Raises
+    ------
+    SourceDataError
+        If a setting cannot be used, the place is something else's, or there is no planner and no bandwidth.
+        Nothing is written then.
+    FreshoptError
+        If another process holds the database for more than 30 s.
+
+    Notes
+    -----
+    Settings are kept: a planner that is opened again goes on with them, and those that are passed take the
+    place of the ones before from the next hand-out on, also in other processes.
+
+    Times are numbers in time units or datetimes, as in a `CrawlLog`: all of one kind. Dates without an offset
+    are taken as UTC. A planner of dates takes the present moment where none is passed.
+
+    An object may be shared by threads. A process that is forked opens its own.
+
+    Examples
+    --------
+    >>> import freshopt as fo, tempfile
+    >>> with fo.Planner(tempfile.mkdtemp(), bandwidth="2/day") as planner:
+    ...     planner.add_many(["a", "b"], importance=[2.0, 1.0])
+    ...     for day in range(1, 4):
+    ...         for visit in planner.due(day):
+    ...             _ = planner.observed(visit.source, day, changed=visit.source == "a")
+    ...     print(planner.log())
+    CrawlLog(5 crawls of 2 sources over 2 days, 2 found a change)
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        bandwidth: float | str | None = None,
+        *,
+        objective: Objective | None = None,
+        host_limits: Mapping[str, float | str] | None = None,
+        replan: float | str | None = None,
+        update: float | str | None = None,
+        gap_limit: float | None = None,
+        half_life: float | str | None = None,
+        lease: float | str | None = None,
+        burst: float | str | None = None,
+        explore: float | None = None,
+        time_unit: str | None = None,
+        durable: bool = False,
+    ) -> None:
+        given = {
+            "bandwidth": bandwidth,
+            "objective": objective,
+            "host_limits": host_limits,
+            "replan": replan,
+            "update": update,
+            "gap_limit": gap_limit,
+            "half_life": half_life,
+            "lease": lease,
+            "burst": burst,
+            "explore": explore,
+            "time_unit": time_unit,
+        }
+        self._lock = RLock()
+        self._state = PlannerState(place, given, durable=durable)
+        self._database = self._state.database
+        self._plan = LivePlan(self._database)
+
+    # Sources
+
+    def add(
+        self,
+        source: str,
+        *,
+        importance: float | None = None,
+        host: str | None = None,
+        refresh_cost: float | None = None,
+        min_rate: float | str | None = None,
+        max_rate: float | str | None = None,
+    ) -> None:
+        """Add a source, or change one that is there.
+
+        Parameters
+        ----------
+        source : str
+        importance : float, optional
+            Weight ≥ 0 in the objective, 1 unless told.
+        host : str, optional
+            For `host_limits`.
+        refresh_cost : float, optional
+            Bandwidth that one refresh uses, > 0, 1 unless told.
+        min_rate, max_rate : float or str, optional
+            Bounds on its refresh rate.
+
+        Raises as `add_many`.
+        """
+        self.add_many(
+            [source],
+            importance=importance,
+            host=host,
+            refresh_cost=refresh_cost,
+            min_rate=min_rate,
+            max_rate=max_rate,
+        )
+
+    def add_many(
+        self,
+        sources: Any,  # noqa: ANN401 - whatever names sources
+        *,
+        importance: npt.ArrayLike | None = None,
+        host: npt.ArrayLike | None = None,
+        refresh_cost: npt.ArrayLike | None = None,
+        min_rate: Any = None,  # noqa: ANN401 - rates may be text
+        max_rate: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Add several sources at once, all or none.
+
+        Parameters
+        ----------
+        sources : sequence of str, dataframe, or Sources
+            A dataframe has the column ``source`` and any of those of `add`. Of `Sources` the change rates are
+            not used: a planner learns them.
+        importance, host, refresh_cost, min_rate, max_rate : optional
+            As in `add`: one for all, or one each.
+
+        Raises
+        ------
+        SourceDataError
+            If a value cannot be used.
+        InfeasibleProblemError
+            If all least rates together exceed the bandwidth or a host's limit.
+        """
+        given = dict(zip(_OF_SOURCES, (importance, host, refresh_cost, min_rate, max_rate), strict=True))
+        with self._lock:
+            settings = self._state.settings()
+            columns = columns_of(sources, given, settings.time_unit)
+            with self._database.transaction():
+                add_rows(self._database, columns, settings)
+
+    def remove(self, *sources: str) -> None:
+        """Take sources out of the plan, all or none.
+
+        Their observations are kept.
+
+        A source that is added again goes on from there.
+
+        Raises
+        ------
+        SourceDataError
+            If one is not there.
+        """
+        names = [check_name(source) for source in sources]
+        with self._lock, self._database.transaction():
+            remove_rows(self._database, names)
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        with self._lock:
+            return int(self._database.rows("SELECT COUNT(*) FROM source WHERE active = 1")[0][0])
+
+    def __contains__(self, source: object) -> bool:
+        """Return whether a source is planned for."""
+        with self._lock:
+            sql = "SELECT 1 FROM source WHERE name = ? AND active = 1"
+            return isinstance(source, str) and bool(self._database.rows(sql, (source,)))
+
+    # The loop
+
+    def due(self, now: Any = None, limit: int | None = 100) -> list[Visit]:  # noqa: ANN401 - a time
+        """Return what to crawl next, leased to the caller.
+
+        Plans first what is new or due to be planned again.
+
+        Parameters
+        ----------
+        now : float, datetime or str, optional
+            The present moment; a planner of dates takes that of this machine by default.
+        limit : int, optional
+            Largest number of sources; None for all that are due and within the bandwidth.
+
+        Returns
+        -------
+        list of Visit
+            The one whose gap is exceeded by the largest share first. Each has ``source``, ``due``,
+            ``until`` and ``last_crawl``.
+
+        Raises
+        ------
+        SourceDataError
+            If `now` is no time, or of another kind than the times before.
+        """
+        if limit is not None:
+            limit = as_whole(limit, "limit", 0, 2**53)
+        with self._lock:
+            clock, moment = self._state.now(now)
+            settings = self._state.settings()
+            self._plan.bring_up_to_date(settings, moment)
+            with self._database.transaction():
+                return hand_out(self._database, settings, clock, moment, limit)
+
+    def observed(
+        self,
+        source: str,
+        time: Any,  # noqa: ANN401 - a time
+        changed: bool | None = None,
+        *,
+        content: str | None = None,
+        changes: float | None = None,
+        last_modified: Any = None,  # noqa: ANN401
+    ) -> bool:
+        """Record what a crawl found; committed when it returns.
+
+        Parameters
+        ----------
+        source : str
+            Also one that was removed since.
+        time : float, datetime or str
+            When it was crawled. Reports may come in any order; the latest crawl says when the source is due
+            again.
+        changed : bool, optional
+            Whether it had changed since its previous crawl; of a first crawl not used.
+        content : str, optional
+            In its place, what the crawl saw, such as an ETag or a digest: it is kept, and another one at the
+            next crawl is a change.
+        changes : float, optional
+            How often it had, where that is known.
+        last_modified : float, datetime or str, optional
+            When it had last changed, as the crawl was told. Dates that contradict a crawl are not used.
+
+        Returns
+        -------
+        bool
+            False if the same was recorded before: to report again is safe.
+
+        Raises
+        ------
+        SourceDataError
+            If the source is unknown, a value cannot be used, the time is more than a day ahead of now (of
+            numbers: a day and a lease ahead of the latest hand-out), or another outcome of this source and
+            time is recorded. Nothing is recorded then.
+        """
+        name = check_name(source)
+        with self._lock:
+            clock = self._state.clock(time)
+            moment = clock.number(time, "time")
+            date = None if last_modified is None else clock.number(last_modified, "last_modified")
+            if content is None:
+                return self._record(clock, [name], [outcome_of(name, moment, changed, changes, date)]) == 1
+            if changed is not None:
+                raise SourceDataError(
+                    f"changed and content of {shown(name)} are both given. Pass one of them."
+                )
+            seen = check_content(name, content)
+            with self._database.transaction():
+                changed = compare_content(self._database, clock, name, moment, seen)
+                outcome = outcome_of(name, moment, changed, changes, date)
+                return self._recorded(clock, [name], [outcome]) == 1
+
+    def observed_many(
+        self,
+        source: Any,  # noqa: ANN401 - text, one each
+        time: Any,  # noqa: ANN401
+        changed: npt.ArrayLike,
+        *,
+        changes: npt.ArrayLike | None = None,
+        last_modified: Any = None,  # noqa: ANN401
+    ) -> int:
+        """Record what several crawls found, all or none.
+
+        Parameters
+        ----------
+        source : array_like of str, shape (m,)
+        time : array_like, shape (m,) or ()
+        changed : array_like of bool, shape (m,)
+        changes : array_like of float, shape (m,), optional
+            NaN where they are not known.
+        last_modified : array_like, shape (m,), optional
+            None, NaN or NaT where it was not told.
+
+        Returns
+        -------
+        int
+            How many were new.
+
+        Raises
+        ------
+        SourceDataError
+            As `observed`, or if lengths differ.
+        """
+        names = [check_name(name) for name in np.asarray(source, dtype=object).reshape(-1).tolist()]
+        if not names:
+            return 0
+        with self._lock:
+            clock = self._state.clock(time)
+            outcomes = outcomes_of(clock, names, time, changed, changes, last_modified)
+            return self._record(clock, names, outcomes)
+
+    def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
+        """End the lease of a source whose crawl failed.
+
+        It is due again a gap later; one that has been silent for four gaps, after as long as that again. The
+        next update gives others what it leaves, until it answers. Nothing is learnt of it.
+        """
+        name = check_name(source)
+        with self._lock:
+            clock, settings = self._state.clock(time), self._state.settings()
+            moment = clock.number(time, "time")
+            with self._database.transaction():
+                put_off(self._database, clock, name, moment, settings)
+
+    def release(self, *sources: str) -> int:
+        """Hand back sources not crawled; return how many had a lease."""
+        names = [check_name(source) for source in sources]
+        with self._lock, self._database.transaction():
+            return hand_back(self._database, self._state.settings(), names)
+
+    def next_due(self, now: Any = None) -> float | datetime | None:  # noqa: ANN401 - a time
+        """Return when something can be handed out next, or None.
+
+        None if nothing is planned; it may lie before `now`. A loop can wait so long.
+        """
+        with self._lock:
+            clock, moment = self._state.now(now)
+            found = next_hand_out(self._database, self._state.settings(), moment)
+            return None if found is None else clock.moment(found)
+
+    def replan(self, now: Any = None) -> None:  # noqa: ANN401 - a time
+        """Learn the prior, estimate all sources and solve, now."""
+        with self._lock:
+            _, moment = self._state.now(now)
+            self._plan.update(self._state.settings(), moment, full=True)
+
+    # What is known
+
+    @property
+    def settings(self) -> PlannerSettings:
+        """The settings in force."""
+        with self._lock:
+            return self._state.settings()
+
+    def log(self) -> CrawlLog:
+        """Return everything observed as a crawl log.
+
+        Also of sources that were removed.
+
+        Raises
+        ------
+        SourceDataError
+            If nothing was observed.
+        """
+        with self._lock:
+            return reading.whole_log(self._database, self._plan.evidence(), self._state.known_clock())
+
+    def solution(self) -> Solution:
+        """Return the rates in force, certified for the estimates in force.
+
+        Raises
+        ------
+        SourceDataError
+            If there is no plan yet.
+        """
+        with self._lock:
+            return reading.solution_in_force(self._database, self._state.settings(), self._plan)
+
+    def status(self, now: Any = None) -> PlannerStatus:  # noqa: ANN401 - a time
+        """Return the state of the planner, with the certificate in force.
+
+        Parameters
+        ----------
+        now : float, datetime or str, optional
+            For what is due and handed out; by default the latest moment that the planner was told, or that
+            of this machine.
+        """
+        with self._lock:
+            clock = self._state.known_clock()
+            moment = None
+            if now is not None or (clock is not None and clock.origin is not None):
+                clock, moment = self._state.now(now)
+            return reading.status_of(
+                self._database, self._state.settings(), self._plan.record(), clock, moment
+            )
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table of the sources and what is in force.
+
+        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due; null where there
+        is none yet.
+        """
+        with self._lock:
+            return reading.frame_of(self._database, self._state.known_clock())
+
+    def close(self) -> None:
+        """Close the database; everything acknowledged is in it."""
+        self._database.close()
+
+    def __enter__(self) -> Planner:
+        """Return the planner."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the database."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the place and the number of sources."""
+        try:
+            settings = self.settings
+        except FreshoptError:
+            return f"Planner({self._database.place}, closed)"
+        return (
+            f"Planner({self._database.place}, {len(self)} sources, {settings.bandwidth:g} refreshes per "
+            f"{settings.time_unit})"
+        )
+
+    def _record(self, clock: Clock, names: list[str], outcomes: list[Outcome]) -> int:
+        with self._database.transaction():
+            return self._recorded(clock, names, outcomes)
+
+    def _recorded(self, clock: Clock, names: list[str], outcomes: list[Outcome]) -> int:
+        return record(self._database, clock, names, outcomes, self._state.settings())

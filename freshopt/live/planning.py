@@ -1,0 +1,144 @@
+"""Bringing a plan up to date: when, and what is written.
+
+Everything is computed outside of transactions, from what was committed, and written in one. What other
+processes record meanwhile stays: a new rate rescales the due time that a row has when it is written.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from freshopt.live.database import Database, keep, kept, new_revision
+from freshopt.live.due_times import first_due
+from freshopt.live.evidence import Evidence
+from freshopt.live.rates import InForce, NewRates, best_response, problem_of, updated_rates
+from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_table import SourceTable
+from freshopt.numerics.arrays import IntArray, total
+
+# New sources, as a share of those planned, up to which they are given best responses alone.
+FEW = 0.01
+# Growth of the observations after which the prior is learnt again.
+GROWTH = 1.5
+_UPDATE = (
+    "UPDATE source SET change_rate = ?, rate = ?, next_due = CASE WHEN tried_rate IS NOT NULL THEN next_due "
+    "WHEN next_due > ? AND rate > 0 THEN ? + (next_due - ?) * (rate / ?) ELSE COALESCE(next_due, ?) END "
+    "WHERE id = ? AND active = 1"
+)
+_STOP = "UPDATE source SET change_rate = ?, rate = 0, next_due = NULL WHERE id = ? AND active = 1"
+
+
+class LivePlan:
+    """The plan of a planner's database, as this process remembers it.
+
+    Parameters
+    ----------
+    database : Database
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._evidence = Evidence()
+        self._table: SourceTable | None = None
+        self._revision = ""
+
+    def bring_up_to_date(self, settings: PlannerSettings, now: float) -> None:
+        """Plan what is due to be planned, or nothing."""
+        record = self.record()
+        if record.price is None or record.due or record.planned is None or record.updated is None:
+            self.update(settings, now, full=True)
+        elif now >= record.updated + settings.update:
+            if self._claimed(record, now):
+                self.update(settings, now, full=now >= record.planned + settings.replan)
+        else:
+            self._place_new(settings, record, now)
+
+    def update(self, settings: PlannerSettings, now: float, *, full: bool) -> None:
+        """Update the estimates and rates of all sources."""
+        database, record = self._database, self.record()
+        revision = kept(database, "revision") or ""
+        if self._table is None or revision != self._revision:
+            self._table, self._revision = SourceTable.read(database), revision
+        observed = self._evidence.read(database)
+        if not len(self._table):
+            return
+        many = len(self._evidence)
+        full = full or many >= GROWTH * max(record.observations, 1)
+        found = updated_rates(self._table, self._evidence, observed, record, settings, now, full=full)
+        if found.record.solves > record.solves:
+            found = replace(found, record=replace(found.record, observations=many))
+        self._put_in_force(self._table, found, settings, now)
+        self._table = replace(self._table, change_rate=found.change_rate, rate=found.rate)
+
+    def record(self) -> InForce:
+        """Return what is kept of the plan in force."""
+        return InForce.from_text(kept(self._database, "plan"))
+
+    def evidence(self) -> Evidence:
+        """Return everything observed so far; updates notice themselves what is new."""
+        found = Evidence()
+        found.read(self._database)
+        return found
+
+    def _claimed(self, before: InForce, now: float) -> bool:
+        """Return whether this process is the one that updates."""
+        with self._database.transaction():
+            record = self.record()
+            if record.updated != before.updated:
+                return False
+            keep(self._database, "plan", replace(record, updated=now).to_text())
+        return True
+
+    def _place_new(self, settings: PlannerSettings, record: InForce, now: float) -> None:
+        """Plan the sources that are new, if there are any."""
+        database = self._database
+        new = SourceTable.read(database, "AND rate IS NULL")
+        if not len(new) or record.price is None:
+            return
+        ((planned, cost),) = database.rows(
+            "SELECT COUNT(*), SUM(refresh_cost) FROM source WHERE active = 1 AND rate IS NOT NULL"
+        )
+        if len(new) > FEW * planned or record.prior is None:
+            self.update(settings, now, full=False)
+            return
+        change_rate = np.where(
+            np.isnan(new.change_rate), record.prior.shape / record.prior.exposure, new.change_rate
+        )
+        unknown = np.zeros(len(new), dtype=np.bool_)
+        among = float(cost) + total(new.refresh_cost)
+        problem = problem_of(new, change_rate, unknown, settings, among=among)
+        rate = best_response(problem, record.price, record.host_prices or {})
+        found = NewRates(change_rate, rate, ~unknown, record)
+        self._put_in_force(new, found, settings, now)
+
+    def _put_in_force(
+        self, table: SourceTable, found: NewRates, settings: PlannerSettings, now: float
+    ) -> None:
+        """Write the rates that moved, and the record."""
+        rows: IntArray = np.flatnonzero(found.moved)
+        begin = first_due(
+            table.id[rows],
+            found.rate[rows],
+            table.refresh_cost[rows],
+            table.last_crawl[rows],
+            now,
+            settings.bandwidth,
+        ).tolist()
+        columns = (table.id[rows].tolist(), found.change_rate[rows].tolist(), found.rate[rows].tolist())
+        going, stopped = [], []
+        for number, change_rate, rate, first in zip(*columns, begin, strict=True):
+            if rate > 0.0 and math.isfinite(first):
+                going.append((change_rate, rate, now, now, now, rate, first, number))
+            else:
+                stopped.append((change_rate, number))
+        with self._database.transaction():
+            self._database.run_many(_UPDATE, going)
+            self._database.run_many(_STOP, stopped)
+            keep(self._database, "plan", found.record.to_text())
+            if len(rows):
+                new_revision(self._database)
+                if kept(self._database, "revision") == str(int(self._revision or 0) + 1):
+                    self._revision = str(int(self._revision or 0) + 1)

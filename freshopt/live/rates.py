@@ -1,0 +1,348 @@
+"""Rates of a live plan: estimates, best responses, certified solutions.
+
+Between full re-solves a source that was observed gets a new estimate (its posterior under the prior in force)
+and its best response to the price in force; the certificate then bounds what all rates in force lose beside
+the optimum of all estimates. That bound, not a guess, decides whether the problem is solved again.
+
+Cost: an estimate of the observed sources, one pass over all for the best responses and one for the
+certificate. With 10⁵ sources a certified solve takes some milliseconds, and writing as many rows more: rates
+that hardly moved stay in force.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from freshopt.certificates.certificate import Certificate, certify
+from freshopt.estimators.default_prior import default_prior
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.inference.gamma_prior import GammaPrior
+from freshopt.live.evidence import Evidence
+from freshopt.live.settings import PlannerSettings, half_life_in_days
+from freshopt.live.source_table import SourceTable
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
+from freshopt.solving import solve
+
+# Estimates and rates that moved by a smaller share stay as they are: the loss is of second order, below 1e-4
+# of the cost, and part of the certified bound.
+MOVED = 0.01
+# Least rate of a source that was never crawled twice, as a share of equal rates: nothing is known of it but
+# the prior, and an objective that gives up fast sources would never learn that this one is slow.
+UNKNOWN = 0.5
+# Relative duality gap of a full re-solve.
+TOLERANCE = 1e-9
+# Excess over a limit, relative, that is rounding.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What is known of the plan in force, beside its rates.
+
+    Attributes
+    ----------
+    prior : GammaPrior or None
+        None before anything was observed.
+    price : float or None
+    host_prices : mapping of str to float
+    value, bound, gap, relative_gap, infeasibility : float
+        Of the certificate of the rates in force.
+    planned, updated : float or None
+        Times of the last full re-solve and of the last update; None before.
+    due : bool
+        Whether a full re-solve is due whatever the time, as after a change of settings.
+    solves : int
+        How many full re-solves there were.
+    observations : int
+        How many observations there were at the last of them.
+    lent : bool
+        Whether others have what sources that are down leave.
+    """
+
+    prior: GammaPrior | None = None
+    price: float | None = None
+    host_prices: Mapping[str, float] | None = None
+    value: float = math.nan
+    bound: float = math.nan
+    gap: float = math.inf
+    relative_gap: float = math.inf
+    infeasibility: float = 0.0
+    planned: float | None = None
+    updated: float | None = None
+    due: bool = True
+    solves: int = 0
+    observations: int = 0
+    lent: bool = False
+
+    def to_text(self) -> str:
+        """Return the record as JSON."""
+        return json.dumps({**asdict(self), "host_prices": dict(self.host_prices or {})})
+
+    @classmethod
+    def from_text(cls, text: str | None) -> InForce:
+        """Return the record of a text; None has no plan yet."""
+        if text is None:
+            return cls()
+        kept = json.loads(text)
+        prior = None if kept["prior"] is None else GammaPrior(**kept.pop("prior"))
+        return cls(**{**kept, "prior": prior})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewRates:
+    """What an update found.
+
+    Attributes
+    ----------
+    change_rate, rate : ndarray, shape (n,)
+        As they are to be in force.
+    moved : ndarray of bool, shape (n,)
+        Rows that differ from those in force.
+    record : InForce
+    """
+
+    change_rate: Array
+    rate: Array
+    moved: BoolArray
+    record: InForce
+
+
+def updated_rates(
+    table: SourceTable,
+    evidence: Evidence,
+    observed: IntArray,
+    record: InForce,
+    settings: PlannerSettings,
+    now: float,
+    *,
+    full: bool,
+) -> NewRates:
+    """Return the rates after some more observations.
+
+    Parameters
+    ----------
+    table : SourceTable
+        With n > 0 sources and the rates in force.
+    evidence : Evidence
+        Everything observed.
+    observed : ndarray of int
+        Numbers of the sources with observations since the last update.
+    record : InForce
+    settings : PlannerSettings
+    now : float
+    full : bool
+        Learn the prior again, estimate all sources, and solve.
+    """
+    full = full or record.prior is None or record.price is None
+    prior = _prior(evidence, settings) if full else record.prior
+    again = np.ones(len(table), dtype=np.bool_) if full else np.isin(table.id, observed) | ~table.planned
+    change_rate = estimates(table, evidence, prior, settings, again)
+    change_rate = np.where(_moved(table.change_rate, change_rate), change_rate, table.change_rate)
+    problem = problem_of(table, change_rate, evidence.crawls(table.id) > 1, settings)
+    price, hosts, solves = record.price, dict(record.host_prices or {}), record.solves
+    if not full and price is not None:
+        response = best_response(problem, price, hosts)
+        rate = np.where(again & _moved(table.rate, response), response, table.rate)
+        rate = np.minimum(rate, problem.upper)
+        if moves_bandwidth(record, table) and not uses_bandwidth(problem, rate):
+            price, hosts, rate = _priced(problem, price, table.rate)
+        rate = within_limits(problem, rate)
+        proof = certified(problem, rate, price, hosts)
+        if proof.relative_gap > settings.gap_limit:
+            return updated_rates(table, evidence, observed, record, settings, now, full=True)
+        planned = record.planned
+    else:
+        price, hosts, rate = _priced(problem, price, table.rate)
+        rate = within_limits(problem, rate)
+        proof = certified(problem, rate, price, hosts)
+        planned, solves = now, solves + 1
+    moved = (rate != table.rate) | (change_rate != table.change_rate)
+    found = replace(
+        record,
+        prior=prior,
+        price=price,
+        host_prices=hosts,
+        planned=planned,
+        updated=now,
+        due=False,
+        solves=solves,
+        lent=bool(np.any(np.isfinite(table.tried_rate))),
+        value=float(proof.value),
+        bound=float(proof.bound),
+        gap=float(proof.gap),
+        relative_gap=float(proof.relative_gap),
+        infeasibility=float(proof.infeasibility),
+    )
+    return NewRates(change_rate, rate, moved, found)
+
+
+def moves_bandwidth(record: InForce, table: SourceTable) -> bool:
+    """Return whether sources are down.
+
+    Or were, when the price in force was found.
+    """
+    return record.lent or bool(np.any(np.isfinite(table.tried_rate)))
+
+
+def uses_bandwidth(problem: Problem, rate: Array) -> bool:
+    """Return whether rates add up to the bandwidth.
+
+    Or to what they can use of it.
+    """
+    most = min(problem.bandwidth, total(problem.sources.refresh_cost * problem.upper))
+    return abs(total(problem.sources.refresh_cost * rate) - most) <= MOVED * most
+
+
+def within_limits(problem: Problem, rate: Array) -> Array:
+    """Return the rates, lowered where they exceed a limit.
+
+    Best responses at the price in force, beside rates that stay, need not add up to the bandwidth. What
+    exceeds it, or a host's limit, is taken from all alike, in proportion to what they have above their least
+    rates: the loss is of second order in the excess.
+    """
+    cost, least = problem.sources.refresh_cost, problem.lower
+    limits: list[tuple[BoolArray, float]] = [(np.ones(len(rate), dtype=np.bool_), problem.bandwidth)]
+    hosts = problem.hosts
+    limits = [*((hosts.codes == k, float(limit)) for k, limit in enumerate(hosts.limits)), *limits]
+    for here, limit in limits:
+        excess = total((cost * rate)[here]) - limit
+        spare = np.where(here, np.maximum(rate - least, 0.0), 0.0)
+        room = total(cost * spare)
+        if excess > ROUNDING * limit and room > 0.0:
+            rate = rate - spare * min(1.0, excess / room)
+    return rate
+
+
+def certified(problem: Problem, rate: Array, price: float, hosts: Mapping[str, float]) -> Certificate:
+    """Return the certificate of rates at the prices in force."""
+    known = {host: hosts.get(host, 0.0) for host in problem.hosts.names}
+    return certify(problem, rate, price, known or None)
+
+
+def best_response(problem: Problem, price: float, hosts: Mapping[str, float]) -> Array:
+    """Return the rates whose marginal values are the prices paid."""
+    paid = np.full(len(problem.sources), price)
+    if len(problem.hosts):
+        own = np.array([hosts.get(host, 0.0) for host in problem.hosts.names])
+        paid = paid + problem.hosts.broadcast_to_sources(own, 0.0)
+    if problem.numerics is None:
+        return solve(problem, tolerance=TOLERANCE).rates
+    with np.errstate(all="ignore"):
+        rate = problem.numerics.inverse_marginal(paid * problem.sources.refresh_cost)
+    return np.clip(np.where(np.isnan(rate), problem.lower, rate), problem.lower, problem.upper)
+
+
+def estimates(
+    table: SourceTable,
+    evidence: Evidence,
+    prior: GammaPrior | None,
+    settings: PlannerSettings,
+    again: BoolArray,
+) -> Array:
+    """Return the change rates, estimated anew for some sources.
+
+    Of those that are not among `again` the estimates in force stay.
+
+    Before anything is known, each source is taken to change as often as equal rates would crawl it.
+    """
+    fallback = settings.bandwidth / total(table.refresh_cost)
+    rate = table.change_rate.copy()
+    rate[again] = fallback if prior is None else prior.shape / prior.exposure
+    log = evidence.log(settings.time_unit, table.id[again])
+    if log is not None and prior is not None:
+        model = MaximumLikelihood(prior=prior, half_life=half_life_in_days(settings)).fit(log)
+        rate[np.searchsorted(table.id, log.sources_)] = model.change_rate_
+    return rate
+
+
+def problem_of(
+    table: SourceTable,
+    change_rate: Array,
+    known: BoolArray,
+    settings: PlannerSettings,
+    *,
+    named: bool = False,
+    among: float | None = None,
+) -> Problem:
+    """Return the problem of the sources with these change rates.
+
+    Parameters
+    ----------
+    table : SourceTable
+    change_rate : ndarray, shape (n,)
+    known : ndarray of bool, shape (n,)
+        Which sources were crawled twice.
+    settings : PlannerSettings
+    named : bool
+        Whether the sources have their names, for a user.
+    among : float, optional
+        Cost of one refresh of all sources, where the table has some of them only.
+    """
+    hosts = set(table.host.tolist()) - {None}
+    limits = {host: limit for host, limit in settings.host_limits.items() if host in hosts}
+    sources = Sources(
+        change_rate,
+        table.importance,
+        name=table.name if named else None,
+        host=np.array([host or "" for host in table.host.tolist()], dtype=object) if limits else None,
+        min_rate=least_rates(table, known, settings, limits, among),
+        max_rate=table.most,
+        refresh_cost=table.refresh_cost,
+        time_unit=settings.time_unit,
+    )
+    return Problem(settings.objective, sources, settings.bandwidth, limits or None)
+
+
+def least_rates(
+    table: SourceTable,
+    known: BoolArray,
+    settings: PlannerSettings,
+    limits: Mapping[str, float],
+    among: float | None = None,
+) -> Array:
+    """Return the least rates: each source's own, or exploration's.
+
+    What min_rate leaves of the bandwidth, and of a host's limit, is shared equally; each source has a part of
+    its share at least.
+    """
+    cost, own = table.refresh_cost, table.min_rate
+    share = max(0.0, settings.bandwidth - total(cost * own)) / (among or total(cost))
+    equal = np.full(len(table), share)
+    for host, limit in limits.items():
+        here = table.host == host
+        room = max(0.0, limit - total((cost * own)[here])) / total(cost[here])
+        equal[here] = np.minimum(equal[here], room)
+    least = np.where(known, settings.explore, max(settings.explore, UNKNOWN)) * equal
+    # min_rate comes out of the bandwidth first; what learns is added only where it exceeds it.
+    bounded: Array = np.minimum(np.maximum(own, least), table.most)
+    return bounded
+
+
+def _priced(problem: Problem, price: float | None, before: Array) -> tuple[float, dict[str, float], Array]:
+    """Return the prices and rates of a solve.
+
+    It begins at the price in force.
+    """
+    solution = solve(problem, tolerance=TOLERANCE, warm_start=price)
+    hosts = {str(host): float(each) for host, each in solution.host_prices.items()}
+    rate = np.where(_moved(before, solution.rates), solution.rates, before)
+    return float(solution.price), hosts, np.minimum(rate, problem.upper)
+
+
+def _prior(evidence: Evidence, settings: PlannerSettings) -> GammaPrior | None:
+    """Return the prior that the observations tell, None before there are intervals."""
+    log = evidence.log(settings.time_unit)
+    return None if log is None else default_prior(log)
+
+
+def _moved(before: Array, now: Array) -> BoolArray:
+    """Return which values are new or moved by an appreciable share."""
+    with np.errstate(invalid="ignore"):
+        return np.isnan(before) | (np.abs(now - before) > MOVED * before)

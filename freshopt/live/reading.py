@@ -1,0 +1,189 @@
+"""What a planner knows, read from its database: log, certificate, status, table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.certificates.solution import Answer, Solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.errors import SourceDataError
+from freshopt.live.clock import Clock
+from freshopt.live.database import Database
+from freshopt.live.evidence import Evidence
+from freshopt.live.hand_out import latest_now
+from freshopt.live.planning import LivePlan
+from freshopt.live.rates import InForce, problem_of
+from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_table import SourceTable
+from freshopt.live.status import PlannerStatus
+from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.modelling.objective import value_at
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, total
+from freshopt.problems.binary_freshness import BinaryFreshness
+
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(frozen=True, slots=True)
+class RatesInForce:
+    """Rates of a live plan as a solver's answer, to be certified."""
+
+    answer: Answer
+    sampled: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        """Return the name alone."""
+        return "RatesInForce()"
+
+    def supports(self, problem: Problem) -> str | None:  # noqa: ARG002 - of the protocol
+        """Return None: rates can be certified for any problem."""
+        return None
+
+    def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
+        """Return the rates in force with their certificate."""
+        return certified_solution(self, problem, options, lambda *_: self.answer)
+
+
+def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> CrawlLog:
+    """Return everything observed, with the sources' names."""
+    log = None if clock is None else evidence.log(clock.time_unit)
+    if log is None or clock is None:
+        raise SourceDataError("nothing was observed yet. Record what crawls find first.")
+    names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
+    own = np.array([names[number] for number in log.sources_.tolist()])
+    order = np.argsort(own, kind="stable")
+    rank = np.empty(len(own), dtype=np.int64)
+    rank[order] = np.arange(len(own))
+    columns: dict[str, npt.NDArray[Any]] = {
+        "source": rank[log.source_index],
+        "time": log.time,
+        "changed": log.changed,
+    }
+    for key in ("changes", "last_modified"):
+        if getattr(log, key) is not None:
+            columns[key] = getattr(log, key)
+    return derived_log(columns, own[order], clock.time_unit, clock.origin)
+
+
+def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:
+    """Return the rates in force as a certified solution."""
+    record = plan.record()
+    table = SourceTable.read(database, "AND rate IS NOT NULL")
+    if record.price is None or not len(table):
+        raise SourceDataError("there is no plan yet. Add sources, and ask what is due.")
+    known = _crawled_twice(database, table)
+    problem = problem_of(table, table.change_rate, known, settings, named=True)
+    hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
+    answer = Answer(table.rate, price=record.price, host_prices=hosts or None)
+    return RatesInForce(answer).solve(problem, SolveOptions(tolerance=settings.gap_limit))
+
+
+def status_of(
+    database: Database,
+    settings: PlannerSettings,
+    record: InForce,
+    clock: Clock | None,
+    now: float | None,
+) -> PlannerStatus:
+    """Return the state of a planner."""
+    moment = latest_now(database) if now is None else now
+    ((sources, never, used),) = database.rows(
+        "SELECT COUNT(*), COUNT(*) - COUNT(last_crawl), SUM(refresh_cost * rate) FROM source WHERE active = 1"
+    )
+    ((due, leased),) = database.rows(
+        "SELECT SUM(CASE WHEN next_due <= ? AND (lease_until IS NULL OR lease_until <= ?) "
+        "THEN 1 ELSE 0 END), "
+        "SUM(CASE WHEN lease_until > ? THEN 1 ELSE 0 END) FROM source WHERE active = 1",
+        (moment, moment, moment),
+    )
+    ((down,),) = database.rows("SELECT COUNT(tried_rate) FROM source WHERE active = 1")
+    ((observations, found),) = database.rows("SELECT COUNT(*), SUM(changed) FROM observation")
+
+    def said(number: float | None) -> float | datetime | None:
+        return None if number is None or clock is None else clock.moment(number)
+
+    updated = record.updated
+    later = None if updated is None else updated + settings.update
+    replan = None if record.planned is None else record.planned + settings.replan
+    return PlannerStatus(
+        place=database.place,
+        time_unit=settings.time_unit,
+        sources=sources,
+        never_crawled=never,
+        due=due or 0,
+        leased=leased or 0,
+        down=down,
+        observations=observations,
+        changes_found=found or 0,
+        bandwidth=settings.bandwidth,
+        used=float(used or 0.0),
+        price=record.price,
+        objective=repr(settings.objective),
+        value=record.value,
+        bound=record.bound,
+        relative_gap=record.relative_gap,
+        freshness=_freshness(database, settings),
+        planned=said(record.planned),
+        updated=said(updated),
+        next_update=said(later),
+        next_replan=said(replan),
+        solves=record.solves,
+    )
+
+
+def frame_of(database: Database, clock: Clock | None) -> polars.DataFrame:
+    """Return the sources and what is in force as a table."""
+    import polars
+
+    table = SourceTable.read(database)
+    said = partial(_said, clock)
+    with np.errstate(divide="ignore"):
+        interval = np.where(table.rate > 0.0, 1.0 / table.rate, np.nan)
+    columns = {
+        "source": polars.Series(table.name.tolist(), dtype=polars.String),
+        "importance": table.importance,
+        "change_rate": table.change_rate,
+        "rate": table.rate,
+        "interval": interval,
+        "last_crawl": said(table.last_crawl),
+        "next_due": said(table.next_due),
+    }
+    return polars.DataFrame(columns).with_columns(polars.selectors.float().fill_nan(None))
+
+
+def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a column
+    """Return a column of moments as the planner's user writes them."""
+    if clock is None or clock.origin is None:
+        return numbers
+    return [None if math.isnan(each) else clock.moment(each) for each in numbers.tolist()]
+
+
+def _freshness(database: Database, settings: PlannerSettings) -> float:
+    """Return the expected share of fresh time, weighted by importance."""
+    table = SourceTable.read(database, "AND rate IS NOT NULL AND importance > 0")
+    if not len(table):
+        return math.nan
+    objective = BinaryFreshness(settings.objective.refresh)
+    every = np.ones(len(table), dtype=np.bool_)
+    free = replace(settings, objective=objective, explore=0.0, host_limits={})
+    problem = problem_of(replace(table, min_rate=np.zeros(len(table))), table.change_rate, every, free)
+    if problem.numerics is None:
+        return math.nan
+    cost = total(problem.numerics.cost(table.rate))
+    value = value_at(objective, problem.numerics, problem.sources, table.rate, cost)
+    return value / total(table.importance)
+
+
+def _crawled_twice(database: Database, table: SourceTable) -> npt.NDArray[np.bool_]:
+    """Return which sources have two observations or more."""
+    rows = database.rows("SELECT source FROM observation GROUP BY source HAVING COUNT(*) > 1")
+    return np.isin(table.id, np.array([number for (number,) in rows], dtype=np.int64))

@@ -1,0 +1,216 @@
+"""`SourceCommand`: a program that fetches one source and tells whether it changed.
+
+The words of the command are split as a shell splits them, once; placeholders are then filled in within the
+words.
+No shell reads a source's name, so that no name can say anything to it. Output is hashed as it comes and not
+kept. A program that runs too long ends with all that it has started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, Literal
+
+from freshopt.errors import SourceDataError, shortened
+
+# Octets that are read of the output at a time.
+_CHUNK = 65_536
+# What a word may hold in braces.
+PLACEHOLDERS = ("source", "host")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+# Seconds that a process which was asked to end is given before it is killed.
+_GRACE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What a run of the command found.
+
+    Parameters
+    ----------
+    changed : bool or None
+        Whether the copy changed, by the exit code; None where the output decides, or nothing does.
+    content : str
+        Digest of the output; empty where the exit code decides.
+    failure : str
+        Why nothing was found, in a few words; empty if something was.
+    """
+
+    changed: bool | None = None
+    content: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommand:
+    """Command line that fetches one source.
+
+    Parameters
+    ----------
+    words : tuple of str
+        Program and arguments, with ``{source}`` and ``{host}`` in them.
+    timeout : float
+        Seconds after which a run has failed, > 0.
+    changed_by : {"output", "exit-code"}
+        By the output: any other than last time is a change, and every exit code but 0 a failure. By the exit
+        code: 0 is unchanged, 1 is changed, as ``cmp`` and ``diff`` say it, and every other a failure.
+    """
+
+    words: tuple[str, ...]
+    timeout: float = 60.0
+    changed_by: Literal["output", "exit-code"] = "output"
+
+    @classmethod
+    def parse(
+        cls, text: str, timeout: float = 60.0, changed_by: Literal["output", "exit-code"] = "output"
+    ) -> SourceCommand:
+        """Split a command line into words.
+
+        Raises
+        ------
+        SourceDataError
+            If quotes are not closed, a placeholder is unknown, none names the source, or there is no such
+            program.
+
+        Examples
+        --------
+        >>> SourceCommand.parse("cat 'copies/{source}.html'").words
+        ('cat', 'copies/{source}.html')
+        >>> SourceCommand.parse("cat {url}")
+        Traceback (most recent call last):
+        freshopt.errors.SourceDataError: the command has {url}, which is unknown. Write {source} or {host}.
+        """
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            raise SourceDataError(
+                f"the command {shortened(text)} cannot be split into words ({error}). Close its quotes."
+            ) from None
+        named = [name for word in words for name in _BRACES.findall(word)]
+        unknown = next((name for name in named if name not in PLACEHOLDERS), None)
+        if unknown is not None:
+            raise SourceDataError(
+                f"the command has {{{unknown}}}, which is unknown. Write {{source}} or {{host}}."
+            )
+        if "source" not in named:
+            raise SourceDataError(
+                f"the command {shortened(text)} does not name the source. Write {{source}} where it belongs."
+            )
+        if not _BRACES.search(words[0]) and shutil.which(words[0]) is None:
+            raise SourceDataError(
+                f"the program {shortened(words[0])} of the command is not there or not executable. Name "
+                "another."
+            )
+        return cls(words, timeout, changed_by)
+
+    def filled(self, values: Mapping[str, str]) -> list[str]:
+        """Return the words for one source.
+
+        Examples
+        --------
+        >>> SourceCommand.parse("cat 'https://{host}/{source}'").filled({"host": "a.org", "source": "x y"})
+        ['cat', 'https://a.org/x y']
+        """
+        return [_BRACES.sub(lambda found: values.get(found[1], ""), word) for word in self.words]
+
+    def run(self, source: str, host: str = "") -> Fetch:
+        """Fetch one source.
+
+        It returns within the timeout and two seconds.
+        """
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(
+                    self.filled({"source": source, "host": host}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if self.changed_by == "output" else subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                # ValueError: a name that holds the character NUL, which no argument can.
+                return Fetch(failure=f"does not start: {getattr(error, 'strerror', None) or error}")
+            try:
+                digest = self._digest(process)
+            finally:
+                _end(process)
+            if digest is None:
+                return Fetch(failure=f"took more than {self.timeout:g} s and was ended")
+            return self._found(process.returncode, digest, said)
+
+    def _found(self, code: int, digest: str, said: IO[bytes]) -> Fetch:
+        if self.changed_by == "exit-code" and code in (0, 1):
+            return Fetch(changed=code == 1)
+        if code == 0:
+            return Fetch(content=digest)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return Fetch(failure=f"{how}{_last_line(said)}")
+
+    def _digest(self, process: subprocess.Popen[bytes]) -> str | None:
+        """Return the digest of the output; None if the time is over."""
+        deadline = time.monotonic() + self.timeout
+        digest = hashlib.sha256()
+        if process.stdout is not None:
+            with selectors.DefaultSelector() as ready:
+                ready.register(process.stdout, selectors.EVENT_READ)
+                while True:
+                    if not ready.select(max(0.0, deadline - time.monotonic())):
+                        return None
+                    part = os.read(process.stdout.fileno(), _CHUNK)
+                    if not part:
+                        break
+                    digest.update(part)
+                    if time.monotonic() > deadline:
+                        return None
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+        return digest.hexdigest()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started."""
+    if process.stdout is not None:
+        process.stdout.close()
+    for ask in (signal.SIGTERM, signal.SIGKILL):
+        # The group outlives its first process where that leaves others behind.
+        try:
+            os.killpg(process.pid, ask)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        if ask == signal.SIGTERM and not _group_lives(process.pid):
+            break
+    process.wait()
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _last_line(said: IO[bytes]) -> str:
+    """Return the last line of standard error, shortened, in brackets."""
+    end = said.seek(0, os.SEEK_END)
+    said.seek(max(0, end - 1000))
+    lines = said.read().decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f" ({shortened(last)})" if last else ""

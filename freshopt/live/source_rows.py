@@ -1,0 +1,217 @@
+"""Sources that come and go: what `Planner.add` takes, row by row.
+
+A source that is removed keeps its row and its observations, and nothing of it is planned; added again it goes
+on from its last crawl.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
+from freshopt.live.database import Database, new_revision
+from freshopt.live.settings import PlannerSettings
+from freshopt.logs.dataframes import frame_columns
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, SMALLEST
+from freshopt.planning.request import rate_of
+from freshopt.units import SECONDS
+
+# What a source is unless told; None is without limit.
+USUAL: dict[str, Any] = {
+    "importance": 1.0,
+    "refresh_cost": 1.0,
+    "host": None,
+    "min_rate": 0.0,
+    "max_rate": None,
+}
+RATES = ("min_rate", "max_rate")
+# A bandwidth met but for rounding is met.
+ROUNDING = 1e-9
+
+
+def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[str, list[Any]]:  # noqa: ANN401
+    """Return the columns of several sources, names among them.
+
+    Parameters
+    ----------
+    sources : Sources, dataframe, or sequence of str
+        `Sources` with names, a dataframe with the column ``source`` (or ``name``) and any of those of
+        `Planner.add`, or names alone.
+    given : mapping
+        Columns beside: one value for all or one each; None for what is not told.
+    time_unit : str
+        The planner's.
+
+    Raises
+    ------
+    SourceDataError
+        If a column is missing, of another length, or given twice.
+    """
+    if isinstance(sources, Sources):
+        columns = _of_sources(sources, time_unit)
+    elif hasattr(sources, "columns"):
+        key = "source" if "source" in list(sources.columns) else "name"
+        frame = frame_columns(sources, "the table of sources", (key,), tuple(USUAL))
+        columns = {name: np.asarray(column).tolist() for name, column in frame.items()}
+        columns["name"] = columns.pop(key)
+    elif isinstance(sources, str) or not isinstance(sources, Iterable):
+        raise SourceDataError(f"sources is {shown(sources)}. Pass several names, or call add for one.")
+    else:
+        columns = {"name": np.asarray(list(sources), dtype=object).reshape(-1).tolist()}
+    n = len(columns["name"])
+    for key, value in given.items():
+        if value is None:
+            continue
+        if key in columns:
+            raise SourceDataError(f"{key} is given twice, beside the sources and with them. Drop one.")
+        own = [value] * n if isinstance(value, str) or np.ndim(value) == 0 else np.asarray(value).tolist()
+        if len(own) != n:
+            raise SourceDataError(f"{key} has {len(own)} values for {n} sources. Pass one each.")
+        columns[key] = own
+    for key in USUAL:
+        if key not in RATES or key not in columns:
+            continue
+        columns[key] = [
+            value if value is None else rate_of(f"{key} of {name!r}", value, time_unit)
+            for name, value in zip(columns["name"], columns[key], strict=True)
+        ]
+    _require_values(columns)
+    return columns
+
+
+def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: PlannerSettings) -> None:
+    """Add sources, or change what is told of those that are there.
+
+    Within a transaction.
+
+    Raises
+    ------
+    InfeasibleProblemError
+        If all least rates together exceed the bandwidth or a host's limit.
+    """
+    told = [key for key in USUAL if key in columns]
+    values = {key: columns.get(key, [usual] * len(columns["name"])) for key, usual in USUAL.items()}
+    changes = "".join(f", {key} = excluded.{key}" for key in told)
+    database.run_many(
+        "INSERT INTO source (name, active, importance, refresh_cost, host, min_rate, max_rate) "
+        f"VALUES (?, 1, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET active = 1{changes}",
+        zip(columns["name"], *values.values(), strict=True),
+    )
+    crossed = database.rows("SELECT name FROM source WHERE active = 1 AND min_rate > max_rate LIMIT 6")
+    if crossed:
+        who = list_offenders(repr(name) for (name,) in crossed)
+        raise SourceDataError(f"min_rate exceeds max_rate for {who}. Swap or widen them.")
+    if "min_rate" in columns or "refresh_cost" in columns or "host" in columns:
+        require_room(database, settings)
+    new_revision(database)
+
+
+def remove_rows(database: Database, names: list[str]) -> None:
+    """Take sources out of the plan, within a transaction.
+
+    Raises
+    ------
+    SourceDataError
+        If one is not there.
+    """
+    unknown = []
+    for name in names:
+        sql = (
+            "UPDATE source SET active = 0, rate = NULL, next_due = NULL, lease_until = NULL, "
+            "silent_since = NULL, tried_rate = NULL WHERE name = ? AND active = 1"
+        )
+        if database.run(sql, (name,)) == 0:
+            unknown.append(repr(name))
+    if unknown:
+        raise SourceDataError(f"there is no source {list_offenders(unknown)}. Nothing was removed.")
+    new_revision(database)
+
+
+def require_room(database: Database, settings: PlannerSettings) -> None:
+    """Raise if least rates exceed the bandwidth or a host's limit."""
+    used = database.rows(
+        "SELECT host, SUM(refresh_cost * min_rate) FROM source WHERE active = 1 AND min_rate > 0 "
+        "GROUP BY host"
+    )
+    need = math.fsum(each for _, each in used)
+    unit = settings.time_unit
+    if need > settings.bandwidth * (1.0 + ROUNDING):
+        raise InfeasibleProblemError(
+            f"the sources' min_rate need {need:.6g} refreshes per {unit} but bandwidth is "
+            f"{settings.bandwidth:.6g}. Raise the bandwidth or lower min_rate."
+        )
+    for host, each in used:
+        limit = settings.host_limits.get(host, math.inf)
+        if each > limit * (1.0 + ROUNDING):
+            raise InfeasibleProblemError(
+                f"min_rate of the sources of host {host!r} need {each:.6g} refreshes per {unit} but its "
+                f"limit is {limit:.6g}. Raise the limit or lower min_rate."
+            )
+
+
+def check_name(name: object) -> str:
+    """Return a source's name, text that every database takes."""
+    if not isinstance(name, str):
+        raise SourceDataError(f"source is {shown(name)}. A planner's sources are named by text.")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SourceDataError(f"source {shown(name)} is no text that can be written. Correct it.") from None
+    if not name or "\0" in name:
+        raise SourceDataError(f"source is {shown(name)}. A name is text without the character 0.")
+    return str(name)
+
+
+def _of_sources(sources: Sources, time_unit: str) -> dict[str, list[Any]]:
+    """Return the columns of `Sources` but for the change rates."""
+    if sources.name is None:
+        raise SourceDataError("the sources have no names. Pass fo.Sources(..., name=[...]).")
+    if bool(np.any(sources.signalled)):
+        raise SourceDataError("a planner takes no signalled sources. Crawl them when they signal.")
+    scale = SECONDS[time_unit] / SECONDS[sources.time_unit]
+    columns = {
+        "name": sources.name.tolist(),
+        "importance": sources.importance.tolist(),
+        "refresh_cost": sources.refresh_cost.tolist(),
+        "min_rate": (scale * sources.min_rate).tolist(),
+        "max_rate": [None if rate == np.inf else scale * rate for rate in sources.max_rate.tolist()],
+    }
+    return columns if sources.host is None else columns | {"host": sources.host.tolist()}
+
+
+def _require_values(columns: Mapping[str, list[Any]]) -> None:
+    """Raise unless names are unique text and numbers are in range."""
+    names = [check_name(name) for name in columns["name"]]
+    if len(set(names)) < len(names):
+        seen: set[str] = set()
+        twice = [repr(name) for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+        raise SourceDataError(f"source {list_offenders(twice)} is named twice. Name each once.")
+    for name, host in zip(names, columns.get("host", ()), strict=False):
+        if host is not None and not isinstance(host, str):
+            raise SourceDataError(f"host of {name!r} is {shown(host)}. Hosts are text.")
+    for key in ("importance", "refresh_cost", *RATES):
+        for k, value in enumerate(columns.get(key, ())):
+            if value is None and key == "max_rate":
+                continue
+            zero = key != "refresh_cost"
+            number = _number(value)
+            if key == "max_rate" and number == math.inf:
+                columns[key][k] = None
+            elif not (SMALLEST <= number <= LARGEST or (zero and number == 0.0)):
+                rule = "0 or more" if zero else "> 0"
+                raise SourceDataError(f"{key} of {names[k]!r} is {shown(value)}. Pass a number {rule}.")
+            else:
+                columns[key][k] = number
+
+
+def _number(value: object) -> float:
+    """Return a number, or NaN for what is none."""
+    try:
+        return math.nan if isinstance(value, bool | str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

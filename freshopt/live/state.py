@@ -1,0 +1,142 @@
+"""`PlannerState`: a planner's database, opened, with its settings and its clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import SourceDataError, expect, shown
+from freshopt.live.clock import Clock
+from freshopt.live.database import SCHEMA, Database, keep, kept, new_revision, require_schema
+from freshopt.live.postgres_store import PostgresStore
+from freshopt.live.rates import InForce
+from freshopt.live.settings import PlannerSettings, settings_from
+from freshopt.live.source_rows import require_room
+from freshopt.live.sqlite_store import SqliteStore
+
+_ADDRESSES = ("postgresql://", "postgres://")
+
+
+class PlannerState:
+    """Opened database of a planner, new or not.
+
+    Parameters
+    ----------
+    place : str or path
+    given : mapping
+        Settings as the user passed them; None for what was not.
+    durable : bool
+
+    Raises
+    ------
+    SourceDataError
+        As `Planner`.
+    """
+
+    def __init__(self, place: object, given: Mapping[str, Any], *, durable: bool) -> None:
+        if not isinstance(place, str | os.PathLike) or not str(place):
+            raise SourceDataError(f"the planner's place is {shown(place)}. Pass a folder.")
+        expect(durable, (bool, np.bool_), "durable", "Pass True or False")
+        create = given["bandwidth"] is not None
+        if create:
+            settings_from(None, given, "")
+        self._objective = given["objective"]
+        self._settings: tuple[str, PlannerSettings] | None = None
+        self._clock: Clock | None = None
+        self.database = _opened(place, create=create, durable=durable)
+        try:
+            self._begin(given)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def settings(self) -> PlannerSettings:
+        """Return the settings in force."""
+        text = kept(self.database, "settings")
+        if text is None:
+            raise SourceDataError(f"the planner in {self.database.place} has lost its settings.")
+        if self._settings is None or self._settings[0] != text:
+            given = {"objective": self._objective}
+            self._settings = text, settings_from(text, given, self.database.place)
+        return self._settings[1]
+
+    def known_clock(self) -> Clock | None:
+        """Return the clock, None before any time was told."""
+        text = kept(self.database, "clock") if self._clock is None else None
+        if text is not None:
+            unit, _, origin = text.partition(" ")
+            self._clock = Clock(unit, datetime.fromisoformat(origin) if origin else None)
+        return self._clock
+
+    def clock(self, times: Any) -> Clock:  # noqa: ANN401 - times as people write them
+        """Return the clock, begun by these times if there is none."""
+        found = self.known_clock()
+        if found is not None:
+            return found
+        clock = Clock.beginning(self.settings().time_unit, times)
+        with self.database.transaction():
+            found = self.known_clock()
+            if found is None:
+                origin = "" if clock.origin is None else clock.origin.isoformat()
+                keep(self.database, "clock", f"{clock.time_unit} {origin}".strip())
+        return found or clock
+
+    def now(self, now: Any) -> tuple[Clock, float]:  # noqa: ANN401 - a time
+        """Return the clock and the present moment.
+
+        By default that of this machine.
+        """
+        clock = self.clock(datetime.now(UTC) if now is None else now)
+        if now is not None:
+            return clock, clock.number(now, "now")
+        if clock.origin is None:
+            raise SourceDataError(
+                f"now is missing, and this planner counts {clock.time_unit}s in numbers. Pass it."
+            )
+        return clock, clock.wall()
+
+    def _begin(self, given: Mapping[str, Any]) -> None:
+        """Create the tables if there are none; keep new settings."""
+        database = self.database
+        known = database.has_planner()
+        if not known and given["bandwidth"] is None:
+            raise SourceDataError(
+                f'there is no planner in {database.place}. Pass bandwidth=, such as "200/day", to begin one.'
+            )
+        if known:
+            require_schema(database)
+            text = kept(database, "settings")
+            if settings_from(text, given, database.place).to_text() == text:
+                return
+        with database.transaction():
+            if not database.has_planner():
+                database.create()
+                keep(database, "schema", str(SCHEMA))
+            text = kept(database, "settings")
+            settings = settings_from(text, given, database.place)
+            require_room(database, settings)
+            keep(database, "settings", settings.to_text())
+            # What is in force was planned for other settings: the next hand-out plans anew.
+            plan = kept(database, "plan")
+            if plan is not None:
+                keep(database, "plan", replace(InForce.from_text(plan), due=True).to_text())
+            new_revision(database)
+
+
+def _opened(place: str | os.PathLike[str], *, create: bool, durable: bool) -> Database:
+    """Return the database of a place."""
+    address = str(place)
+    if address.startswith(_ADDRESSES):
+        return PostgresStore(address, durable=durable)
+    if "://" in address:
+        raise SourceDataError(
+            f"{shown(address)} is no address of a database that a planner knows. Pass a folder, or "
+            "postgresql://..."
+        )
+    return SqliteStore(Path(place), create=create, durable=durable)

@@ -1,0 +1,46 @@
+"""`hosts_of_urls`: the host in each of many URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+
+# With a scheme, or a host's name before a path as virtual hosts write it; user and port are no part.
+_URL = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^\]]+\]|[^/?#:\[\]]+)"
+_BARE = r"^([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::[0-9]+)?/"
+
+
+def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the hosts of sources that are URLs, in small letters.
+
+    Parameters
+    ----------
+    names : ndarray, shape (n,)
+        Such as ``https://example.org/a`` or ``example.org/a``.
+
+    Raises
+    ------
+    SourceDataError
+        If one is no URL.
+
+    Examples
+    --------
+    >>> hosts_of_urls(np.array(["https://Example.org:8080/a?b", "www.example.org/c"])).tolist()
+    ['example.org', 'www.example.org']
+    """
+    import polars
+
+    text = polars.Series(np.asarray(names).tolist(), dtype=polars.String, strict=False)
+    hosts = text.str.extract(_URL).fill_null(text.str.extract(_BARE)).str.to_lowercase()
+    if hosts.has_nulls():
+        wrong = text.filter(hosts.is_null())
+        each = "it is no URL" if len(wrong) == 1 else "they are no URLs"
+        raise SourceDataError(
+            f"no host can be read from {list_offenders(map(repr, wrong))}: {each}."
+            " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
+        )
+    return np.array(hosts.to_list(), dtype=np.str_)

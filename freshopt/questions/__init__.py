@@ -1,0 +1,1 @@
+"""Questions of operators, answered with proofs."""

@@ -1,0 +1,220 @@
+"""What a change of the rates in force brings.
+
+At the plan's prices each source has a Lagrangian of its own, its cost plus what its refreshes are charged,
+which the plan's rate minimises. What it falls by on the way from the old rate to the new one is what that
+source's change brings. These gains add up to what all changes bring, less the price of the bandwidth that the
+old rates left unused or used beyond the limit. They are ≥ 0 where the old rate is within the plan's bounds,
+and tell large changes from important ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freshopt.certificates.certificate import Certificate, certify
+from freshopt.certificates.solution import Solution
+from freshopt.certificates.solver_protocol import options_from
+from freshopt.modelling.phased_objective import plain
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.solvers.auto import Auto
+
+if TYPE_CHECKING:
+    import polars
+
+# Changes that a terminal has room for.
+LISTED = 10
+# Rates that differ by less are the same: a hundred times the rounding of a search for the price.
+SAME = 1e-12
+# A difference of costs that is a smaller share of them is rounding: four units in the last place.
+_ROUNDING = 1e-15
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RateChanges:
+    """Old and new rates, with what each change brings.
+
+    Attributes
+    ----------
+    solution : Solution
+        The new rates.
+    old : ndarray, shape (n,)
+        Rates in force; NaN of a source that has none.
+    gain : ndarray, shape (n,)
+        What each source's change brings, net of the price of its bandwidth, in the objective's units; 0 where
+        unchanged, inf where a source was never refreshed whose cost is then infinite.
+    bandwidth : float
+        What the old rates use.
+    value : float
+        The objective at the old rates, under today's change rates; of sources without one, at the new rate.
+    certificate : Certificate or None
+        Of the old rates at the bandwidth that they use; None where they break bounds or host limits.
+    gone : int
+        Sources with an old rate that are no longer there.
+    priced : bool
+        Whether the gains are net of a price; under declared constraints no source has one of its own.
+    """
+
+    solution: Solution
+    old: Array
+    gain: Array
+    bandwidth: float
+    value: float
+    certificate: Certificate | None
+    gone: int = 0
+    priced: bool = True
+
+    @property
+    def changed(self) -> BoolArray:
+        """Which sources' rates change, shape (n,); new ones do not count."""
+        return is_changed(self.old, self.solution.rates)
+
+    @property
+    def new(self) -> int:
+        """The number of sources without an old rate."""
+        return int(np.count_nonzero(np.isnan(self.old)))
+
+    @property
+    def largest(self) -> IntArray:
+        """Positions of the changes that bring most, the largest first."""
+        order = np.argsort(-self.gain, kind="stable")
+        return order[self.changed[order]][:LISTED]
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table, the change that brings most first.
+
+        Columns are source, old_rate, rate, old_interval, interval and gain; intervals are null at rate 0, the
+        old ones where there is none.
+        """
+        import polars
+
+        names, rates = self.solution.problem.sources.name, self.solution.rates
+        frame = polars.DataFrame(
+            {
+                "source": np.arange(len(rates)) if names is None else names,
+                "old_rate": self.old,
+                "rate": rates,
+                "gain": self.gain,
+            }
+        ).with_columns(polars.col("old_rate").fill_nan(None))
+        intervals = {
+            name: polars.when(polars.col(rate) > 0.0).then(1.0 / polars.col(rate))
+            for name, rate in (("old_interval", "old_rate"), ("interval", "rate"))
+        }
+        columns = ["source", "old_rate", "rate", "old_interval", "interval", "gain"]
+        order = np.argsort(-self.gain, kind="stable")
+        return frame.with_columns(**intervals).select(columns)[order]
+
+    def facts(self) -> dict[str, Any]:
+        """Return it in numbers, as `summary.json` has it."""
+        proof = self.certificate
+        return {
+            "changed": int(np.count_nonzero(self.changed)),
+            "new": self.new,
+            "gone": self.gone,
+            "bandwidth": self.bandwidth,
+            "value": _finite(self.value),
+            "gap": None if proof is None else _finite(proof.gap),
+            "relative_gap": None if proof is None else _finite(proof.relative_gap),
+        }
+
+
+def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | None = None) -> RateChanges:
+    """Return what new rates change, and what that brings.
+
+    Parameters
+    ----------
+    solution : Solution
+    old : ndarray, shape (n,)
+        Rates in force in the order of the sources; NaN for a source without one.
+    gone : int
+        Sources with an old rate that are no longer there.
+    prices : ndarray, shape (n,), optional
+        Of each source's bandwidth, at which the changes are best; by default the solution's.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 4.0])
+    >>> plan = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+    >>> found = rate_changes(plan, np.array([1.5, 1.5]))
+    >>> found.gain.round(6), round(found.value - plan.value, 6)
+    (array([0.166667, 0.166667]), 0.333333)
+    """
+    problem = solution.problem
+    known = np.where(np.isnan(old), solution.rates, old)
+    used = total(problem.sources.refresh_cost * np.nan_to_num(old))
+    value, gain = np.nan, np.zeros(len(old))
+    prices = source_prices(solution) if prices is None else prices
+    if problem.numerics is not None:
+        costs = problem.numerics.cost(known), problem.numerics.cost(solution.rates)
+        value = plain(problem.objective).value_from_cost(total(costs[0]), problem.sources)
+        charged = prices * problem.sources.refresh_cost * (known - solution.rates)
+        with np.errstate(invalid="ignore"):
+            fall = costs[0] - costs[1] + charged
+            lost = np.abs(fall) < _ROUNDING * (np.abs(costs[0]) + np.abs(costs[1]) + np.abs(charged))
+        gain = np.where(is_changed(old, solution.rates) & ~lost, fall, 0.0)
+    certificate = _certificate(problem, known)
+    return RateChanges(solution, old, gain, used, value, certificate, gone, bool(np.any(prices > 0.0)))
+
+
+def is_changed(old: Array, new: Array) -> BoolArray:
+    """Return where a rate is another than before, shape (n,)."""
+    with np.errstate(invalid="ignore"):
+        found: BoolArray = np.abs(new - old) > SAME * np.maximum(new, old)
+    return found
+
+
+def source_prices(solution: Solution) -> Array:
+    """Return each source's price of bandwidth, its host's included."""
+    problem = solution.problem
+    if problem.program is not None or not np.isfinite(solution.price):
+        return np.zeros(len(solution.rates))
+    hosts = problem.hosts
+    if not len(hosts):
+        return np.full(len(solution.rates), solution.price)
+    on_top = np.array([solution.host_prices[host] for host in hosts.names])
+    return solution.price + hosts.broadcast_to_sources(on_top)
+
+
+def _certificate(problem: Problem, rates: Array) -> Certificate | None:
+    """Return the certificate of rates at the bandwidth that they use."""
+    used = total(problem.sources.refresh_cost * rates)
+    # Rates below their lower bounds have no problem that they are feasible for.
+    below = bool(np.any(rates < problem.lower * (1.0 - SAME)))
+    if problem.program is not None or problem.numerics is None or below or not used >= SMALLEST:
+        return None
+    own = problem.with_bandwidth(used)
+    proof = certificate_beside(own, rates, Auto().solve(own, options_from(own, None, 1e-9, certify=True)))
+    return proof if proof.infeasibility <= SAME else None
+
+
+def certificate_beside(problem: Problem, rates: Array, best: Solution) -> Certificate:
+    """Return the certificate of rates, by the optimum's bound.
+
+    The bound that rates far from optimal prove themselves is a weak one.
+    """
+    proof, other = certify(problem, rates), best.certificate
+    if other is None or not other.gap < np.inf or not proof.gap > 0.0:
+        return proof
+    gap = min(proof.gap, abs(proof.value - other.bound))
+    part = gap / proof.gap
+    bound = proof.value - gap if problem.objective.sense == "minimise" else proof.value + gap
+    return replace(
+        proof,
+        bound=bound,
+        gap=gap,
+        relative_gap=proof.relative_gap * part,
+        beyond_rounding=proof.beyond_rounding * part,
+        price=other.price,
+        host_prices=other.host_prices,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

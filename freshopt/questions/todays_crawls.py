@@ -1,0 +1,205 @@
+"""What the log's own crawls keep fresh, at what cost.
+
+The rates in force are the log's crawl rates, source by source. They are evaluated as rates of a plan are: by
+the same formula, at equal intervals (or Poisson times) and under the same estimated change rates. Real crawls
+at unequal intervals keep copies less fresh than that; a source that was crawled once counts with the mean
+rate of the others. So what better rates alone save is told, and not what regular intervals save on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import InfeasibleProblemError, SourceDataError, shown
+from freshopt.formatting import percent
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, Array, as_number, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.problems.binary_freshness import mean_freshness
+from freshopt.questions.bandwidth_for import (
+    AS_TODAY,
+    BandwidthFor,
+    bandwidth_for,
+    difference,
+    freshness_objective,
+)
+from freshopt.questions.rates_in_force import rates_of
+from freshopt.units import rate_text
+
+# Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
+MOST = 100_000
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TodaysCrawls:
+    """Rates in force, their freshness, and the least bandwidth for it.
+
+    Attributes
+    ----------
+    rates : ndarray, shape (n,)
+        Of each source, per time unit.
+    bandwidth : float
+        What they use.
+    fresh : float
+        Share of time that copies are fresh by them, by importance.
+    needed : BandwidthFor or None
+        The least bandwidth for that; None where bounds and limits of the plan exclude it.
+    reason : str
+        Why there is none, or empty.
+    no_cycle : bool
+        Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
+    """
+
+    rates: Array
+    bandwidth: float
+    fresh: float
+    needed: BandwidthFor | None
+    reason: str = ""
+    no_cycle: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the same freshness needs, in words."""
+        share, at = percent(self.fresh, space=" "), "at equal intervals " if self.no_cycle else ""
+        if self.needed is None:
+            return f"{at}the log's own crawls keep copies fresh {share} of the time. {self.reason}"
+        unit = self.needed.solution.problem.sources.time_unit
+        saved = difference(self.needed.saving or 0.0)
+        return (
+            f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: "
+            f"{rate_text(self.needed.bandwidth, unit)}, not {rate_text(self.bandwidth, unit)}"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return it in numbers, as `summary.json` has it."""
+        found = self.needed
+        return {
+            "bandwidth": self.bandwidth,
+            "fresh": self.fresh,
+            "needed": None if found is None else found.bandwidth,
+            "at_least": None if found is None else found.at_least,
+            "saving": None if found is None else found.saving,
+            "sentence": self.sentence,
+        }
+
+    def __repr__(self) -> str:
+        """Return the sentence."""
+        return f"TodaysCrawls({self.sentence})"
+
+
+def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
+    """Return what a log's own crawls keep fresh, and what that needs.
+
+    None where the question has no answer: no source was crawled twice, or nothing matters, or there are more
+    than `MOST` sources.
+    """
+    sources, refresh = problem.sources, freshness_objective(problem).refresh
+    none_known = not bool(np.any(log.crawl_rate > 0.0))
+    weightless = not total(sources.column("importance")) > 0.0
+    if len(sources) > MOST or none_known or weightless or bool(np.any(sources.signalled)):
+        return None
+    rates = rates_of(sources, log)
+    used, fresh = total(sources.refresh_cost * rates), mean_freshness(sources, rates, refresh)
+    # At shares that float64 does not tell from 0 or 1 there is nothing to plan.
+    if not 0.0 < fresh < 1.0:
+        return None
+    try:
+        needed = bandwidth_for(problem, freshness=AS_TODAY, today=log)
+    except InfeasibleProblemError as error:
+        text = str(error)
+        return TodaysCrawls(rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}")
+    return TodaysCrawls(rates, used, fresh, needed)
+
+
+def needed_bandwidth(
+    objective: Objective,
+    sources: Sources,
+    host_limits: Mapping[Any, float] | None,
+    freshness: float | str,
+    log: CrawlLog | None,
+) -> BandwidthFor:
+    """Return the least bandwidth for a freshness within bounds and host limits.
+
+    Parameters
+    ----------
+    objective : BinaryFreshness
+    sources : Sources
+    host_limits : mapping of host to float, or None
+    freshness : float or "as today"
+    log : CrawlLog or None
+        Whose crawls are today's; None where nobody crawled.
+    """
+    if freshness == AS_TODAY and log is None:
+        raise SourceDataError(
+            f'freshness "{AS_TODAY}" is that of the crawls in a log, and here changes are known without any. '
+            "Pass such as 0.99."
+        )
+    # Nothing but bounds and host limits: the bandwidth is what is asked for.
+    unlimited = Problem(objective, sources, LARGEST, host_limits)
+    return bandwidth_for(unlimited, freshness=freshness, today=log if freshness == AS_TODAY else None)
+
+
+def needed_facts(found: BandwidthFor) -> dict[str, Any]:
+    """Return the least bandwidth for a freshness in numbers."""
+    return {
+        "freshness": found.target,
+        "bandwidth": found.bandwidth,
+        "at_least": found.at_least,
+        "sentence": found.sentence,
+    }
+
+
+def freshness_of(given: float | str, what: str = "freshness") -> float | str:
+    """Return a share of time in (0, 1), or "as today".
+
+    Parameters
+    ----------
+    given : float or str
+        Such as 0.99, "99%", "today" or "as today".
+
+    Examples
+    --------
+    >>> freshness_of("99%"), freshness_of(0.5), freshness_of("today")
+    (0.99, 0.5, 'as today')
+    """
+    if isinstance(given, str) and given.strip().lower() in (AS_TODAY, "today"):
+        return AS_TODAY
+    share = share_of(what, given)
+    if not 0.0 < share < 1.0:
+        raise SourceDataError(
+            f"{what} {given} is not between 0 and 100 %, at neither of which there is anything to plan. "
+            f"Write such as 99%, 0.99 or {'today' if what.startswith('--') else AS_TODAY!r}."
+        )
+    return share
+
+
+def share_of(what: str, given: float | str) -> float:
+    """Return a share in [0, 1], perhaps given in percent.
+
+    Examples
+    --------
+    >>> share_of("max_churn", "10 %"), share_of("max_churn", 0.1)
+    (0.1, 0.1)
+    """
+    remedy = "Write such as 99% or 0.99."
+    if isinstance(given, str):
+        whole = 100.0 if given.strip().endswith("%") else 1.0
+        try:
+            share = float(given.strip().removesuffix("%")) / whole
+        except ValueError:
+            raise SourceDataError(f"{what} {shown(given)} cannot be read. {remedy}") from None
+    else:
+        share = as_number(given, what, remedy)
+    if not 0.0 <= share <= 1.0:
+        if 1.0 < share <= 100.0 and not str(given).strip().endswith("%"):
+            raise SourceDataError(f"{what} {share:g} has no %. Write {share:g}% or {share / 100.0:g}.")
+        raise SourceDataError(f"{what} {given} is not between 0 and 100 %. {remedy}")
+    return share

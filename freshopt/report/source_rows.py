@@ -1,0 +1,259 @@
+"""Section of all sources: a table to search, sort and filter.
+
+The page carries the sources' rows as JSON, column by column: all of them up to `EMBEDDED`, of more those that
+cost most, so that a page has a few megabytes at most. `sources.js` shows them a leaf at a time; the first
+leaf is in the page as it stands, for readers without script. All sources are in the tables beside the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from freshopt.formatting import count, number, percent
+from freshopt.report import plan_tables as tables
+from freshopt.report.components import Column, Section, name, paragraph, table
+from freshopt.report.context import Context
+from freshopt.report.markup import Child, Markup, data_block, element, plain_text
+from freshopt.report.source_charts import times
+from freshopt.report.source_sample import MOVED
+from freshopt.units import SECONDS, duration
+
+if TYPE_CHECKING:
+    import polars
+
+# Sources whose rows a page carries, some 60 bytes and their names each.
+EMBEDDED = 10_000
+# Rows of a leaf, and characters of a name: of a longer one the middle is left out.
+LEAF, LONGEST = 25, 120
+# Hosts that a list to choose from can hold.
+HOSTS = 1000
+
+
+class Field(NamedTuple):
+    """A column of the table.
+
+    Attributes
+    ----------
+    key : str
+        In the tables, or one that is made here.
+    head : str
+    kind : {"name", "label", "number", "every", "share", "times"}
+        How a value is written; ``every`` is a time between refreshes, never where there is none.
+    """
+
+    key: str
+    head: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of the sources that cost most.
+
+    Attributes
+    ----------
+    fields : tuple of Field
+    columns : tuple of list
+        Values of each field, None where there is none.
+    n : int
+        All sources.
+    by : str
+        What the sources that are shown have most of.
+    """
+
+    fields: tuple[Field, ...]
+    columns: tuple[list[Any], ...]
+    n: int
+    by: str
+
+    def __len__(self) -> int:
+        """Return how many sources are shown."""
+        return len(self.columns[0])
+
+
+def source_rows(folder: Path, told: Context) -> Rows:
+    """Read the sources that cost most, the most costly first."""
+    frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED)
+    by = "cost most under this plan" if "cost" in frame.columns else "are refreshed most often"
+    unit = told.unit
+    noun = "stale part" if told.maximised else told.goal.noun
+    wanted = [
+        Field("source", "source", "name"),
+        Field("host", "host", "label"),
+        Field("change_rate", f"changes per {unit}", "number"),
+        Field("importance", "importance", "number"),
+        Field("today", "crawled every", "every"),
+        Field("interval", "refresh every", "every"),
+        Field("times", "times as often", "times"),
+        Field("fresh", "time up to date", "share"),
+        Field("cost", f"cost: {noun}", "number"),
+        Field("flag", "estimate", "label"),
+    ]
+    known = {key: list(values) for key, values in _columns(frame).items()}
+    fields = tuple(field for field in wanted if field.key in known and _tells(field, known[field.key]))
+    return Rows(fields, tuple(known[field.key] for field in fields), n, by)
+
+
+def section(rows: Rows, told: Context, files: Sequence[str]) -> Section:
+    """Return the section: controls, first leaf, rows as data."""
+    shown = len(rows)
+    if shown < rows.n:
+        words = (
+            f"Of {count(rows.n, 'source')} these are the {shown:,} that {rows.by}; the page leaves out the "
+            f"other {rows.n - shown:,}. All are in {' and '.join(files)} beside this page."
+        )
+    else:
+        words = f"All {count(rows.n, 'source')}; also in {' and '.join(files)} beside this page."
+    kinds = {"name": "", "label": ""}
+    heads = [Column(field.head, kinds.get(field.kind, "number")) for field in rows.fields]
+    first = [
+        [_cell(field, column[k], told.unit) for field, column in zip(rows.fields, rows.columns, strict=True)]
+        for k in range(min(LEAF, shown))
+    ]
+    caption = f"The {len(first):,} that {rows.by}" if len(first) < shown else "Sources"
+    data = {
+        "unit": told.unit,
+        "seconds": SECONDS[told.unit],
+        "leaf": LEAF,
+        "fields": [[field.head, field.kind] for field in rows.fields],
+        "columns": [_compact(field, column) for field, column in zip(rows.fields, rows.columns, strict=True)],
+        "filters": _filters(rows),
+    }
+    body: list[Child] = [
+        paragraph(words),
+        _controls(rows),
+        element("div", table(caption, heads, first), id="sources-table"),
+        element("p", id="sources-leaf", class_="leaf", hidden=True),
+        data_block("sources-data", data),
+    ]
+    return Section.of("sources", "All sources" if shown == rows.n else "Sources", body)
+
+
+def _controls(rows: Rows) -> Markup:
+    """Return what a reader searches, filters and sorts with; hidden without script."""
+    sorts = [element("option", field.head, value=k) for k, field in enumerate(rows.fields)]
+    shows = [element("option", label, value=k) for k, (label, *_) in enumerate(_filters(rows))]
+    pieces = [
+        _labelled("Search", element("input", type="search", id="sources-search", autocomplete="off")),
+        _labelled("Show", element("select", shows, id="sources-show")),
+        _labelled("Sort by", element("select", sorts, id="sources-sort")),
+        element("button", "descending", type="button", id="sources-turn", aria_pressed="true"),
+    ]
+    told = element("p", id="sources-status", role="status", class_="small faint")
+    return element("div", pieces, told, class_="controls", id="sources-controls", role="search", hidden=True)
+
+
+def _labelled(label: str, control: Markup) -> Markup:
+    return element("label", element("span", label), control)
+
+
+def _filters(rows: Rows) -> list[list[Any]]:
+    """Return the filters: label, field, kind of test, its value."""
+    found: list[list[Any]] = [["all", 0, "all", None]]
+    for k, (field, column) in enumerate(zip(rows.fields, rows.columns, strict=True)):
+        if field.key == "times":
+            found.append(["more often than today", k, "above", MOVED])
+            found.append(["less often than today", k, "below", 1.0 / MOVED])
+        if field.key == "interval":
+            found.append(["never refreshed", k, "none", None])
+        if field.key in ("flag", "host"):
+            words = sorted({value for value in column if value})
+            what = "estimate" if field.key == "flag" else "host"
+            found += [[f"{what}: {word}", k, "is", word] for word in words[:HOSTS]]
+    there = {"none": rows.fields, "above": rows.fields, "below": rows.fields}
+    return [each for each in found if each[2] not in there or _any(rows.columns[each[1]], each)]
+
+
+def _any(column: list[Any], test: Sequence[Any]) -> bool:
+    """Return whether a filter finds anything."""
+    kind, bound = test[2], test[3]
+    if kind == "none":
+        return None in column
+    known = [value for value in column if value is not None]
+    return any(value > bound if kind == "above" else value < bound for value in known)
+
+
+def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
+    """Return the columns of the rows, with intervals made of rates."""
+    found: dict[str, list[Any]] = {
+        key: [_finite(value) for value in frame[key].to_list()]
+        for key in ("change_rate", "importance", "fresh", "cost")
+        if key in frame.columns
+    }
+    for key in ("source", "host", "flag"):
+        if key in frame.columns:
+            found[key] = [_short(str(value)) for value in frame[key].to_list()]
+    found["interval"] = [_inverse(rate) for rate in frame["rate"].to_list()]
+    if "crawl_rate" in frame.columns:
+        found["today"] = [_inverse(rate) for rate in frame["crawl_rate"].to_list()]
+        pairs = zip(frame["rate"].to_list(), frame["crawl_rate"].to_list(), strict=True)
+        found["times"] = [
+            None if not was or not math.isfinite(was) else _finite(rate / was) for rate, was in pairs
+        ]
+    if "flag" in found:
+        found["flag"] = ["" if word == "ok" else word for word in found["flag"]]
+    return found
+
+
+def _tells(field: Field, column: list[Any]) -> bool:
+    """Return whether a column tells sources apart, or must be there."""
+    if field.key in ("host", "flag"):
+        return any(column)
+    if field.key == "importance":
+        return any(value != 1.0 for value in column)
+    return field.key in ("source", "change_rate", "interval") or any(value is not None for value in column)
+
+
+def _cell(field: Field, value: Any, unit: str) -> Child:  # noqa: ANN401 - a number, a text or None
+    """Return a cell; ``sources.js`` writes the same."""
+    if field.kind == "name":
+        return name(value)
+    if field.kind == "label":
+        return str(value)
+    if field.kind == "every":
+        return "never" if value is None else duration(_rounded(value), unit)
+    if value is None:
+        return None
+    value = _rounded(value)
+    if field.kind == "share":
+        return percent(value, even=True)
+    if field.kind == "times":
+        return times(value)
+    return number(value)
+
+
+def _compact(field: Field, column: list[Any]) -> Any:  # noqa: ANN401 - whatever JSON has
+    """Return a column for JSON, its labels as places in a list."""
+    if field.kind == "name":
+        return [plain_text(value) for value in column]
+    if field.kind == "label":
+        words = sorted(set(column))
+        place = {word: k for k, word in enumerate(words)}
+        return {"words": [plain_text(word) for word in words], "at": [place[word] for word in column]}
+    return [None if value is None else _rounded(value) for value in column]
+
+
+def _rounded(value: float) -> float:
+    """Return a number of six digits, two more than are shown."""
+    tidy = float(f"{value:.6g}")
+    return int(tidy) if tidy.is_integer() and abs(tidy) < 1e9 else tidy
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _inverse(rate: float | None) -> float | None:
+    return None if rate is None or not rate > 0.0 else _finite(1.0 / rate)
+
+
+def _short(text: str) -> str:
+    """Return a text of at most `LONGEST` characters, else without its middle."""
+    if len(text) <= LONGEST:
+        return text
+    half = (LONGEST - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"

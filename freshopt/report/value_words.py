@@ -1,0 +1,131 @@
+"""Values of objectives in words: unit, mean of a source, meaning."""
+
+from __future__ import annotations
+
+from freshopt.formatting import number, percent
+from freshopt.report.objective_names import goal_of
+from freshopt.units import duration, per_unit, rate_text, rate_unit
+
+# Objectives whose mean over the sources is a share of time or of requests.
+_SHARES = ("BinaryFreshness", "LaterThan")
+# What one missed change or unit of time costs, short enough for a line.
+_MEANINGS = {
+    "HarmonicStaleness": "m-th missed change costs 1/m",
+    "BinaryFreshness": "1 while a copy is up to date",
+    "AccumulatedDelay": "each missed change costs 1",
+    "Age": "the time since the first missed change",
+    "SynchronizationCost": "costs grow with the time since the last refresh",
+    "ExpectedPenalty": "a penalty on the number of missed changes",
+    "LaterThan": "1 while a copy is older than an age",
+    "PollingKnapsack": "updates that polls find, per poll slot",
+}
+
+
+def meaning(objective: str) -> str:
+    """Return what an objective counts, in a few words; empty if unknown.
+
+    Examples
+    --------
+    >>> meaning("AccumulatedDelay"), meaning("MyOwn")
+    ('each missed change costs 1', '')
+    """
+    return _MEANINGS.get(objective, "")
+
+
+def amount(objective: str, value: float, time_unit: str) -> str:
+    """Return a value, or a difference of values, with its unit.
+
+    Examples
+    --------
+    >>> amount("Age", 3.5, "day"), amount("Spend", 4.0, "day"), amount("HarmonicStaleness", 104.94, "day")
+    ('3.5 days', '4 refreshes per day', '104.9')
+    """
+    if objective == "Spend":
+        return rate_text(value, time_unit, "refresh")
+    return duration(value, time_unit) if objective == "Age" and value > 0.0 else number(value)
+
+
+def mean_amount(objective: str, value: float, importance: float | None, time_unit: str) -> str:
+    """Return the mean of a source by importance, or nothing.
+
+    Examples
+    --------
+    >>> mean_amount("Age", 8.0, 32.0, "day"), mean_amount("BinaryFreshness", 3.0, 4.0, "day")
+    ('6 hours', '75 %')
+    """
+    if not importance or objective in ("Spend", "PollingKnapsack"):
+        return ""
+    if objective in _SHARES:
+        return percent(value / importance, space=" ")
+    return amount(objective, value / importance, time_unit)
+
+
+def value_unit(objective: str, time_unit: str) -> str:
+    """Return the unit of an objective's value, as ``summary.json`` has it.
+
+    Examples
+    --------
+    >>> value_unit("Age", "hour"), value_unit("Spend", "day")
+    ('hours of age, summed over sources by importance', 'refreshes per day')
+    """
+    if objective == "Spend":
+        return f"refreshes per {time_unit}"
+    if objective == "PollingKnapsack":
+        return "updates found per poll slot"
+    noun = goal_of(objective).noun
+    each = f"{time_unit}s of age" if objective == "Age" else noun
+    return f"{each}, summed over sources by importance"
+
+
+def units(objective: str, time_unit: str) -> dict[str, str]:
+    """Return the unit of each number of ``summary.json``, by name."""
+    value = value_unit(objective, time_unit)
+    rate = f"per {time_unit}"
+    return {
+        "value": value,
+        "bound": value,
+        "gap": value,
+        "schedule_value": value,
+        "baselines": value,
+        "price": f"value per refresh/{time_unit}",
+        "bandwidth": f"refreshes {rate}",
+        "bandwidth_used": f"refreshes {rate}",
+        "change_rate": f"changes {rate}",
+        "rate": f"refreshes {rate}",
+        "horizon": f"{time_unit}s",
+        "fresh": "share of time that copies are up to date, by importance",
+        "relative_gap": "share of cost + price * bandwidth",
+        "seconds": "seconds",
+    }
+
+
+def price_text(
+    objective: str,
+    price: float,
+    bandwidth: float,
+    value: float,
+    time_unit: str,
+    *,
+    maximised: bool,
+    optimal: bool = True,
+    fetch: str = "refresh",
+) -> str:
+    """Return a shadow price and what it says of more bandwidth.
+
+    The gain is at most price times bandwidth added, as the optimal value is concave in the bandwidth. Of
+    rates that are not optimal at that price it says nothing.
+
+    Examples
+    --------
+    >>> price_text("HarmonicStaleness", 22.76, 4.0, 104.9, "day", maximised=False)
+    '22.76 per refresh/day: 1 % more bandwidth lowers staleness by at most 0.868 %'
+    """
+    unit = rate_unit(bandwidth, time_unit)
+    told = number(price / per_unit(1.0, time_unit, unit))
+    if objective == "Age":
+        told = duration(price / per_unit(1.0, time_unit, unit), time_unit)
+    if not optimal:
+        return f"{told} per {fetch}/{unit} of the best rates"
+    gain, verb = 0.01 * bandwidth * price, "raises" if maximised else "lowers"
+    most = percent(gain / abs(value), space=" ") if value != 0.0 else amount(objective, gain, time_unit)
+    return f"{told} per {fetch}/{unit}: 1 % more bandwidth {verb} {goal_of(objective).noun} by at most {most}"
