@@ -11,6 +11,12 @@ Poisson      Δ/(ρ(ρ + Δ))                        Δ(2ρ + Δ)/(ρ(ρ + Δ))�
 periodic     (u/2 − 1 + (1 − e^{−u})/u)/Δ        (u²/2 − 1 + (1 + u)e^{−u})/Δ²
 on signal    1/ρ − 1/Δ, ρ ≤ Δ                    1/ρ²
 ===========  ==================================  ===================================
+
+Periodic attempts that succeed with chance s = 1 − q are a sum of these. With x = 1 − e^{−u}, D = s + qx,
+m = 1 − x/u, a = u/2 − m and A = u²/2 − 1 + (1 + u)e^{−u}, no term of which cancels another:
+
+    J = (s·a + q·u·m + q(2−s)·u·x/(2s))/(DΔ)
+    −dJ/dρ = (s²A + sq·u·m(u + x) + (2−s)q·u²x(1 + qx/(2s)))/(DΔ)²
 """
 
 from __future__ import annotations
@@ -22,14 +28,30 @@ import numpy as np
 
 from freshopt.compiled import age_tables, cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
-from freshopt.modelling.cone_forms import by_size, falling_total
+from freshopt.modelling.cone_forms import (
+    by_size,
+    falling_total,
+    relative_to_lifetime,
+    square_over,
+    within_lifetime,
+)
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
-from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
+from freshopt.modelling.fetches.attempt_cell import SearchedInverse
+from freshopt.modelling.objective import (
+    Command,
+    ConeForm,
+    Objective,
+    Refresh,
+    require_discipline,
+    require_nodes,
+)
+from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows
-from freshopt.numerics.special_functions import age_index, harmonic_index, mean_age
+from freshopt.numerics.request_windows import age_rise
+from freshopt.numerics.special_functions import age_index, harmonic_index, mean_age, mean_stale_share
 
 # Below the one u and above the other the periodic cell has simpler forms.
 SMALL, LARGE = 0.05, 40.0
@@ -70,6 +92,7 @@ class Age(CurveObjective):
 
     refresh: Refresh = Refresh.POISSON
     signals_worse_below: ClassVar[float] = 0.85
+    on_request: ClassVar[bool] = True
     nodes: int = 2
     commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)
 
@@ -81,15 +104,17 @@ class Age(CurveObjective):
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·J(ρ).
 
-        The periodic cell has a second-order cone per source and node.
+        The cells of periodic refreshes and of those on request have a second-order cone per source and node.
         """
         w, d = sources.importance, sources.change_rate
-        if self.refresh is Refresh.PERIODIC:
+        if self.refresh is not Refresh.POISSON:
             x = cp.multiply(1.0 / d, rate)
+            on_request = self.refresh is Refresh.ON_REQUEST
+            within = within_lifetime(rate, sources) if on_request else 1.0
             cost: Expression = 0.0
             cones = []
             for z, weight in zip(*_mixture(self.nodes), strict=True):
-                hinge, cone = squared_hinge(x, np.full(len(sources), z))
+                hinge, cone = squared_hinge(x, np.full(len(sources), z), within)
                 cost = cost + 0.5 * weight * hinge
                 cones.extend(cone)
             return cp.multiply(w / d, cost), cones
@@ -104,6 +129,10 @@ class Age(CurveObjective):
 
         The form of the periodic cell depends on the size of u = Δ/ρ.
         """
+        if self.refresh is Refresh.ON_REQUEST:
+            within, longer, one = relative_to_lifetime(y, sources, typical)
+            w = sources.importance * within / sources.change_rate
+            return _periodic_total(w, sources.change_rate / longer, y, one)
         u = sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             return _periodic_total(sources.importance / sources.change_rate, u, y)
@@ -112,6 +141,14 @@ class Age(CurveObjective):
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
         """Return the cone form Σ w/ρ, up to a constant."""
         return (sources.importance / typical) @ cp.inv_pos(y), []
+
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
+        """Return None: age is convex in the bandwidth used."""
+        return None
+
+    def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression:
+        """Return w·(1 − F)²/(ΔF)."""
+        return cp.multiply(sources.importance / sources.change_rate, cp.inv_pos(fresh) - 2.0 + fresh)
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve c(s) = s − (1 − e^{−Δs})/Δ."""
@@ -125,7 +162,22 @@ class Age(CurveObjective):
             ON_SIGNAL,
             demand_functions.age_periodic,
             periodic_proof=proof_functions.AGE_PERIODIC,
+            smooth=True,
+            attempts=ATTEMPTS,
+            on_request=RequestForms(rise=age_rise),
         )
+
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[Objective, Sources] | None:
+        """Return the same with Δ/s for Δ, of 1/s times the importance.
+
+        It is the age on a clock that goes 1/s times as fast. Periodic attempts have no such form.
+        """
+        if refresh is Refresh.PERIODIC:
+            return None
+        faster = sources.with_change_rate(sources.change_rate / success)
+        return self, faster.with_importance(sources.importance / success)
 
 
 def _poisson_total(w: Array, u: Array, y: Expression) -> Expression:
@@ -147,7 +199,7 @@ def _poisson_total(w: Array, u: Array, y: Expression) -> Expression:
     )
 
 
-def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
+def _periodic_total(w: Array, u: Array, y: Expression, one: Expression | None = None) -> ConeForm:
     """Return the cone form of the total periodic age.
 
     It is Σ w·(u/(2y) − 1 + (1−e^{−u/y})·y/u) up to a constant, and its cones, for y near 1.
@@ -157,27 +209,49 @@ def _periodic_total(w: Array, u: Array, y: Expression) -> ConeForm:
     transforms that tables have, so that the cost is a mixture of decaying exponentials: D(t)/t weighs the
     slope. Five nodes of it get the slope right to 2e-6 within 40 % of the typical rate.
     """
+    cones: list[Expression] = []
 
     def rational(k: IntArray) -> Expression:
-        shifted = cp.multiply(1.0 / (1.0 + u[k] / 4.0), y[k] + u[k] / 4.0)
-        return (w[k] * u[k] * u[k] / (6.0 + 1.5 * u[k])) @ cp.exp(-cp.log(y[k]) - cp.log(shifted))
-
-    cones: list[Expression] = []
+        scale = w[k] * u[k] * u[k] / (6.0 + 1.5 * u[k])
+        if one is None:
+            shifted = cp.multiply(1.0 / (1.0 + u[k] / 4.0), y[k] + u[k] / 4.0)
+            return scale @ cp.exp(-cp.log(y[k]) - cp.log(shifted))
+        shifted = cp.multiply(1.0 / (1.0 + u[k] / 4.0), y[k] + cp.multiply(u[k] / 4.0, one[k]))
+        cube, own = _cube_over(one[k], y[k], shifted)
+        cones.extend(own)
+        return scale @ cube
 
     def mixture(k: IntArray) -> Expression:
         decay, share = _slope_nodes(u[k])
         slope = w[k] * age_index(u[k]) / u[k]
-        cost, own = falling_total(y[k], slope, (share, decay, decay), lambda source: y[k[source]] - 1.0)
+        whole = None if one is None else (one[k], w[k] * mean_age(u[k]))
+        middle = np.ones(len(u)) if one is None else one
+        cost, own = falling_total(
+            y[k], slope, (share, decay, decay), lambda source: y[k[source]] - middle[k[source]], whole
+        )
         cones.extend(own)
         return cost
 
-    cost = by_size(
-        u,
-        (SMALL, rational),
-        (LARGE, mixture),
-        (np.inf, lambda k: (w[k] * u[k] / 2.0) @ cp.inv_pos(y[k]) + (w[k] / u[k]) @ y[k]),
-    )
-    return cost, cones
+    def large(k: IntArray) -> Expression:
+        if one is None:
+            return (w[k] * u[k] / 2.0) @ cp.inv_pos(y[k]) + (w[k] / u[k]) @ y[k]
+        ratio, own = square_over(one[k], y[k])
+        cones.append(own)
+        return (w[k] * u[k] / 2.0) @ ratio + (w[k] / u[k]) @ y[k] - w[k] @ one[k]
+
+    return by_size(u, (SMALL, rational), (LARGE, mixture), (np.inf, large)), cones
+
+
+def _cube_over(x: Expression, a: Expression, b: Expression) -> tuple[Expression, list[Expression]]:
+    """Return (s, cones) with s ≥ x³/(a·b) elementwise.
+
+    For a, b > 0: x ≤ s^{1/3}m^{2/3} and m² ≤ ab.
+    """
+    s, mean = cp.Variable(x.shape[0], nonneg=True), cp.Variable(x.shape[0], nonneg=True)
+    return s, [
+        cp.PowCone3D(s, mean, x, 1.0 / 3.0),
+        cp.SOC(a + b, cp.vstack([2.0 * mean, a - b]), axis=0),
+    ]
 
 
 def _slope_nodes(u: Array) -> tuple[Array, Array]:
@@ -197,15 +271,17 @@ def _slope_nodes(u: Array) -> tuple[Array, Array]:
     return nodes, mass / np.sum(mass, axis=1, keepdims=True)
 
 
-def squared_hinge(x: Expression, z: Array) -> tuple[Expression, list[Any]]:
+def squared_hinge(x: Expression, z: Array, one: Expression = 1.0) -> tuple[Expression, list[Any]]:
     """Return t ≥ max(0, 1 − z·x)²/x elementwise, and its cones.
+
+    `one` stands in the place of 1.
 
     It is tight where t is minimised.
     """
     n = x.shape[0]
     t, v = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
     # v² ≤ t·x as a cone of (t + x, 2v, t − x).
-    return t, [cp.SOC(t + x, cp.vstack([2.0 * v, t - x]), axis=0), v >= 1.0 - cp.multiply(z, x)]
+    return t, [cp.SOC(t + x, cp.vstack([2.0 * v, t - x]), axis=0), v >= one - cp.multiply(z, x)]
 
 
 def _mixture(nodes: int) -> tuple[Array, Array]:
@@ -274,4 +350,36 @@ ON_SIGNAL = Cell(
     _signal_inverse,
     demand_functions.reciprocal_root_below,
     proof=proof_functions.AGE_SIGNAL,
+)
+
+
+def _attempt_cost(rate: Array, d: Array, success: Array) -> Array:
+    u, rest = d * (1.0 / rate), 1.0 - success
+    x = -np.expm1(-u)
+    failed = u * (mean_stale_share(u) + (2.0 - success) / (2.0 * success) * x)
+    return (success * mean_age(u) + rest * failed) / (success + rest * x) / d
+
+
+def _attempt_marginal(rate: Array, d: Array, success: Array) -> Array:
+    u, rest = d * (1.0 / rate), 1.0 - success
+    x = -np.expm1(-u)
+    whole = success + rest * x
+    late = u * mean_stale_share(u) * (u + x) / whole
+    again = (2.0 - success) * u * x * (1.0 + rest * x / (2.0 * success)) / whole * u
+    value = success * success * age_index(u) / whole + rest * (success * late + again)
+    return value / whole / d / d
+
+
+def _attempt_guess(price: Array, d: Array, success: Array) -> Array:
+    return age_tables.rates_without_loops(age_tables.POISSON, price * success, d / success)
+
+
+def _periodic_inverse(price: Array, d: Array) -> Array:
+    return 1.0 / _inverse_index(price, d)
+
+
+ATTEMPTS = Cell(
+    _attempt_cost,
+    _attempt_marginal,
+    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
 )

@@ -12,6 +12,10 @@ Poisson      Δ/(Δ + ρ)                   Δ/(Δ + ρ)²
 periodic     1 − (1 − e^{−u})/u          (1 − (1 + u)e^{−u})/Δ
 on signal    1 − ρ/Δ, ρ ≤ Δ              1/Δ
 ===========  ==========================  ==============================
+
+Periodic attempts that succeed with chance s = 1 − q are a sum of these. With x = 1 − e^{−u} and D = s + qx,
+
+    freshness = s·x/(uD),    J = (s·(1 − x/u) + q·x)/D,    −dJ/dρ = s(s(1 − (1 + u)e^{−u}) + q·x²)/(D²Δ).
 """
 
 from __future__ import annotations
@@ -22,12 +26,27 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
+from freshopt.compiled.cells.attempt_functions import attempt_binary
+from freshopt.compiled.cells.attempt_proofs import ATTEMPT_BINARY
+from freshopt.compiled.cells.request_functions import request_binary
+from freshopt.compiled.cells.request_proofs import REQUEST_BINARY
 from freshopt.cvx import Expression, cp
-from freshopt.modelling.cone_forms import by_size, decayed_time, squared_over, stale_total
+from freshopt.modelling.cone_forms import (
+    by_size,
+    decayed_time,
+    relative_to_lifetime,
+    squared_over,
+    stale_total,
+    within_lifetime,
+)
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.request_windows import binary_kept, binary_rise, discounted
 from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
 
 
@@ -62,14 +81,22 @@ class BinaryFreshness(CurveObjective):
 
     refresh: Refresh = Refresh.POISSON
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+    on_request: ClassVar[bool] = True
+    window_cones: ClassVar[bool] = True
     commands: ClassVar[tuple[Command, ...]] = (Command("binary", "share of time that copies are fresh"),)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·F(ρ).
 
-        The periodic cell has one exponential cone per source.
+        The cells of periodic refreshes and of those on request have one exponential cone per source.
         """
         share = cp.multiply(1.0 / sources.change_rate, rate)
+        if self.refresh is Refresh.ON_REQUEST:
+            within = within_lifetime(rate, sources, windows=True)
+            lost, cone = decayed_time(share, within)
+            bent, served = _late(sources)
+            fresh = 1.0 - within - cp.multiply(served, rate) + share - cp.multiply(bent, lost)
+            return cp.multiply(sources.importance, fresh), [cone]
         if self.refresh is Refresh.PERIODIC:
             lost, cone = decayed_time(share)
             return cp.multiply(sources.importance, share - lost), [cone]
@@ -80,6 +107,12 @@ class BinaryFreshness(CurveObjective):
 
         Its form suits each source's typical u = Δ/ρ.
         """
+        if self.refresh is Refresh.ON_REQUEST:
+            within, longer, one = relative_to_lifetime(y, sources, typical, windows=True)
+            w, (bent, served) = sources.importance * within, _late(sources)
+            stale, cones = stale_total(w * bent, sources.change_rate / longer, y, one)
+            straight = served - (1.0 - bent) / sources.change_rate
+            return -stale - w @ one - (sources.importance * typical * straight) @ y, cones
         w, u = sources.importance, sources.change_rate / typical
         if self.refresh is Refresh.PERIODIC:
             stale, cones = stale_total(w, u, y)
@@ -108,9 +141,39 @@ class BinaryFreshness(CurveObjective):
         """Return f' = e^{−x} of f(x) = 1 − e^{−x}."""
         return np.exp(-changes)
 
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
+        """Return None: penalties of missed changes are convex in it."""
+        return None
+
+    def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression:
+        """Return w·F."""
+        return cp.multiply(sources.importance, fresh)
+
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the freshness Σw − (stale part)."""
         return total(sources.column("importance")) - cost
+
+
+def mean_freshness(sources: Sources, rates: Array, refresh: Refresh) -> float:
+    """Return the share of time that copies are fresh, by importance.
+
+    Parameters
+    ----------
+    sources : Sources
+        Not all of importance 0.
+    rates : ndarray, shape (n,)
+    refresh : Refresh
+        How the rates are carried out.
+
+    Examples
+    --------
+    >>> from freshopt.modelling.sources import Sources
+    >>> round(mean_freshness(Sources([1.0, 3.0]), np.array([1.0, 1.0]), Refresh.POISSON), 3)
+    0.375
+    """
+    numerics = numerics_of(BinaryFreshness(refresh), sources)[0]
+    assert numerics is not None, "every cell has a kernel"
+    return 1.0 - total(numerics.cost(rates)) / total(sources.column("importance"))
 
 
 def binary_curve(change_rate: Array) -> Curve:
@@ -126,7 +189,23 @@ def binary_curve(change_rate: Array) -> Curve:
         demand_functions.binary_periodic,
         _mean_gain,
         periodic_proof=proof_functions.BINARY_PERIODIC,
+        smooth=True,
+        attempts=ATTEMPTS,
+        on_request=RequestForms(request_binary, None, REQUEST_BINARY, binary_rise, binary_kept),
     )
+
+
+def _late(sources: Sources) -> tuple[Array, Array]:
+    """Return what stale-while-revalidate windows make of the cell on request.
+
+    The fresh share is ρ/Δ − bent·(ρ/Δ)e^{−ΔT} + ρ·(1/ζ − served), with 1 and 0 where there are none.
+    """
+    window, asked, d = sources.stale_while_revalidate, sources.asked, sources.change_rate
+    if window is None:
+        return np.ones(len(sources)), np.zeros(len(sources))
+    # 1 − Δ·(1 − e^{−(ζ+Δ)σ})/(ζ + Δ), without cancellation.
+    bent = (asked + d * np.exp(-(asked + d) * window)) / (asked + d)
+    return bent, discounted(asked, window)
 
 
 def _at(age: Array, d: Array) -> Array:
@@ -200,4 +279,40 @@ ON_SIGNAL = Cell(
     demand_functions.all_or_nothing,
     _signal_gain,
     proof=proof_functions.BINARY_SIGNAL,
+)
+
+
+def _attempt_cost(rate: Array, d: Array, success: Array) -> Array:
+    u, rest = d * (1.0 / rate), 1.0 - success
+    x = -np.expm1(-u)
+    return (success * mean_stale_share(u) + rest * x) / (success + rest * x)
+
+
+def _attempt_gain(rate: Array, d: Array, success: Array) -> Array:
+    return success * _mean_gain(1.0 / rate, d) / (success - (1.0 - success) * np.expm1(-d * (1.0 / rate)))
+
+
+def _attempt_marginal(rate: Array, d: Array, success: Array) -> Array:
+    u, rest = d * (1.0 / rate), 1.0 - success
+    x = -np.expm1(-u)
+    whole = success + rest * x
+    return success * (success * gamma2(u) / whole + rest * x * (x / whole)) / whole / d
+
+
+def _attempt_guess(price: Array, d: Array, success: Array) -> Array:
+    # At rate 0 the marginal is s/Δ.
+    return _poisson_inverse(price, d / success)
+
+
+def _periodic_inverse(price: Array, d: Array) -> Array:
+    return 1.0 / _inverse_index(price, d)
+
+
+ATTEMPTS = Cell(
+    _attempt_cost,
+    _attempt_marginal,
+    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
+    attempt_binary,
+    _attempt_gain,
+    proof=ATTEMPT_BINARY,
 )

@@ -18,13 +18,16 @@ DCP; an evaluation costs about a hundred exponentials per source, for any x.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
+from freshopt.compiled.penalty_tables import PenaltyTables, penalty_tables
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
 from freshopt.modelling.cone_forms import RARE, SLOW, bent_square, falling_total
@@ -211,6 +214,19 @@ class ExpectedPenalty(Objective):
                 cones = [*cones, *own]
         return cost, cones
 
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
+        """Return None: penalties of missed changes are convex in it."""
+        return None
+
+    def never_failing(
+        self,
+        sources: Sources,
+        success: Array,
+        refresh: Refresh,  # noqa: ARG002
+    ) -> tuple[Objective, Sources] | None:
+        """Return the costs of attempts by sources of rates Δ/s."""
+        return self, sources.with_change_rate(sources.change_rate / success)
+
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics."""
         return self._kernel(sources, signalled=False)
@@ -223,7 +239,10 @@ class ExpectedPenalty(Objective):
         cell = _Cell(self._increments, self._signalled if signalled else self._silent, sources)
         position = np.where(sources.importance > 0.0, np.arange(float(len(sources))), -1.0)
         parameters = (sources.change_rate, position)
-        return Kernel(sources.importance, parameters, cell.cost, cell.marginal, cell.inverse)
+        tables = None if signalled else self._silent.tables
+        return Kernel(
+            sources.importance, parameters, cell.cost, cell.marginal, cell.inverse, tables_of=tables
+        )
 
     def _declared(self, theta: float) -> list[tuple[float, float]]:
         """Return nodes m_j and weights of the declared form.
@@ -271,15 +290,37 @@ class _UnitCell:
     The variable of the sums is θ with e^{−θ} = 1/(1+x), or 1−p.
     """
 
-    __slots__ = ("_increments", "_signalled", "cost", "inverse", "marginal")
+    __slots__ = ("_has_tables", "_increments", "_signalled", "_tables", "cost", "inverse", "marginal")
 
     def __init__(self, increments: PenaltyIncrements, *, signalled: bool) -> None:
         self._increments, self._signalled = increments, signalled
+        self._tables: PenaltyTables | None = None
+        self._has_tables = not signalled and not increments.bounded
         # Costs of √m fall as 1/√x at small x, those of few changes as 1/x at large ones; marginals as their
         # slopes.
         self.cost = OctaveCache(self._cost, fall=1)
         self.marginal = OctaveCache(self._marginal, fall=2)
         self.inverse = OctaveCache(self._inverse)
+
+    def __reduce__(self) -> tuple[Callable[[PenaltyIncrements], _UnitCell], tuple[PenaltyIncrements]]:
+        """Leave tables behind: a copy makes its own."""
+        return functools.partial(_UnitCell, signalled=self._signalled), (self._increments,)
+
+    def tables(self, make: bool) -> PenaltyTables | None:
+        """Return tables for compiled passes, made if `make` says so."""
+        if make and self._tables is None and self._has_tables:
+            self._tables = penalty_tables(self._both, int(self._increments.shift) + 1)
+            self._has_tables = self._tables is not None
+        return self._tables
+
+    def _both(self, ratio: Array) -> tuple[Array, Array]:
+        """Return cost and marginal; NaN where they are not known."""
+        theta, sums = self._sums(ratio)
+        cost = np.exp(-(self._increments.shift + 1.0) * theta)
+        marginal = np.exp(-(self._increments.shift + self._decay()) * theta)
+        return np.where(sums.known, cost * sums.zeroth, np.nan), np.where(
+            sums.known, marginal * sums.first, np.nan
+        )
 
     def _cost(self, ratio: Array) -> Array:
         """Return the cost Σ d_m e^{−mθ}; NaN where it is not known."""

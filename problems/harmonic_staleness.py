@@ -22,12 +22,23 @@ from typing import ClassVar
 import numpy as np
 
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
+from freshopt.compiled.cells.request_functions import request_harmonic
+from freshopt.compiled.cells.request_proofs import REQUEST_HARMONIC
 from freshopt.cvx import Expression, cp
-from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
+from freshopt.modelling.cone_forms import (
+    by_size,
+    decayed_time,
+    relative_to_lifetime,
+    square_over,
+    stale_total,
+    within_lifetime,
+)
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
 from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
+from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.request_windows import harmonic_rise
 from freshopt.numerics.special_functions import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
 
 # Nodes with a smaller t take the common rational form, off by t²/36 < 7e-3 of their small part.
@@ -72,6 +83,7 @@ class HarmonicStaleness(CurveObjective):
     refresh: Refresh = Refresh.POISSON
     # Following a smaller share of signals than this costs more than periodic refreshes at the same rate.
     signals_worse_below: ClassVar[float] = 0.43
+    on_request: ClassVar[bool] = True
     nodes: int = 16
     commands: ClassVar[tuple[Command, ...]] = (
         Command("harmonic", "staleness, the m-th missed change counts 1/m"),
@@ -85,26 +97,38 @@ class HarmonicStaleness(CurveObjective):
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·J(ρ).
 
-        The periodic cell has `nodes` exponential cones per source.
+        The cells of periodic refreshes and of those on request have `nodes` exponential cones per source.
         """
         if self.refresh is Refresh.PERIODIC:
-            return self._quadrature(rate, sources)
+            return self._quadrature(rate, sources, 1.0)
+        if self.refresh is Refresh.ON_REQUEST:
+            return self._quadrature(rate, sources, within_lifetime(rate, sources))
         ratio = np.log(sources.change_rate) - cp.log(rate)
         return cp.multiply(sources.importance, cp.logistic(ratio))
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
         """Return the cone form that suits each source's typical u = Δ/ρ."""
-        w, u = sources.importance, sources.change_rate / typical
-        if self.refresh is Refresh.PERIODIC:
+        w, one = sources.importance, None
+        if self.refresh is Refresh.ON_REQUEST:
+            within, typical, one = relative_to_lifetime(y, sources, typical)
+            w = w * within
+        u = sources.change_rate / typical
+        if self.refresh is not Refresh.POISSON:
             cones: list[Expression] = []
 
             def quadrature(k: IntArray) -> Expression:
-                cost, own = self._scaled_quadrature(y[k], w[k], u[k])
+                cost, own = self._scaled_quadrature(y[k], w[k], u[k], None if one is None else one[k])
                 cones.extend(own)
                 return cost
 
-            settled = (np.inf, lambda k: w[k] @ (cp.multiply(1.0 / u[k], y[k]) - cp.log(y[k])))
-            return by_size(u, (SETTLED, quadrature), settled), cones
+            def settled(k: IntArray) -> Expression:
+                linear = cp.multiply(1.0 / u[k], y[k])
+                if one is None:
+                    return w[k] @ (linear - cp.log(y[k]))
+                constant = np.log(u[k]) + np.euler_gamma - 1.0
+                return w[k] @ (linear + cp.rel_entr(one[k], y[k]) + cp.multiply(constant, one[k]))
+
+            return by_size(u, (SETTLED, quadrature), (np.inf, settled)), cones
         return by_size(
             u,
             (FEW, lambda k: (w[k] * u[k]) @ cp.inv_pos(y[k] + u[k] / 2.0)),  # log(1+t) = t/(1+t/2) + t³/12
@@ -132,23 +156,38 @@ class HarmonicStaleness(CurveObjective):
             ON_SIGNAL,
             demand_functions.harmonic_periodic,
             periodic_proof=proof_functions.HARMONIC_PERIODIC,
+            smooth=True,
+            on_request=RequestForms(request_harmonic, None, REQUEST_HARMONIC, harmonic_rise),
         )
 
     def change_slope(self, changes: Array) -> Array:
         """Return f' = (1 − e^{−x})/x of f(x) = Ein(x)."""
         return np.where(changes > 0.0, -np.expm1(-changes) / np.where(changes > 0.0, changes, 1.0), 1.0)
 
-    def _quadrature(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
+        """Return None: penalties of missed changes are convex in it."""
+        return None
+
+    def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression:
+        """Return −w·log F."""
+        return -cp.multiply(sources.importance, cp.log(fresh))
+
+    def _quadrature(
+        self, rate: Expression, sources: Sources, one: Expression
+    ) -> tuple[Expression, list[Expression]]:
+        """Declare the periodic cell with `one` in the place of 1."""
         share = cp.multiply(1.0 / sources.change_rate, rate)
         cost, cones = 0.0, []
         for s, weight in zip(*_rule(self.nodes), strict=True):
             x = share / float(s)
-            lost, cone = decayed_time(x)
-            cost = cost + float(weight) * (1.0 - (x - lost))
+            lost, cone = decayed_time(x, one)
+            cost = cost + float(weight) * (one - (x - lost))
             cones.append(cone)
         return cp.multiply(sources.importance, cost), cones
 
-    def _scaled_quadrature(self, y: Expression, w: Array, u: Array) -> ConeForm:
+    def _scaled_quadrature(
+        self, y: Expression, w: Array, u: Array, one: Expression | None = None
+    ) -> ConeForm:
         """Return the quadrature's total in well-conditioned cone forms.
 
         There is one for every pair of source and node.
@@ -163,12 +202,21 @@ class HarmonicStaleness(CurveObjective):
         cones: list[Expression] = []
         some = np.flatnonzero(first > 0.0)
         if len(some):
-            shifted = y[some] + u[some] * second[some] / (3.0 * first[some])
-            cost = cost + (w[some] * u[some] * first[some] / 2.0) @ cp.inv_pos(shifted)
+            shift, scale = u[some] * second[some] / (3.0 * first[some]), w[some] * u[some] * first[some] / 2.0
+            if one is None:
+                cost = cost + scale @ cp.inv_pos(y[some] + shift)
+            else:
+                ratio, cone = square_over(one[some], y[some] + cp.multiply(shift, one[some]))
+                cost = cost + scale @ ratio
+                cones.append(cone)
         source, node = np.nonzero(~short)
         if len(source):
-            stale, cones = stale_total(w[source] * weight[node], t[source, node], y[source])
-            cost = cost + stale
+            own = w[source] * weight[node]
+            stale, stale_cones = stale_total(
+                own, t[source, node], y[source], None if one is None else one[source]
+            )
+            cost = cost + (stale if one is None else stale + own @ one[source])
+            cones += stale_cones
         return cost, cones
 
 

@@ -16,11 +16,14 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.modelling.cost_curve import Curve
+from freshopt.modelling.cone_forms import within_lifetime
+from freshopt.modelling.cost_curve import Cell, Curve
+from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.arrays import LARGEST, Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.geometric_sums import DEPTH
 
 # A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
 ROUNDED = 16
@@ -88,19 +91,21 @@ class PiecewiseLinearCost:
 
         Its one parameter is the (n, 2, pieces) array of α and β.
         """
-        return Curve((self._pieces(len(sources)),), _at, _mean, _index, _inverse_index, rate_at=None)
+        pieces = (self._pieces(len(sources)),)
+        return Curve(pieces, _at, _mean, _index, _inverse_index, rate_at=None, attempts=ATTEMPTS)
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
         """Declare max_j(α_j + β_j·ρ) per source."""
-        if refresh is not Refresh.PERIODIC:
+        if refresh is Refresh.POISSON:
             raise ObjectiveError(
                 "a piecewise linear cost is defined for periodic refreshes only. Use PERIODIC."
             )
         pieces = self._pieces(len(sources))
+        one = within_lifetime(rate, sources) if refresh is Refresh.ON_REQUEST else np.ones(len(sources))
         lines = [
-            np.array(pieces[:, 0, j]) + cp.multiply(np.array(pieces[:, 1, j]), rate)
+            cp.multiply(np.array(pieces[:, 0, j]), one) + cp.multiply(np.array(pieces[:, 1, j]), rate)
             for j in range(pieces.shape[2])
         ]
         return (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
@@ -120,6 +125,15 @@ class PiecewiseLinearCost:
             for j in range(pieces.shape[2])
         ]
         return (sources.importance * scale) @ (cp.maximum(*lines) if len(lines) > 1 else lines[0]), []
+
+    def never_failing(
+        self,
+        sources: Sources,  # noqa: ARG002
+        success: Array,  # noqa: ARG002
+        refresh: Refresh,  # noqa: ARG002
+    ) -> None:
+        """Return None: periodic attempts make another cost of it."""
+        return
 
     def take(self, index: Index) -> PiecewiseLinearCost:
         """Return the cost of some of the sources."""
@@ -160,7 +174,8 @@ class PiecewiseLinearCost:
 def _at(age: Array, pieces: Array) -> Array:
     """Return the slope of the piece active just below the age."""
     alpha, beta = pieces[:, 0], pieces[:, 1]
-    height = alpha * age[:, None] + beta
+    # At an infinite age a level piece would be 0·inf.
+    height = alpha * np.minimum(age, LARGEST)[:, None] + beta
     top = np.max(height, axis=1, keepdims=True)
     slope: Array = np.min(np.where(height >= top, alpha, np.inf), axis=1)
     return slope
@@ -219,3 +234,63 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
                 break
             period = np.where(short, np.nextafter(period, 0.0), period)
     return period
+
+
+def _stretches(rate: Array, pieces: Array, success: Array) -> tuple[Array, Array, Array, Array]:
+    """Return α, −β and two shares of each piece, shape (n, pieces).
+
+    A piece is active for gaps of k = first + 1 to last attempts; the shares are P(N > first) − P(N > last),
+    and the same of N by its size, whose P(N* > k) is q^k(1 + sk).
+    """
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    rise, fall = alpha[:, :, None] - alpha[:, None, :], beta[:, None, :] - beta[:, :, None]
+    order = np.arange(alpha.shape[1])
+    with np.errstate(all="ignore"):
+        crossing = fall / rise
+        first = np.max(np.where(rise > 0.0, np.maximum(crossing, 0.0), 0.0), axis=2)
+        last = np.min(np.where(rise < 0.0, crossing, np.inf), axis=2)
+        # Of parallel lines the upper one counts, of equal ones the first.
+        under = (rise == 0.0) & (
+            (fall > 0.0) | ((fall == 0.0) & (order[None, None, :] < order[None, :, None]))
+        )
+        active = (last > first) & ~np.any(under, axis=2)
+        log_q, share = np.log1p(-success)[:, None], success[:, None]
+
+        def beyond(age: Array) -> tuple[Array, Array]:
+            never = age == np.inf
+            k = np.floor(np.minimum(np.where(never, 0.0, age) * rate[:, None], LARGEST))
+            # What is left out of all such sums, so that a negligible cost is none.
+            exponent = np.where(k > 0.0, k * log_q, 0.0)
+            power = np.where(never | (exponent < -DEPTH), 0.0, np.exp(exponent))
+            return power, np.where(power > 0.0, power * (1.0 + share * k), 0.0)
+
+        (some, sized), (fewer, smaller) = beyond(first), beyond(last)
+    plain, by_size = (np.where(active, x, 0.0) for x in (some - fewer, sized - smaller))
+    return alpha, -beta, plain, by_size
+
+
+def _attempt_cost(rate: Array, pieces: Array, success: Array) -> Array:
+    alpha, gain, plain, by_size = _stretches(rate, pieces, success)
+    paid = np.where(plain > 0.0, gain * (rate * success)[:, None] * plain, 0.0)
+    cost: Array = np.sum(alpha * by_size - paid, axis=1)
+    return np.where(success == 1.0, _mean(1.0 / rate, pieces), np.maximum(cost, 0.0))
+
+
+def _attempt_marginal(rate: Array, pieces: Array, success: Array) -> Array:
+    _, gain, plain, _ = _stretches(rate, pieces, success)
+    return np.where(success == 1.0, _index(1.0 / rate, pieces), success * np.sum(gain * plain, axis=1))
+
+
+def _attempt_guess(price: Array, pieces: Array, success: Array) -> Array:
+    return 1.0 / _inverse_index(price, pieces) / success
+
+
+def _periodic_inverse(price: Array, pieces: Array) -> Array:
+    return 1.0 / _inverse_index(price, pieces)
+
+
+ATTEMPTS = Cell(
+    _attempt_cost,
+    _attempt_marginal,
+    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
+)

@@ -27,7 +27,7 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -35,9 +35,10 @@ import numpy.typing as npt
 
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.modelling.cone_forms import by_size, falling_total
+from freshopt.modelling.cone_forms import by_size, falling_total, relative_to_lifetime, within_lifetime
 from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import (
     LARGEST,
@@ -51,6 +52,9 @@ from freshopt.numerics.arrays import (
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
+from freshopt.numerics.geometric_sums import geometric_nodes
+from freshopt.numerics.request_windows import quadrature_rise
+from freshopt.separable.conditional_kernel import largest_cost_ratio
 
 # A kink this many times away from a typical rate does not matter.
 FAR = 20.0
@@ -129,10 +133,31 @@ class PowerCost:
         capped = "" if self.cap is None else f", cap={_show(self.cap)}"
         return f"PowerCost(scale={_show(self.scale)}, exponent={_show(self.exponent)}{capped})"
 
+    def convex_per_bandwidth(self, sources: Sources, refresh: Refresh) -> str | None:
+        """Return why the cost is not convex in bandwidth used, or None."""
+        _, e, _, cap = self._parameters(len(sources))
+        capped = np.flatnonzero(np.isfinite(cap))
+        if len(capped):
+            return f"the capped cost of {sources.label(int(capped[0]))} is not convex in the bandwidth used"
+        most = largest_cost_ratio(e, periodic=refresh is Refresh.PERIODIC)
+        costs = sources.refresh_cost, sources.changed_cost
+        dear = np.zeros(len(e)) if costs[1] is None else costs[1] / costs[0]
+        beyond = np.flatnonzero(dear > most)
+        if len(beyond):
+            k = int(beyond[0])
+            return (
+                f"with the exponent {e[k]:g} the cost of {sources.label(k)} is convex in the bandwidth used "
+                f"up to changed_cost/refresh_cost = {most[k]:.4g}, and this is {dear[k]:.4g}"
+            )
+        return None
+
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve; parameters are a, e, t₀ and U."""
         parameters = self._parameters(len(sources))
-        return Curve(parameters, _at, _mean, _index, _inverse_index, POISSON, rate_at=None)
+        on_request = RequestForms(rise=_rise)
+        return Curve(
+            parameters, _at, _mean, _index, _inverse_index, POISSON, on_request=on_request, rate_at=None
+        )
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
@@ -152,16 +177,24 @@ class PowerCost:
             unit, scale = np.where(free, 1.0, t0), np.where(free, a, cap)
             return _capped_poisson(cp.multiply(unit, rate), scale, e, free), []
         log_scale = np.log(a) - np.log1p(e)
+        one = within_lifetime(rate, sources) if refresh is Refresh.ON_REQUEST else None
+        if bool(np.all(free)) and one is not None:
+            power, cone = _power_over(one, rate, e)
+            return cp.multiply(np.exp(log_scale), power), [cone]
         if bool(np.all(free)):
             return cp.exp(-cp.multiply(e, cp.log(rate)) + log_scale), []
         slope = np.where(free, 0.0, cap * np.where(free, 1.0, t0) * e / (e + 1.0))
         with np.errstate(divide="ignore"):
             least = np.where(free, 0.0, 1.0 / t0)
         v = cp.Variable(len(sources), nonneg=True)
-        power = cp.exp(-cp.multiply(e, cp.log(v)) + log_scale)
         k = np.flatnonzero(free)
-        bounds = [v >= rate, v >= least, *([v[k] <= rate[k]] if len(k) else [])]
-        return power + cp.multiply(slope, v - rate), bounds
+        bounds = [v >= rate, *([v[k] <= rate[k]] if len(k) else [])]
+        if one is None:
+            power = cp.exp(-cp.multiply(e, cp.log(v)) + log_scale)
+            return power + cp.multiply(slope, v - rate), [*bounds, v >= least]
+        power, cone = _power_over(one, v, e)
+        bounds += [v >= cp.multiply(least, one), cone]
+        return cp.multiply(np.exp(log_scale), power) + cp.multiply(slope, v - rate), bounds
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
         """Return the cone form in powers of y.
@@ -185,22 +218,49 @@ class PowerCost:
 
             unfelt = (np.inf, lambda k: whole[k] @ cp.exp(-cp.multiply(e[k], cp.log(y[k]))))
             return by_size(x, (SETTLED, felt), unfelt), bounds
+        one = None
+        if refresh is Refresh.ON_REQUEST:
+            within, typical, one = relative_to_lifetime(y, sources, typical)
+            w = w * within
         power = w * a * typical**-e / (e + 1.0)
         kink = 1.0 / np.minimum(t0 * typical, LARGEST)  # the rate 1/t₀ in units of the typical one
         slope = np.where(np.isfinite(cap), w * cap * e / (e + 1.0) / kink, 0.0)
 
+        def uncapped(k: IntArray, at: Expression) -> Expression:
+            if one is None:
+                return power[k] @ cp.exp(-cp.multiply(e[k], cp.log(at)))
+            scaled, cone = _power_over(one[k], at, e[k])
+            bounds.append(cone)
+            return power[k] @ scaled
+
         def near(k: IntArray) -> Expression:
             v = cp.Variable(len(k), nonneg=True)
-            bounds.extend([v >= y[k], v >= kink[k]])
-            return power[k] @ cp.exp(-cp.multiply(e[k], cp.log(v))) + slope[k] @ (v - y[k])
+            bounds.extend([v >= y[k], v >= (kink[k] if one is None else cp.multiply(kink[k], one[k]))])
+            return uncapped(k, v) + slope[k] @ (v - y[k])
 
-        cost = by_size(
-            kink,
-            (1.0 / FAR, lambda k: power[k] @ cp.exp(-cp.multiply(e[k], cp.log(y[k])))),
-            (FAR, near),
-            (np.inf, lambda k: -slope[k] @ y[k]),
-        )
+        def worst(k: IntArray) -> Expression:
+            return -slope[k] @ y[k] + (0.0 if one is None else (w[k] * cap[k]) @ one[k])
+
+        cost = by_size(kink, (1.0 / FAR, lambda k: uncapped(k, y[k])), (FAR, near), (np.inf, worst))
         return cost, bounds
+
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[PowerCost, Sources] | None:
+        """Return the power whose costs are those of attempts, or None.
+
+        Under Poisson refreshes the age grows by 1/s, cap or not. Of a gap N/ρ, N geometric, the mean cost
+        without a cap is that of a gap 1/ρ times s²·E[N^{1+e}]/s, which grows as s^{−e}.
+        """
+        a, e, cap = self._vectors(len(sources))
+        if refresh is Refresh.POISSON:
+            return replace(self, scale=a * success**-e, exponent=np.array(e)), sources
+        if bool(np.any(np.isfinite(cap))):
+            return None
+        k, weights = geometric_nodes(success)
+        factor = success * np.sum(weights * k ** (1.0 + e[:, None]), axis=1)
+        factor = np.where(success == 1.0, 1.0, factor)
+        return replace(self, scale=a * factor, exponent=np.array(e)), sources
 
     def power_law(self, sources: Sources, refresh: Refresh) -> tuple[Array, Array] | None:
         """Return log C and 1/(1+e) of the power law, or None.
@@ -248,6 +308,12 @@ class PowerCost:
             "exponent": self.exponent,
             "cap": np.inf if self.cap is None else self.cap,
         }
+
+
+def _power_over(x: Expression, v: Expression, e: Array) -> tuple[Expression, Expression]:
+    """Return (s, cone) with s ≥ x^{1+e}·v^{−e} elementwise."""
+    s = cp.Variable(x.shape[0], nonneg=True)
+    return s, cp.PowCone3D(s, v, x, 1.0 / (1.0 + np.array(e)))
 
 
 def _require_positive(key: str, values: Array) -> None:
@@ -322,6 +388,10 @@ def _mean(period: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
 def _index(period: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:
     s = np.minimum(period, t0)
     return a * s**e * s * (e / (e + 1.0))
+
+
+def _rise(life: Array, a: Array, e: Array, t0: Array, cap: Array, asked: Array, window: Array) -> Array:
+    return quadrature_rise(lambda age: _at(age, a, e, t0, cap), life, asked, window, t0)
 
 
 def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:

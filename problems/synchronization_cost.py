@@ -16,9 +16,9 @@ from freshopt.compiled.demand_functions import power_law
 from freshopt.compiled.proof_functions import POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.cone_forms import decayed_time
+from freshopt.modelling.cone_forms import decayed_time, within_lifetime
 from freshopt.modelling.cost_curve import Curve, CurveObjective
-from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline
+from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -44,6 +44,11 @@ class AgeCost(Protocol):
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
         """Return a well-conditioned cone form of Σ w·J(typical·y), or None."""
 
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[AgeCost, Sources] | None:
+        """Return the costs of attempts as those of other fetches, or None."""
+
     def take(self, index: Index) -> AgeCost:
         """Return the cost of some of the sources."""
 
@@ -66,6 +71,10 @@ class BinaryCost:
         share = cp.multiply(1.0 / sources.change_rate, rate)
         if refresh is Refresh.POISSON:
             return cp.inv_pos(1.0 + share), []
+        if refresh is Refresh.ON_REQUEST:
+            within = within_lifetime(rate, sources)
+            lost, cone = decayed_time(share, within)
+            return within - share + lost, [cone]
         lost, cone = decayed_time(share)
         return 1.0 - (share - lost), [cone]
 
@@ -73,6 +82,17 @@ class BinaryCost:
         """Return the cone form of binary freshness, negated."""
         form = BinaryFreshness(refresh).cone_form(y, sources, typical)
         return -form[0], form[1]
+
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[BinaryCost, Sources] | None:
+        """Return itself, of sources that change 1/s times as fast.
+
+        Periodic attempts have no such form.
+        """
+        if refresh is Refresh.PERIODIC:
+            return None
+        return self, sources.with_change_rate(sources.change_rate / success)
 
     def take(self, index: Index) -> BinaryCost:  # noqa: ARG002
         """Return itself: all it needs comes with the sources."""
@@ -88,7 +108,7 @@ class SynchronizationCost(CurveObjective):
     ----------
     cost : PowerCost, BinaryCost or PiecewiseLinearCost
     refresh : Refresh
-        ``PERIODIC`` (default), as in the paper, or ``POISSON`` where the curve has that cell.
+        ``PERIODIC`` (default), as in the paper, ``ON_REQUEST``, or ``POISSON`` where the curve has that cell.
 
     Notes
     -----
@@ -108,6 +128,7 @@ class SynchronizationCost(CurveObjective):
 
     cost: AgeCost
     refresh: Refresh = Refresh.PERIODIC
+    on_request: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise TypeError unless the cost is a cost of age."""
@@ -116,7 +137,7 @@ class SynchronizationCost(CurveObjective):
             raise TypeError(f"cost is of type {kind}. Pass a PowerCost, BinaryCost or PiecewiseLinearCost.")
         require_discipline(self)
         known = getattr(self.cost, "disciplines", self.disciplines)
-        if self.refresh not in known:
+        if self.refresh not in (*known, Refresh.ON_REQUEST):
             words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self.cost).__name__).lower()
             raise ObjectiveError(
                 f"a {words} is defined for {known[0].value} refreshes only. Use {known[0].name}."
@@ -136,10 +157,25 @@ class SynchronizationCost(CurveObjective):
         """Return the cost curve c = C̄'."""
         return self.cost.curve(sources)
 
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:
+        """Return why nothing tells that the cost is convex, or None."""
+        if isinstance(self.cost, BinaryCost):
+            return None
+        if isinstance(self.cost, PowerCost):
+            return self.cost.convex_per_bandwidth(sources, self.refresh)
+        return super(SynchronizationCost, self).convex_per_bandwidth(sources)
+
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[Objective, Sources] | None:
+        """Return the same of another cost of age, or None."""
+        stated = self.cost.never_failing(sources, success, refresh)
+        return None if stated is None else (replace(self, cost=stated[0]), stated[1])
+
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics."""
-        kernel = self.curve(sources).kernel(sources.column("importance"), self.refresh)
-        if not isinstance(self.cost, PowerCost):
+        kernel = super(SynchronizationCost, self).kernel(sources)
+        if not isinstance(self.cost, PowerCost) or self.refresh is Refresh.ON_REQUEST:
             return kernel
         parameters = self.cost.power_law(sources, self.refresh)
         if parameters is None:

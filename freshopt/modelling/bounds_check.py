@@ -27,6 +27,12 @@ def require_room(problem: Problem) -> None:
         where = list_offenders(
             f"{problem.sources.label(k)}: {lower[k]:g} > {problem.upper[k]:g}" for k in crossed
         )
+        asked = problem.sources.request_rate
+        if asked is not None and bool(np.all(problem.upper[crossed] == asked[crossed])):
+            raise InfeasibleProblemError(
+                f"min_rate exceeds the request rate of {where}. Lower min_rate: a copy that is refreshed on "
+                "request is refreshed at most once per request."
+            )
         if not bool(np.all(problem.sources.signalled[crossed])):
             raise InfeasibleProblemError(
                 f"constraints of single sources leave no rates to {where}. Lower the lower bound, or "

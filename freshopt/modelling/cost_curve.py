@@ -20,12 +20,23 @@ from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.errors import ObjectiveError
+from freshopt.modelling.fetches.attempt_cell import attempt_kernel
 from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.request_cell import (
+    RequestCost,
+    RequestForms,
+    RequestGain,
+    RequestInverse,
+    RequestMarginal,
+)
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Kernel
-from freshopt.separable.mixture import Mixed, MixedInverse, UpTo, checked_nodes
+from freshopt.separable.mixture import Mixed, MixedInverse, MixedWith, UpTo, checked_nodes
+
+# What a curve without compiled forms and windows says about refreshes on request.
+NO_FORMS = RequestForms()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +110,15 @@ class Curve:
         C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
     periodic_proof : ProofCell or None
         Of `freshopt.compiled.proof_functions`, if there is one.
+    on_request : RequestForms
+        What refreshes on request need besides: compiled forms, and those of stale-while-revalidate windows.
     rate_at : int or None
         Position of the change rate among the parameters; None if the cost of age does not depend on it.
+    smooth : bool
+        Whether the curve is analytic at every age > 0: sums over numbers of failed attempts are short then.
+    attempts : Cell or None
+        Of periodic attempts that may fail, where there is a closed form; it takes the chance of success as
+        one more parameter.
     """
 
     parameters: tuple[Array, ...]
@@ -114,10 +132,15 @@ class Curve:
     mean_gain: Formula | None = None
     periodic_value: Value | None = None
     periodic_proof: ProofCell | None = None
+    on_request: RequestForms = NO_FORMS
     rate_at: int | None = 0
+    smooth: bool = False
+    attempts: Cell | None = None
 
-    def cell(self, refresh: Refresh) -> Cell:
+    def cell(self, refresh: Refresh, *, windowed: bool = False) -> Cell:
         """Return the cell of a refresh discipline.
+
+        That of refreshes on request takes the request rates as one more parameter, and windows after them.
 
         Raises
         ------
@@ -134,6 +157,8 @@ class Curve:
                 self.periodic_value,
                 self.periodic_proof,
             )
+        if refresh is Refresh.ON_REQUEST:
+            return self._request_cell(windowed)
         cell = {Refresh.POISSON: self.poisson, Refresh.ON_SIGNAL: self.on_signal}.get(refresh)
         if cell is None:
             named = getattr(refresh, "value", refresh)
@@ -142,12 +167,30 @@ class Curve:
             )
         return cell
 
-    def kernel(self, importance: Array, refresh: Refresh) -> Kernel:
-        """Return the numerics of weighted sources under a discipline."""
-        cell = self.cell(refresh)
+    def kernel(
+        self,
+        importance: Array,
+        refresh: Refresh,
+        request_rate: Array | None = None,
+        window: Array | None = None,
+        success: Array | None = None,
+    ) -> Kernel:
+        """Return the numerics of weighted sources under a discipline.
+
+        Refreshes on request take the request rates as a parameter of their cell, and the windows of
+        stale-while-revalidate as the last one, where there are any. Chances of success are those of periodic
+        attempts.
+        """
+        windowed = window is not None and refresh is Refresh.ON_REQUEST
+        cell = self.cell(refresh, windowed=windowed)
+        if success is not None and refresh is Refresh.PERIODIC:
+            return attempt_kernel(importance, self, cell, success)
+        asked: tuple[Array, ...] = ()
+        if request_rate is not None and refresh is Refresh.ON_REQUEST:
+            asked = (request_rate,) if window is None else (request_rate, window)
         return Kernel(
             importance,
-            self.parameters,
+            (*self.parameters, *asked),
             cell.cost,
             cell.marginal,
             cell.inverse,
@@ -226,13 +269,41 @@ class Curve:
             None if self.poisson is None else self.poisson.expected(),
             announced,
             mean_gain=None if self.mean_gain is None else Mixed(self.mean_gain),
+            on_request=self._mixed_request(),
             rate_at=None,
+            smooth=self.smooth,
         )
 
     def take(self, index: Index) -> Curve:
         """Return the curve of some of the sources."""
         taken = tuple(parameter[index] for parameter in self.parameters)
         return replace(self, parameters=taken)
+
+    def _request_cell(self, windowed: bool) -> Cell:
+        own = self.on_request
+        if windowed and own.rise is None:
+            raise ObjectiveError(
+                "this cost curve has no cell for stale-while-revalidate windows. Drop the column "
+                "stale_while_revalidate, or use another objective."
+            )
+        rise, kept = (own.rise, own.kept) if windowed else (None, None)
+        marginal = RequestMarginal(self.at, self.index, rise)
+        return Cell(
+            RequestCost(self.mean, self.at, rise),
+            marginal,
+            RequestInverse(marginal, self.inverse_index),
+            None if windowed else own.demand,
+            None if self.mean_gain is None else RequestGain(self.mean_gain, kept),
+            None if windowed else own.value,
+            None if windowed else own.proof,
+        )
+
+    def _mixed_request(self) -> RequestForms:
+        rise, kept = self.on_request.rise, self.on_request.kept
+        return RequestForms(
+            rise=None if rise is None else MixedWith(rise, 2),
+            kept=None if kept is None else MixedWith(kept, 2),
+        )
 
     def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:
         return self.mean(1.0 / rate, *parameters)
@@ -282,9 +353,33 @@ class CurveObjective(Objective):
         """
         return None
 
+    def never_failing(
+        self, sources: Sources, success: Array, refresh: Refresh
+    ) -> tuple[Objective, Sources] | None:
+        """Return the costs of attempts by faster sources, or None.
+
+        What depends on changes alone costs at sρ what it costs at ρ where changes are 1/s times as fast.
+        """
+        if refresh is Refresh.PERIODIC or self.change_slope(np.ones(1)) is None:
+            return None
+        return self, sources.with_change_rate(sources.change_rate / success)
+
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the objective's discipline."""
-        return self.curve(sources).kernel(sources.column("importance"), self.refresh)
+        window = sources.stale_while_revalidate
+        return self.curve(sources).kernel(
+            sources.column("importance"), self.refresh, sources.request_rate, window
+        )
+
+    def time_average_kernel(self, sources: Sources) -> Kernel:
+        """Return the numerics of averages over time, not over requests.
+
+        They differ for copies that are refreshed on request (`freshopt.modelling.request_cell`).
+        """
+        always = np.broadcast_to(np.inf, (len(sources),))
+        return self.curve(sources).kernel(
+            sources.column("importance"), self.refresh, sources.request_rate, always
+        )
 
     def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return the exact numerics of announced changes, or None.
@@ -299,6 +394,8 @@ class CurveObjective(Objective):
 
         It depends on the objective and its discipline.
         """
+        if self.refresh is Refresh.ON_REQUEST:
+            return "a copy that is refreshed on request waits for requests, not for signals"
         if self.refresh is Refresh.PERIODIC and self.signals_worse_below is not None:
             share = f"p < {self.signals_worse_below:g} under this objective"
             return f"crawling on a signal is worse than periodic refreshes for {share}"

@@ -17,6 +17,7 @@ import numpy as np
 from freshopt.autodiff.compiler import SAME, has_rule
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
+from freshopt.modelling.failing_fetches import in_attempts
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
@@ -58,6 +59,11 @@ def declare(
         constants that are not finite numbers; names the offending term, and the source where there is one.
     """
     where = name_of(objective, method)
+    own, sources, share = in_attempts(objective, sources, signalled=method == objective.signalled_per_source)
+    if own is not objective:
+        method = own.signalled_per_source if method == objective.signalled_per_source else own.per_source
+    if share is not None:
+        rate = cp.multiply(np.array(share), rate)
     expression, constraints = _parts(_written(method, rate, sources, where), where)
     _check_shape(expression, len(sources), where)
     _check_separable(expression, len(sources), where, set())

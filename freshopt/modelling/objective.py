@@ -26,12 +26,15 @@ class Refresh(enum.Enum):
     """Refresh discipline: how a rate ρ becomes refresh times.
 
     ``POISSON``: independent exponential gaps of mean 1/ρ. ``PERIODIC``: equal gaps 1/ρ. ``ON_SIGNAL``: each
-    announced change is followed by a refresh with probability ρ/Δ.
+    announced change is followed by a refresh with probability ρ/Δ. ``ON_REQUEST``: the first request after a
+    lifetime T = 1/ρ − 1/ζ is a refresh; requests are a Poisson process of rate ζ, `Sources(request_rate=)`,
+    and what counts is what requests see, not the average over time (`Solution.time_average`).
     """
 
     POISSON = "poisson"
     PERIODIC = "periodic"
     ON_SIGNAL = "on signal"
+    ON_REQUEST = "on request"
 
     def __repr__(self) -> str:
         """Return the name as it is written in code."""
@@ -80,9 +83,23 @@ def require_discipline(objective: Objective) -> None:
             f"{objective!r}: refreshing on signals is a property of sources. Pass Refresh.POISSON or "
             "Refresh.PERIODIC here, and Sources(signalled=...)."
         )
-    if refresh not in known:
+    if refresh is Refresh.ON_REQUEST and not objective.on_request:
+        raise ObjectiveError(
+            f"{type(objective).__name__} has no cell for refreshes on request. Use refresh={known[0]!r}, or "
+            "another objective."
+        )
+    if refresh not in (*known, Refresh.ON_REQUEST):
         raise ObjectiveError(
             f"{type(objective).__name__} has no {refresh.value} cell of its own. Use refresh={known[0]!r}."
+        )
+
+
+def require_requests(objective: Objective, sources: Sources) -> None:
+    """Raise ObjectiveError if refreshes on request lack their request rates."""
+    if objective.refresh is Refresh.ON_REQUEST and sources.request_rate is None:
+        raise ObjectiveError(
+            f"{objective!r} needs request rates. Pass fo.Sources(..., request_rate=...), requests per time "
+            "unit."
         )
 
 
@@ -126,6 +143,13 @@ class Objective:
         The discipline under which `per_source` is the cost of a rate.
     disciplines : tuple of Refresh
         Those in which the objective exists; a dataclass refuses another at construction.
+    on_request : bool
+        Whether it exists for copies that are refreshed on request, too.
+    attempts : bool
+        Whether it takes rates of attempts and reads `Sources.success` itself. By default it is written for
+        fetches that never fail, and is handed what succeeds of a rate.
+    window_cones : bool
+        Whether its declaration knows stale-while-revalidate windows.
     commands : tuple of Command
         Names of an objective of `freshopt.problems` on the command line; the class's own if there are none.
 
@@ -172,6 +196,9 @@ class Objective:
     sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"
     refresh: Refresh = Refresh.POISSON
     disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC, Refresh.POISSON)
+    on_request: ClassVar[bool] = False
+    attempts: ClassVar[bool] = False
+    window_cones: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -230,6 +257,42 @@ class Objective:
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
         """Return the cone form of signalled sources, or None."""
+        return None
+
+    def convex_per_bandwidth(self, sources: Sources) -> str | None:
+        """Return None if J is convex in bandwidth used.
+
+        It is that of conditional fetches. Otherwise why not, or that nothing is
+        known; `freshopt.separable.conditional_kernel` has the proofs.
+        """
+        return f"nothing tells whether {type(self).__name__} is convex in the bandwidth that they use"
+
+    def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression | None:
+        """Return w·J as a convex function of freshness, or None.
+
+        Under Poisson refreshes. What is maximised is returned as the concave gain.
+        """
+        return None
+
+    def never_failing(
+        self,
+        sources: Sources,
+        success: Array,
+        refresh: Refresh,
+    ) -> tuple[Objective, Sources] | None:
+        """Return the costs of attempts, stated in fetches that never fail.
+
+        None where they are no such costs; under Poisson refreshes sρ then takes the place of ρ.
+
+        Parameters
+        ----------
+        sources : Sources
+            Without chances of success.
+        success : ndarray, shape (n,)
+            s in (0, 1].
+        refresh : Refresh
+            ``POISSON``, ``PERIODIC`` or, for signalled sources, ``ON_SIGNAL``.
+        """
         return None
 
     def take(self, index: Index) -> Objective:

@@ -8,6 +8,8 @@ from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
 from freshopt.cvx import cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import declare, name_of
+from freshopt.modelling.failing_fetches import kernel_in_attempts
+from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.sources import Sources
@@ -30,7 +32,13 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     """
     if isinstance(objective, Spend):
         return LinearCost(sources.refresh_cost), ""
+    if isinstance(objective, PerBandwidth):
+        return objective.kernel(sources), ""
     if isinstance(objective, PhasedObjective):
+        if sources.failing is not None:
+            raise ObjectiveError(
+                "good phases of the week are for fetches that succeed. Leave success or the profile out."
+            )
         numerics, unknown = numerics_of(objective.objective, sources)
         return (None if numerics is None else objective.hull(numerics, sources)), unknown
     signalled = sources.signalled
@@ -68,7 +76,7 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
 
     They are of full length n: the kernel, or derived from the declaration.
     """
-    kernel = (objective.signalled_kernel if signalled else objective.kernel)(sources)
+    kernel = kernel_in_attempts(objective, sources, signalled=signalled)
     method = objective.signalled_per_source if signalled else objective.per_source
     if kernel is not None and _trusted(objective, signalled=signalled):
         return kernel

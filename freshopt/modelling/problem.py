@@ -34,10 +34,16 @@ from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
 from freshopt.modelling.domain_check import require_domain
+from freshopt.modelling.fetches.conditional_fetches import (
+    UNKNOWN,
+    PerBandwidth,
+    sources_per_bandwidth,
+    used_by_source,
+)
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.host_limits import HostLimits
 from freshopt.modelling.matched_rates import Estimates, matched_rates
-from freshopt.modelling.objective import Objective, require_discipline
+from freshopt.modelling.objective import Objective, Refresh, require_discipline, require_requests
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import PhasedObjective, Profile, phased
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
@@ -83,7 +89,8 @@ class Problem:
     Attributes
     ----------
     lower, upper : ndarray, shape (n,)
-        Bounds on the rates; a signalled source cannot be refreshed more often than it changes.
+        Bounds on the rates; a signalled source cannot be refreshed more often than it changes, one that is
+        refreshed on request not more often than it is requested.
     numerics : Numerics or None
         Cost, marginal and inverse marginal per source; None if an atom of the declared objective is unknown.
     unknown_atom : str
@@ -100,6 +107,9 @@ class Problem:
         Why constraints have no rows, one sentence each; such a problem is solved by `Conic` and not proved.
     program : Program or None
         The general form; None where bandwidth, bounds and host limits are all.
+    per_bandwidth : Problem or None
+        Of fetches that cost what they bring (``Sources(changed_cost=...)``), the problem over the bandwidth
+        that each source uses; it has the numerics, and `numerics` is None.
 
     Raises
     ------
@@ -138,6 +148,7 @@ class Problem:
     bundles: Bundles | None
     couplings: tuple[str, ...]
     program: Program | None
+    per_bandwidth: Problem | None
 
     def __init__(
         self,
@@ -159,6 +170,7 @@ class Problem:
                 f"{type(sources).__name__} is not Sources. Build fo.Sources(change_rate=...)."
             )
         require_discipline(objective)
+        require_requests(objective, sources)
         if profile is not None:
             objective = phased(objective, sources, profile, load_limit)
         given = as_constraints(constraints)
@@ -170,11 +182,21 @@ class Problem:
         if found is not None:
             short = short_form(found, sources, short.bandwidth, hosts)
         worst = objective if isinstance(objective, Worst) else None
-        numerics, unknown_atom = (None, _MINIMAX) if worst else numerics_of(objective, sources)
+        if sources.changed_cost is not None:
+            if given or profile is not None:
+                raise ObjectiveError(
+                    "fetches that cost what they bring have no answer under a profile or constraints beside "
+                    "bandwidth, bounds and host limits. Drop changed_cost, or these."
+                )
+            numerics, unknown_atom = None, UNKNOWN
+        else:
+            numerics, unknown_atom = (None, _MINIMAX) if worst else numerics_of(objective, sources)
         lower, upper = sources.min_rate, sources.max_rate
         if bool(np.any(sources.signalled)):
             capped = np.where(sources.signalled, np.minimum(upper, sources.change_rate), upper)
             upper = read_only(capped)
+        if objective.refresh is Refresh.ON_REQUEST and sources.request_rate is not None:
+            upper = read_only(np.minimum(upper, sources.request_rate))
         if found is not None and found.bounded:
             lower, upper = np.maximum(lower, found.lower), np.minimum(upper, found.upper)
             # Bounds that touch may cross by rounding of a row's limit over its coefficient.
@@ -194,9 +216,14 @@ class Problem:
             "bundles": None if found is None else found.bundles,
             "couplings": () if found is None else found.couplings,
             "program": None,
+            "per_bandwidth": None,
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
+        if sources.changed_cost is not None:
+            own, twin = sources_per_bandwidth(objective, sources, lower, upper)
+            object.__setattr__(self, "per_bandwidth", Problem(own, twin, bandwidth, host_limits))
+            return
         require_room(self)
         general = found is not None and (short.rest or found.bundles or found.couplings)
         if isinstance(objective, PhasedObjective) and (general or (found is not None and found.bounded)):
@@ -228,6 +255,22 @@ class Problem:
         """Limits per host, as given."""
         return dict(zip(self.hosts.names, self.hosts.limits.tolist(), strict=True))
 
+    def used_by_source(self, rates: Array) -> Array:
+        """Return the bandwidth that each source uses at its rate, shape (n,).
+
+        It is c₀ρ; of fetches that cost what they bring c₀ρ + c₁Δ·F(ρ), F the share of time that the copy is
+        fresh.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> sources = fo.Sources(change_rate=[1.0, 4.0], refresh_cost=1.0, changed_cost=10.0)
+        >>> problem = fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=12.0)
+        >>> problem.used_by_source(np.array([1.0, 4.0]))
+        array([ 6., 24.])
+        """
+        return used_by_source(self.objective, self.sources, rates)
+
     def with_bandwidth(self, bandwidth: float) -> Problem:
         """Return the same problem with another bandwidth.
 
@@ -247,6 +290,9 @@ class Problem:
         for key in Problem.__slots__:
             object.__setattr__(other, key, getattr(self, key))
         object.__setattr__(other, "bandwidth", _bandwidth(bandwidth))
+        if self.per_bandwidth is not None:
+            object.__setattr__(other, "per_bandwidth", self.per_bandwidth.with_bandwidth(bandwidth))
+            return other
         require_room(other)
         require_domain(other)
         return other
@@ -374,7 +420,12 @@ class Problem:
         >>> program = problem.to_cvxpy()
         >>> [variable.name() for variable in program.variables()], round(float(program.solve()), 5)
         (['rate'], 3.0)
+
+        Of fetches that cost what they bring the variable is the fresh share f, "fresh", at the rate
+        Δf/(1 − f) of Poisson refreshes; what has no such cone is refused.
         """
+        if self.per_bandwidth is not None:
+            return self._in_freshness(self.per_bandwidth)
         rate = cp.Variable(len(self.sources), nonneg=True, name="rate")
         constraints = self.constraints_on(rate)
         if isinstance(self.objective, Worst):
@@ -383,6 +434,20 @@ class Problem:
             total_value, cones = declare_total(self.objective, rate, self.sources)
         goal = cp.Minimize(total_value) if self.objective.sense == "minimise" else cp.Maximize(total_value)
         return cp.Problem(goal, [*cones, *constraints])
+
+    def _in_freshness(self, twin: Problem) -> Expression:
+        """Return the problem over fresh shares under Poisson refreshes."""
+        own, n = twin.objective, len(self.sources)
+        if not isinstance(own, PerBandwidth):
+            raise ObjectiveError(f"{own!r} is no function of the bandwidth used. Declare the problem anew.")
+        fresh = cp.Variable(n, nonneg=True, name="fresh")
+        declared, used = own.of_freshness(fresh)
+        bounds = [own.fresh(bound) for bound in (self.lower, self.upper)]
+        constraints = [c for c in twin.constraints_on(used) if c.label not in ("min_rate", "max_rate")]
+        for label, one in (("min_rate", fresh >= bounds[0]), ("max_rate", fresh <= bounds[1])):
+            constraints.append(one.set_label(label))
+        goal = cp.Minimize if self.objective.sense == "minimise" else cp.Maximize
+        return cp.Problem(goal(cp.sum(declared)), constraints)
 
     def constraints_on(self, rate: Expression) -> list[Expression]:
         """Return the constraints on an affine `rate` as CVXPY constraints.

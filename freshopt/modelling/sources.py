@@ -33,8 +33,24 @@ if TYPE_CHECKING:
     import polars
 
 
+# Columns beside the names.
+COLUMNS = (
+    "change_rate",
+    "importance",
+    "host",
+    "signalled",
+    "min_rate",
+    "max_rate",
+    "refresh_cost",
+    "request_rate",
+    "stale_while_revalidate",
+    "success",
+    "changed_cost",
+)
 # These columns are kept in float32 if given so.
 NARROW = ("change_rate", "importance")
+# A source whose fetches succeed less often is as good as gone.
+RAREST = 1e-9
 
 
 @frozen_arrays
@@ -47,7 +63,7 @@ class Sources:
     change_rate : array_like, scalar or shape (n,)
         Poisson rate of changes Δ > 0, per time unit.
     importance : array_like, optional
-        Weight w ≥ 0 of a source in the objective; may be a request rate. Default 1.
+        Weight w ≥ 0 of a source in the objective. Default: `request_rate` if that is given, else 1.
     name : sequence of str, optional
         Unique names, used in messages and tables. Default: the position.
     host : sequence, optional
@@ -60,6 +76,17 @@ class Sources:
         Bandwidth that one refresh uses, > 0. Default 1.
     time_unit : str
         The clock of every rate here: "second", "minute", "hour", "day" or "week".
+    request_rate : array_like, optional
+        Poisson rate of requests ζ > 0, per time unit, of copies that are refreshed on request
+        (`Refresh.ON_REQUEST`).
+    stale_while_revalidate : array_like, optional
+        Window σ ≥ 0 of such copies, in time units, or inf: a request that finds its copy expired by at most σ
+        is served it as it is and has it fetched; later ones wait for the fetch. Default: none.
+    success : array_like, optional
+        Chance s that a fetch succeeds, in (0, 1], independently of all others. Rates are then attempts, those
+        that fail included, and so are bounds and bandwidth.
+    changed_cost : array_like, optional
+        Bandwidth that a fetch uses besides `refresh_cost` if the source has changed, ≥ 0. Default 0.
 
     Attributes
     ----------
@@ -68,6 +95,8 @@ class Sources:
         kept so, without a copy (`column`), and widened anew on each access.
     signalled : ndarray of bool, shape (n,)
     name, host : ndarray of shape (n,), or None
+    request_rate, stale_while_revalidate, success, changed_cost : ndarray of float, shape (n,), or None
+        Windows and costs that are all 0 are None.
 
     Raises
     ------
@@ -100,11 +129,15 @@ class Sources:
     max_rate: Array
     refresh_cost: Array
     time_unit: str
+    request_rate: Array | None
+    stale_while_revalidate: Array | None
+    success: Array | None
+    changed_cost: Array | None
 
     def __init__(
         self,
         change_rate: npt.ArrayLike,
-        importance: npt.ArrayLike = 1.0,
+        importance: npt.ArrayLike | None = None,
         name: npt.ArrayLike | None = None,
         host: npt.ArrayLike | None = None,
         signalled: npt.ArrayLike = False,
@@ -112,13 +145,29 @@ class Sources:
         max_rate: npt.ArrayLike = np.inf,
         refresh_cost: npt.ArrayLike = 1.0,
         time_unit: str = "day",
+        request_rate: npt.ArrayLike | None = None,
+        stale_while_revalidate: npt.ArrayLike | None = None,
+        success: npt.ArrayLike | None = None,
+        changed_cost: npt.ArrayLike = 0.0,
     ) -> None:
+        if importance is None:
+            importance = 1.0 if request_rate is None else request_rate
+        if stale_while_revalidate is not None and request_rate is None:
+            raise SourceDataError("stale_while_revalidate needs request rates. Pass request_rate= too.")
+        optional = {
+            "request_rate": request_rate,
+            "stale_while_revalidate": stale_while_revalidate,
+            "success": success,
+        }
+        asked = {key: value for key, value in optional.items() if value is not None}
         numbers: dict[str, npt.ArrayLike] = {
             "change_rate": change_rate,
+            **asked,
             "importance": importance,
             "min_rate": min_rate,
             "max_rate": max_rate,
             "refresh_cost": refresh_cost,
+            "changed_cost": changed_cost,
         }
         n = _length({**numbers, "name": name, "host": host, "signalled": signalled})
         labels = _labels(name, n, "name")
@@ -126,19 +175,36 @@ class Sources:
         store("time_unit", check_time_unit(time_unit))
         store("name", labels)
         store("host", _labels(host, n, "host"))
+        for key in optional:
+            store(key, None)
         store("signalled", _flags(signalled, n))
         for key, value in numbers.items():
             store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
         _require_unique(labels)
         self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         self._require("refresh_cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        for key in ("importance", "min_rate"):
+        if request_rate is not None:
+            self._require("request_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
+        if self.stale_while_revalidate is not None:
+            self._require(
+                "stale_while_revalidate",
+                lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
+                "must be 0 or more",
+            )
+            if not bool(np.any(self.stale_while_revalidate)):
+                store("stale_while_revalidate", None)
+        if self.success is not None:
+            span = (RAREST, 1.0)
+            self._require("success", lambda x: (x >= RAREST) & (x <= 1.0), "must be > 0 and at most 1", span)
+        for key in ("importance", "min_rate", "changed_cost"):
             self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
         self._require(
             "max_rate",
             lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
             "must be 0 or more",
         )
+        if not bool(np.any(self.changed_cost)):
+            store("changed_cost", None)
         crossed = [
             f"{self.label(k)}: {self.min_rate[k]:g} > {self.max_rate[k]:g}"
             for part in chunks(n)
@@ -163,6 +229,32 @@ class Sources:
         """Weights, shape (n,)."""
         return as_float64(self._importance)
 
+    @property
+    def asked(self) -> Array:
+        """Request rates, which must be given."""
+        if self.request_rate is None:
+            raise SourceDataError(
+                "the sources have no request rates. Pass fo.Sources(..., request_rate=...)."
+            )
+        return self.request_rate
+
+    @property
+    def failing(self) -> Array | None:
+        """The chances of success, or None where every fetch succeeds."""
+        success = self.success
+        if success is None:
+            return None
+        whole = success[0] == 1.0 if is_scalar(success) else bool(np.all(success == 1.0))
+        return None if whole else success
+
+    def never_failing(self) -> Sources:
+        """Return the same sources without chances of success."""
+        if self.success is None:
+            return self
+        other = self.take(slice(None))
+        object.__setattr__(other, "success", None)
+        return other
+
     def column(self, key: str) -> npt.NDArray[Any]:
         """Return "change_rate" or "importance" as given.
 
@@ -186,16 +278,7 @@ class Sources:
     def take(self, index: slice | npt.NDArray[Any]) -> Sources:
         """Return the sources at a slice, mask or integer index."""
         part = object.__new__(Sources)
-        for key in (
-            "_change_rate",
-            "_importance",
-            "name",
-            "host",
-            "signalled",
-            "min_rate",
-            "max_rate",
-            "refresh_cost",
-        ):
+        for key in ("name", *(f"_{key}" if key in NARROW else key for key in COLUMNS)):
             column = getattr(self, key)
             object.__setattr__(part, key, None if column is None else read_only(column[index]))
         object.__setattr__(part, "time_unit", self.time_unit)
@@ -241,7 +324,8 @@ class Sources:
         ----------
         frame : dataframe
             Column ``change_rate`` is required; ``source`` (or ``name``), ``importance``, ``host``,
-            ``signalled``, ``min_rate``, ``max_rate`` and ``refresh_cost`` are used where present, others
+            ``signalled``, ``min_rate``, ``max_rate``, ``refresh_cost``, ``request_rate``,
+            ``stale_while_revalidate``, ``success`` and ``changed_cost`` are used where present, others
             ignored.
         time_unit : str
             The unit of the rates.
@@ -264,8 +348,7 @@ class Sources:
             raise SourceDataError(
                 f"the table has no column 'change_rate', it has {list_offenders(table.columns)}. Add it."
             )
-        keys = ("change_rate", "importance", "host", "signalled", "min_rate", "max_rate", "refresh_cost")
-        columns = {key: key for key in keys if key in table.columns}
+        columns = {key: key for key in COLUMNS if key in table.columns}
         for key in ("name", "source"):
             if key in table.columns:
                 columns["name"] = key
@@ -297,11 +380,18 @@ class Sources:
             column = getattr(self, key)
             if not (is_scalar(column) and column[0] == value):
                 columns[key] = column
-        if self.host is not None:
-            columns["host"] = self.host
+        for key in ("host", "request_rate", "stale_while_revalidate", "success", "changed_cost"):
+            if getattr(self, key) is not None:
+                columns[key] = getattr(self, key)
         return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
 
-    def _require(self, key: str, holds: Callable[[Array], BoolArray], rule: str) -> None:
+    def _require(
+        self,
+        key: str,
+        holds: Callable[[Array], BoolArray],
+        rule: str,
+        span: tuple[float, float] = (SMALLEST, LARGEST),
+    ) -> None:
         """Raise SourceDataError by name where a rule does not hold.
 
         NaN never holds.
@@ -316,7 +406,7 @@ class Sources:
         if bad:
             where = list_offenders(f"{self.label(k)}: {column[k]:g}" for k in bad)
             raise SourceDataError(
-                f"{key} out of range for {where}. It {rule}, within {SMALLEST:g}..{LARGEST:g}. "
+                f"{key} out of range for {where}. It {rule}, within {span[0]:g}..{span[1]:g}. "
                 "Correct or drop these sources."
             )
 
@@ -376,7 +466,8 @@ def _require_unique(names: npt.NDArray[Any] | None) -> None:
 
     Results are matched by name.
     """
-    if names is None:
+    # Names of a log are sorted: no two that stand side by side are equal then, and no others.
+    if names is None or (names.dtype.kind in "iuU" and bool(np.all(names[1:] > names[:-1]))):
         return
     seen: set[object] = set()
     twice: list[str] = []

@@ -22,7 +22,7 @@ hindsight; with `every` an estimate and a solve a period.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import as_number
 from freshopt.planning import static_policies as policies
+from freshopt.planning.held_out_details import PARTS, HeldOutDetails, details_of
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.policy_cost import Measurement, PolicyCost
 from freshopt.planning.policy_replay import PolicyReplay, mean_row, saving
@@ -70,6 +71,8 @@ class BackTest:
     time_unit : str
     dated : bool
         Whether the log dates changes, and what is replayed counts them from there.
+    details : HeldOutDetails or None
+        Costs over time and by source, at the first bandwidth.
     """
 
     rows: tuple[PolicyCost, ...]
@@ -82,6 +85,7 @@ class BackTest:
     left_out: int
     time_unit: str
     dated: bool = False
+    details: HeldOutDetails | None = None
 
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table, a row for each policy, window and bandwidth.
@@ -99,6 +103,7 @@ class BackTest:
         told: dict[str, Any] = {key: getattr(self, key) for key in keys}
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
+        told["over_time"] = None if self.details is None else self.details.facts()
         return {"held_out": told}
 
 
@@ -227,14 +232,16 @@ def hold_out(
         without one.
     """
     require_static(request)
-    windows = held_out_windows(log, history, share, splits)
+    windows = held_out_windows(log, history, share, splits, PARTS)
     mine = history is None if crawled is None else crawled
     measured = [
         replay_policies(window, request, bandwidths or [request.bandwidth], every, log if mine else None)
         for window in windows
     ]
     dated = history is None and log.last_modified is not None
-    return back_test_of(measured, request, log.time_unit, every, dated=dated)
+    found = back_test_of(measured, request, log.time_unit, every, dated=dated)
+    maximised = request.objective.sense == "maximise"
+    return replace(found, details=details_of(measured, log.sources_, maximised=maximised))
 
 
 def back_test_of(

@@ -15,7 +15,7 @@ import numpy as np
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_table import RowStatus, RowTable
 from freshopt.certificates.solution import Solution
-from freshopt.errors import CertificateError, SourceDataError
+from freshopt.errors import SourceDataError
 from freshopt.formatting import number, percent
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.nested import Nested
@@ -33,7 +33,6 @@ from freshopt.problems.later_than import LaterThan
 from freshopt.report.objective_names import goal_of
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
-from freshopt.solving import solve
 
 # Constraints as a list, or as a function of the plan's sources.
 Constraints: TypeAlias = Sequence[Any] | Callable[[Sources], Sequence[Any]]
@@ -139,30 +138,6 @@ def discipline_under(objective: Objective, constraints: Sequence[Any]) -> Refres
 def depends_on_change_rates(problem: Problem) -> bool:
     """Return whether other change rates may make feasible rates infeasible."""
     return problem.program is not None and bool(np.any(problem.program.rows.kind != RATE))
-
-
-def solve_declared(problem: Problem, tolerance: float = 1e-6, loosest: float = 1e-6) -> Solution:
-    """Solve a problem, by HiGHS where linear programs need it.
-
-    Under targets with kinks alone, such as the share of copies older than an age at equal intervals,
-    bandwidth is a linear program, whose best responses jump: Newton's method may stall there.
-
-    Parameters
-    ----------
-    problem : Problem
-    tolerance : float
-        Relative duality gap.
-    loosest : float
-        The same where HiGHS has to solve, whose own tolerance is 1e-7.
-    """
-    try:
-        return solve(problem, tolerance=tolerance)
-    except CertificateError:
-        if not isinstance(problem.objective, Spend):
-            raise
-    from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
-
-    return solve(problem, Conic("HIGHS"), tolerance=loosest)
 
 
 def row_table(solution: Solution) -> RowTable | None:

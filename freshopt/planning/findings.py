@@ -5,8 +5,9 @@ worked out when the plan is made and kept in ``summary.json``: who is never refr
 most, what more bandwidth would bring and to whom, which hosts bind, and the value along the bandwidth. Lists
 are cut to the first few, so that the summary of a million sources is as short as that of a hundred.
 
-Cost: a solve and a certificate for each of 13 bandwidths, begun at the last one's price; for each of 5 where
-there are many sources (2 s for 10⁶, more if the price of one takes a longer search).
+Cost: a solve and a certificate for each of 35 bandwidths, begun at the last one's price; for each of 13 where
+there are many sources, and of 5 where there are very many (2 s for 10⁶, more if the price of one takes a
+longer search).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from freshopt.certificates.solution import Solution, Status
 from freshopt.errors import InfeasibleProblemError
 from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
@@ -28,15 +30,23 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.separable.kernel import Numerics
 from freshopt.solving import solve
 
-# Bandwidths around the plan's own: near enough for a smooth curve through values and slopes, far enough to
-# see what half or thrice as much would do.
-MULTIPLES = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+# Bandwidths around the plan's own, a fifth to four times: what somebody may ask for, near enough to each
+# other for a smooth curve through values and slopes.
+MULTIPLES = (
+    *(k / 20 for k in range(4, 20)),
+    *(k / 10 for k in range(10, 20)),
+    *(k / 4 for k in range(8, 17)),
+)
+# Of more than `SOME` sources; 13 solves of 3·10⁵ take a second.
+FEWER = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+SOME = 100_000
 # Of more than `MANY` sources, and under declared constraints, where a solve may take seconds.
 FEW = (0.5, 0.75, 1.0, 1.5, 2.0)
 MANY = 300_000
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
 # A marginal value at rate 0 that exceeds the price by less is equal to it, but for rounding.
 ROUNDING = 1e-9
+NO_ANSWER: dict[str, float | None] = {"value": None, "price": None, "fresh": None}
 LISTED = 10  # sources and hosts of each list
 
 
@@ -65,14 +75,14 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     >>> found = findings(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.0)), {})
     >>> found["never_refreshed"]["not_worth_it"], found["never_refreshed"]["sources"][0]["source"]
     (1, 'c')
-    >>> [round(point["price"], 3) for point in found["frontier"][5:8]]
-    [0.444, 0.393, 0.314]
+    >>> [round(point["price"], 3) for point in found["frontier"][15:18]]
+    [0.412, 0.393, 0.358]
     """
     problem = solution.problem
     numerics = problem.numerics
     told: dict[str, Any] = {
         "importance": total(problem.sources.column("importance")),
-        "fresh": _fresh(problem, {"plan": solution, **baselines}),
+        "fresh": time_fresh(problem, {"plan": solution, **baselines}),
         "frontier": _frontier(solution),
         "hosts": _hosts(solution),
     }
@@ -95,7 +105,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     }
 
 
-def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, float] | None:
+def time_fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, float] | None:
     """Return the importance-weighted freshness of each of several solutions.
 
     It is the share of time that copies are fresh.
@@ -104,7 +114,8 @@ def _fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, flo
     weight = total(sources.column("importance"))
     if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
-    stale = BinaryFreshness(refresh).kernel(sources)
+    stale = numerics_of(BinaryFreshness(refresh), sources)[0]
+    assert stale is not None, "every cell has a kernel"
     return {key: 1.0 - _stale(stale.cost(each.rates), each) / weight for key, each in solutions.items()}
 
 
@@ -115,15 +126,15 @@ def _stale(cost: Array, solution: Solution) -> float:
 
 
 def _frontier(solution: Solution) -> list[dict[str, Any]]:
-    """Return optimal value and shadow price along the bandwidth.
+    """Return optimal value, shadow price and freshness along the bandwidth.
 
-    Bandwidths are ascending; one that is infeasibly small has neither value nor price.
+    Bandwidths are ascending; one that is infeasibly small has none of them.
 
     As `freshopt.frontier`, but no solution is kept: a dozen of ten million sources would take a gigabyte.
     """
     problem = solution.problem
-    plain = problem.program is None and len(solution.rates) <= MANY
-    multiples = MULTIPLES if plain else FEW
+    n = len(solution.rates) if problem.program is None else MANY + 1
+    multiples = MULTIPLES if n <= SOME else FEWER if n <= MANY else FEW
     wanted = [problem.bandwidth * multiple for multiple in multiples]
     points: list[dict[str, Any]] = []
     # Less than what does not suffice does not suffice either.
@@ -135,7 +146,7 @@ def _frontier(solution: Solution) -> list[dict[str, Any]]:
             continue
         point: dict[str, Any] = {"bandwidth": bandwidth, "status": Status.INFEASIBLE.value}
         if short:
-            points.append(point | {"value": None, "price": None})
+            points.append(point | NO_ANSWER)
             continue
         try:
             own = bandwidth == problem.bandwidth
@@ -144,13 +155,12 @@ def _frontier(solution: Solution) -> list[dict[str, Any]]:
             )
         except InfeasibleProblemError:
             short = True
-            points.append(point | {"value": None, "price": None})
+            points.append(point | NO_ANSWER)
             continue
         short = found.status is Status.INFEASIBLE
-        status = found.status.value
-        points.append(
-            point | {"status": status, "value": _finite(found.value), "price": _finite(found.price)}
-        )
+        fresh = None if short else time_fresh(problem, {"here": found})
+        answer = {"status": found.status.value, "value": _finite(found.value), "price": _finite(found.price)}
+        points.append(point | answer | {"fresh": None if fresh is None else _finite(fresh["here"])})
         if found.price > 0.0:
             start = found.price if problem.program is None else found
     return points[::-1]

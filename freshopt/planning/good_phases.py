@@ -54,6 +54,8 @@ class GoodPhases:
         Sources at gaps of the week.
     sampled : int or None
         Sources that the profile was learnt from, if not all.
+    fresh_without : float or None
+        Share of time that copies are fresh without a profile, by importance, if known.
     """
 
     profile: WeeklyProfile
@@ -62,6 +64,7 @@ class GoodPhases:
     saved: float
     sources: int
     sampled: int | None = None
+    fresh_without: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -85,6 +88,7 @@ class GoodPhases:
             "daily_evidence": self.profile.daily_evidence,
             "load_limit": self.load_limit,
             "value_without": self.value_without,
+            "fresh_without": self.fresh_without,
             "saved": self.saved,
             "sources": self.sources,
             **({} if self.sampled is None else {"sampled_sources": self.sampled}),
@@ -95,7 +99,7 @@ class GoodPhases:
 def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_limit: float) -> Problem | None:
     """Return a plan's problem with the profile of its log, or None.
 
-    None where the log, the objective, its discipline or the constraints have no good phases.
+    None where the log, the objective, its discipline or the constraints have no good phases, or fetches fail.
 
     Parameters
     ----------
@@ -108,6 +112,8 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
         1 turns profiles off.
     """
     if load_limit <= 1.0 or not log.timed or problem.constraints or why_no_phases(problem.objective):
+        return None
+    if problem.sources.failing is not None:
         return None
     shape = learnt_shape(log, estimate.change_rate_, BINS, None, sampled_sources(log))
     profile = WeeklyProfile(*shape, log.time_unit, log.origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class HeldOutWindow:
     index : ndarray of int, shape (n,)
         Their positions among the `total` sources of the log.
     total : int
+    parts : tuple of ChangeWindow
+        The window cut into equal parts, in which costs are measured too; none by default.
     """
 
     past: CrawlLog
@@ -45,6 +48,7 @@ class HeldOutWindow:
     end: float
     index: IntArray
     total: int
+    parts: tuple[ChangeWindow, ...] = ()
 
     @classmethod
     def of(cls, past: CrawlLog, world: World, begin: float, end: float) -> HeldOutWindow:
@@ -85,7 +89,11 @@ class HeldOutWindow:
 
 
 def held_out_windows(
-    log: CrawlLog, history: ChangeHistory | None, share: float = SHARE, splits: int = SPLITS
+    log: CrawlLog,
+    history: ChangeHistory | None,
+    share: float = SHARE,
+    splits: int = SPLITS,
+    parts: int = 0,
 ) -> tuple[HeldOutWindow, ...]:
     """Return windows of equal length at the end of a log.
 
@@ -100,6 +108,8 @@ def held_out_windows(
         Of the log's time that is held out, in (0, 1).
     splits : int
         Windows that it is cut into; each plan sees all crawls before its own.
+    parts : int
+        Parts of each window, for costs over time.
 
     Raises
     ------
@@ -137,13 +147,27 @@ def held_out_windows(
         world = world_among(told, shift, log.sources_[kept])
         changes = ChangeWindow.of(world, split, np.minimum(until[kept], split + length))
         first = _first_part(log, past, kept)
-        found.append(HeldOutWindow(first, world, changes, split, split + length, kept, len(log.sources_)))
+        own = _parts(world, changes, split, split + length, parts)
+        found.append(
+            HeldOutWindow(first, world, changes, split, split + length, kept, len(log.sources_), own)
+        )
     if not found:
         raise SourceDataError(
             f"no source has a second crawl before {end - length:g} {log.time_unit}s, where the part held out "
             "begins. There is nothing to learn from. Replay a longer log."
         )
     return tuple(found)
+
+
+def _parts(
+    world: World, changes: ChangeWindow, begin: float, end: float, parts: int
+) -> tuple[ChangeWindow, ...]:
+    """Return the equal parts of a window of changes."""
+    edges = np.linspace(begin, end, parts + 1)
+    return tuple(
+        ChangeWindow.of(world, np.clip(changes.first, low, high), np.minimum(changes.until, high))
+        for low, high in pairwise(edges.tolist())
+    )
 
 
 def _known(log: CrawlLog, history: ChangeHistory, column: Array) -> Array:

@@ -11,10 +11,10 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
-from freshopt.planning.estimated_sources import TOLERANCE
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan_files import moment
+from freshopt.planning.plan_steps import TOLERANCE
 from freshopt.planning.policy_replay import PolicyReplay, predicted_cost, replay_partly
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import PHASED

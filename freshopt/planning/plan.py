@@ -9,19 +9,21 @@ inspected before it is written to a folder or shown as a page. ``freshopt plan``
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from freshopt.certificates.solution import Solution
-from freshopt.certificates.solver_protocol import SolveOptions
+from freshopt.certificates.solver_protocol import SolveOptions, Solver
 from freshopt.estimators.estimator import Estimator
+from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
@@ -31,34 +33,48 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.declared import (
     Constraints,
     constraints_for,
-    solve_declared,
 )
-from freshopt.planning.estimated_sources import TOLERANCE as TOLERANCE
-from freshopt.planning.estimated_sources import estimated_sources as estimated_sources
-from freshopt.planning.estimated_sources import sources_of as sources_of
-from freshopt.planning.findings import findings
+from freshopt.planning.findings import findings, time_fresh
 from freshopt.planning.good_phases import (
     GoodPhases,
     phase_savings,
     phased_method,
+    phased_problem,
 )
 from freshopt.planning.plan_files import moment, write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
+from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import at_phases_that_pay, has_uncertainty, schedule_value_of
+from freshopt.planning.plan_steps import estimated_sources as estimated_sources
 from freshopt.planning.plan_steps import learn as learn
 from freshopt.planning.plan_steps import method_of as method_of
+from freshopt.planning.plan_steps import sources_of as sources_of
 from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
 from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.few_changes import FewChanges, with_few_changes
+from freshopt.questions.rate_changes import RateChanges, rate_changes
+from freshopt.questions.rates_in_force import old_rates
+from freshopt.questions.solve_with_kinks import solve_with_kinks
+from freshopt.questions.todays_crawls import TodaysCrawls, needed_bandwidth, todays_crawls
 from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
+from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
 
+_LOGGER = logging.getLogger(__name__)
 Progress = Callable[[str], None]
+# Simple rules beside a plan, by the names that its summary has for them.
+BASELINES: dict[str, Solver] = {
+    "uniform": Uniform(),
+    "proportional": Proportional(),
+    "square-root": SquareRoot(),
+}
 
 
 @frozen_arrays
@@ -80,7 +96,7 @@ class Plan:
     schedule_value : float
         The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
     baselines : dict
-        The long-run value of uniform and of proportional rates at the same bandwidth.
+        The long-run value of the simple rules of `BASELINES` at the same bandwidth.
     request : PlanRequest
         What was asked.
     findings : dict
@@ -91,8 +107,18 @@ class Plan:
         The value under the posterior, with an interval that back-tests inside the log widen.
     phases : GoodPhases or None
         When in the week changes peak, and what crawling after the peaks saves; None where it does not pay.
+    needed : BandwidthFor or None
+        The least bandwidth for the freshness that was asked for, with its proof.
+    today : TodaysCrawls or None
+        What the log's own crawls keep fresh, and how few would do the same; None where nobody crawled.
+    changes : RateChanges or None
+        What the plan changes of the rates that it was compared with, and what that brings.
+    few : FewChanges or None
+        What a limit on these changes costs.
     seconds : dict
         Time of each step.
+    crawled : bool
+        Whether the log's crawls were made; those of a change history were not.
     """
 
     log: CrawlLog
@@ -108,7 +134,12 @@ class Plan:
     uncertainty: PlanUncertainty | None = None
     forecast: ValueForecast | None = None
     phases: GoodPhases | None = None
+    needed: BandwidthFor | None = None
+    today: TodaysCrawls | None = None
+    changes: RateChanges | None = None
+    few: FewChanges | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    crawled: bool = True
 
     @property
     def problem(self) -> Problem:
@@ -156,9 +187,7 @@ class Plan:
 
     def __repr__(self) -> str:
         """Return what a newcomer should read of the plan, in labelled rows."""
-        rows = plan_rows(self)
-        width = max(len(label) for label, _ in rows)
-        return "\n".join(f"{label.ljust(width)}  {text}" for label, text in rows)
+        return "\n".join(f"{label}  {text}" for label, text in aligned(plan_rows(self)))
 
     def _repr_html_(self) -> str:
         """Return the page for a notebook."""
@@ -182,6 +211,11 @@ def plan(
     draws: int = 20,
     constraints: Constraints | None = None,
     load_limit: float = 2.0,
+    freshness: float | str | None = None,
+    compare: Any = None,  # noqa: ANN401 - whatever has rates
+    max_churn: float | str | None = None,
+    success: Any = None,  # noqa: ANN401 - whatever names sources
+    retry_at_once: bool = False,
     time_unit: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Plan:
@@ -195,7 +229,8 @@ def plan(
     log : CrawlLog, ChangeHistory, path or dataframe
         What crawls found; a path or a dataframe of any library has columns as in `read_log`.
     bandwidth : float or str
-        Total refreshes per time unit, or with its unit, such as "200/day"; None where constraints limit them.
+        Total refreshes per time unit, or with its unit, such as "200/day"; None where constraints limit them,
+        or a freshness is given.
     horizon : float or str
         Length of the schedule in time units, or with its unit, such as "7d".
     objective : Objective, optional
@@ -204,7 +239,8 @@ def plan(
         Weights ≥ 0 by source: a mapping or a table (source, importance), one value each in the order of
         ``log.sources_``, or a function of the names. All alike by default.
     hosts : mapping, dataframe, array_like or callable, optional
-        The host of each source, given as `importance` is.
+        The host of each source, given as `importance` is. By default, where there are limits, the host that
+        its URL names.
     host_limits : mapping of host to float or str, optional
         Bandwidth that a host may take, per time unit, or such as "5/day".
     min_rate, max_rate : float or str, optional
@@ -227,6 +263,24 @@ def plan(
         Where the log shows that changes peak at some hours of the week, sources may be crawled after the
         peaks, at gaps of whole weeks or whole parts of one, and up to so many times the mean load; 1 keeps
         the load flat. Of periodic refreshes under bandwidth, bounds and host limits.
+    freshness : float or str, optional
+        Share of time that copies are to be fresh, such as 0.99 or "99%", or "as today" for that of the log's
+        own crawls: the plan has the least bandwidth that does it. Of objective `BinaryFreshness`, then the
+        default.
+    compare : Plan, Solution, mapping or dataframe, optional
+        Rates in force by source (columns source, rate), which the plan is compared with.
+    max_churn : float or str, optional
+        Share of the sources with a rate in `compare` that may get another one, such as 0.1 or "10%": those
+        whose change brings most. Sources without one do not count. Under bandwidth, bounds and host limits;
+        all then keep their phases.
+    success : number, mapping, dataframe, array_like or callable, optional
+        Chance in (0, 1] that a fetch succeeds, given as `importance` is; such as
+        `freshopt.estimators.SuccessRates` learns. Rates, bounds and the schedule are then of
+        attempts. There is no weekly cycle then, and no back-test inside the log.
+    retry_at_once : bool
+        Whether the crawler repeats a fetch that fails at once, which is best where failures do not depend on
+        each other. Rates and the schedule are then of successes, each of which uses 1/success of the
+        bandwidth on average.
     time_unit : str, optional
         The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
         memory brings its own.
@@ -256,7 +310,7 @@ def plan(
     >>> plan.solution.status.value, plan.sources.importance.tolist()
     ('optimal', [2.0, 1.0])
     """
-    crawls, _ = as_crawl_log(log, time_unit)
+    crawls, known = as_crawl_log(log, time_unit)
     request = request_of(
         crawls,
         bandwidth,
@@ -273,12 +327,28 @@ def plan(
         draws=draws,
         constraints=constraints,
         load_limit=load_limit,
+        freshness=freshness,
+        compare=compare,
+        max_churn=max_churn,
+        success=success,
+        retry_at_once=retry_at_once,
     )
-    return make_plan(crawls, request, on_progress)
+    return make_plan(crawls, request, on_progress, crawled=known is None)
 
 
-def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambda _: None) -> Plan:
-    """Return the plan that a request asks for."""
+def make_plan(
+    log: CrawlLog, request: PlanRequest, on_progress: Progress = lambda _: None, *, crawled: bool = True
+) -> Plan:
+    """Return the plan that a request asks for.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    request : PlanRequest
+    on_progress : callable
+    crawled : bool
+        Whether the log's crawls were made, and not derived from a history.
+    """
     seconds: dict[str, float] = {}
 
     def step(name: str) -> None:
@@ -286,12 +356,19 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         if seconds:
             latest = next(reversed(seconds))
             seconds[latest] = now - seconds[latest]
+            _LOGGER.info("%s: %.2f s", latest, seconds[latest])
         seconds[name] = now
         on_progress(name)
 
     step("change rates")
     estimate, lower, upper, sources = learn(log, request)
+    _LOGGER.debug("%r", estimate)
     step("refresh rates")
+    needed = None
+    if request.freshness is not None:
+        own = log if crawled else None
+        needed = needed_bandwidth(request.objective, sources, request.host_limits, request.freshness, own)
+        request = replace(request, bandwidth=needed.bandwidth)
     constraints = constraints_for(request.constraints, sources)
     problem = Problem(
         request.objective,
@@ -300,17 +377,39 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         request.host_limits,
         constraints,
     )
-    solution = solve_declared(problem, TOLERANCE, PROVED)
+    solution = solve_with_kinks(problem, TOLERANCE, PROVED)
+    few, old, gone = None, None, 0
+    if request.compare is not None:
+        old, gone = old_rates(sources, request.compare)
+    if old is not None and request.max_churn is not None:
+        few = with_few_changes(solution, old, request.max_churn)
+        solution = few.solution
     step("weekly cycle")
-    solution, phases = at_phases_that_pay(log, estimate, solution, request.load_limit)
+    flat, phases = solution, None
+    if few is None:
+        solution, phases = at_phases_that_pay(log, estimate, flat, request.load_limit)
+    elif phased_problem(log, estimate, problem, request.load_limit) is not None:
+        few = replace(few, no_cycle=True)
+    if phases is not None:
+        shares = time_fresh(flat.problem, {"flat": flat})
+        phases = replace(phases, fresh_without=None if shares is None else shares["flat"])
+    changes = None if old is None else rate_changes(solution, old, gone, few.prices if few else None)
+    # Beside a weekly cycle, what knows none says so.
+    cycle = phases is not None or (few is not None and few.no_cycle)
+    if needed is not None:
+        needed = replace(needed, no_cycle=cycle)
     step("baselines")
     # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
     simple = {
-        type(solver).__name__.lower(): solver.solve(problem, SolveOptions(certify=False))
-        for solver in (Uniform(), Proportional())
+        name: solver.solve(problem, SolveOptions(certify=False))
+        for name, solver in BASELINES.items()
         if problem.program is None
     }
     baselines = {name: answer.value for name, answer in simple.items()}
+    step("today")
+    today = todays_crawls(problem, log) if crawled else None
+    if today is not None:
+        today = replace(today, no_cycle=cycle)
     step("schedule")
     method = method_of(request, problem) if phases is None else phased_method(phases)
     begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
@@ -318,7 +417,8 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
     problem = solution.problem
     value = schedule_value_of(times, solution, log)
     uncertainty, forecast = None, None
-    if request.draws and has_uncertainty(problem, len(log)):
+    # Samples plan anew, and tell nothing of rates that were kept.
+    if request.draws and few is None and has_uncertainty(problem, len(log)):
         step("uncertainty")
         uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
         step("back-tests")
@@ -344,5 +444,10 @@ def make_plan(log: CrawlLog, request: PlanRequest, on_progress: Progress = lambd
         uncertainty,
         forecast,
         phases,
+        needed,
+        today,
+        changes,
+        few,
         seconds,
+        crawled,
     )

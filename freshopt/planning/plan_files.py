@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import with_unit, write_table
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.expected import Expected
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
+from freshopt.planning.good_phases import phase_savings
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.uncertainty import PlanUncertainty
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.page import PAGE, write_report
+from freshopt.report.value_words import units
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -34,24 +41,89 @@ if TYPE_CHECKING:
     from freshopt.planning.plan import Plan
 
 TABLES = ("change_rates", "rates", "schedule")
-# A table that only plans with declared constraints have.
-CONSTRAINTS = "constraints"
+# What a plan in partitions does not have: what each source costs, for the page.
+PER_SOURCE = "per_source"
+# Tables that only plans with declared constraints, beside earlier rates, or with a back-test have.
+CONSTRAINTS, CHANGES, HELD_OUT = "constraints", "changes", "held_out"
 FILES = (
     "summary.json",
     PAGE,
-    *(f"{table}{ending}" for table in (*TABLES, CONSTRAINTS) for ending in (".csv", ".parquet")),
+    *(
+        f"{table}{ending}"
+        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT)
+        for ending in (".csv", ".parquet")
+    ),
 )
 
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
-    """Return the plan's tables: change_rates, rates, schedule, and constraints if any."""
+    """Return the plan's tables: change_rates, rates, schedule, per_source, and others if any."""
     rows = row_table(plan.solution)
     return {
-        "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.solution.problem.sources),
+        "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.sources, _success(plan)),
         "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
         "schedule": plan.schedule.to_frame(),
+        PER_SOURCE: per_source(plan.solution, plan.log if plan.crawled else None),
         **({} if rows is None else {CONSTRAINTS: rows.to_frame()}),
+        **({} if plan.changes is None else {CHANGES: with_unit(plan.changes.to_frame(), plan.log.time_unit)}),
     }
+
+
+def stale_shares(solution: Solution) -> Array | None:
+    """Return each copy's stale share of time, shape (n,).
+
+    None under signals, for which there is no such formula here.
+    """
+    problem = solution.problem
+    sources, refresh = problem.sources, discipline_of(problem)
+    if refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
+        return None
+    alike = Sources(sources.change_rate, time_unit=sources.time_unit, success=sources.success)
+    numerics = numerics_of(BinaryFreshness(refresh), alike)[0]
+    assert numerics is not None, "every cell has a kernel"
+    cost = numerics.cost(solution.rates)
+    saved = phase_savings(problem, solution.rates, alike, BinaryFreshness(Refresh.PERIODIC))
+    return np.asarray(np.clip(cost - saved, 0.0, 1.0))
+
+
+def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
+    """Return the table per_source: costs, and crawls of the log.
+
+    Parameters
+    ----------
+    solution : Solution
+    log : CrawlLog or None
+        With crawls that were made; None where a history tells all changes.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``source``; ``crawl_rate``, null after a single crawl; ``cost``, what a source adds to the
+        objective's cost (of freshness its stale part), null where that is infinite; ``fresh``, the share of
+        time in which its copy is up to date. What nothing tells is left out.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources([0.5, 2.0], importance=[1.0, 3.0])
+    >>> frame = per_source(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)), None)
+    >>> frame.columns, frame["fresh"].round(3).to_list()
+    (['source', 'cost', 'fresh'], [0.594, 0.531])
+    """
+    import polars
+
+    rates, numerics = solution.rates, solution.problem.numerics
+    names = solution.problem.sources.name
+    columns = {"source": polars.Series(np.arange(len(rates)) if names is None else names.tolist())}
+    if log is not None:
+        columns["crawl_rate"] = polars.Series(log.crawl_rate).fill_nan(None)
+    if numerics is not None:
+        cost = np.asarray(numerics.cost(rates), dtype=np.float64)
+        columns["cost"] = polars.Series(np.where(np.isfinite(cost), cost, np.nan)).fill_nan(None)
+    stale = stale_shares(solution)
+    if stale is not None:
+        columns["fresh"] = polars.Series(1.0 - stale)
+    return polars.DataFrame(columns)
 
 
 def moment(log: CrawlLog, time: float) -> datetime | None:
@@ -62,7 +134,9 @@ def moment(log: CrawlLog, time: float) -> datetime | None:
     return None if log.origin is None else log.origin + timedelta(seconds=time * SECONDS[log.time_unit])
 
 
-def change_rates(estimate: Estimator, lower: Array, upper: Array, sources: Sources) -> polars.DataFrame:
+def change_rates(
+    estimate: Estimator, lower: Array, upper: Array, sources: Sources, success: Array | None = None
+) -> polars.DataFrame:
     """Return the table change_rates, one row per source.
 
     It has what is known of each source; importance and host where they differ.
@@ -78,6 +152,8 @@ def change_rates(estimate: Estimator, lower: Array, upper: Array, sources: Sourc
     }
     if not is_scalar(sources.importance):
         columns["importance"] = sources.importance
+    if success is not None:
+        columns["success"] = success
     if sources.host is not None:
         columns["host"] = sources.host.tolist()
     return with_unit(polars.DataFrame(columns), estimate.time_unit_)
@@ -94,6 +170,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "sense": objective.sense,
         "discipline": discipline_of(problem).value,
         "time_unit": log.time_unit,
+        "units": units(type(objective).__name__, log.time_unit),
         "log": {"begin": _when(log, float(np.min(log.time))), "end": _when(log, log.end)},
         "bandwidth": problem.bandwidth if math.isfinite(problem.bandwidth) else None,
         "bandwidth_used": total(sources.refresh_cost * solution.rates),
@@ -111,6 +188,10 @@ def summary(plan: Plan) -> dict[str, Any]:
         "uncertainty": None if plan.uncertainty is None else _uncertainty(plan.uncertainty),
         "forecast": None if plan.forecast is None else plan.forecast.facts(),
         "phases": None if plan.phases is None else plan.phases.facts(),
+        "needed": None if plan.needed is None else needed_facts(plan.needed),
+        "today": None if plan.today is None else plan.today.facts(),
+        "changes": None if plan.changes is None else plan.changes.facts(),
+        "few_changes": None if plan.few is None else plan.few.facts(),
         "findings": plan.findings,
         "constraints": constraint_facts(solution),
         "settings": settings(plan.request) | _no_draws(plan),
@@ -124,6 +205,7 @@ def summary(plan: Plan) -> dict[str, Any]:
             "at_max_rate": int(np.count_nonzero((solution.rates >= problem.upper) & (solution.rates > 0.0))),
             "flags": dict(zip(flags.tolist(), counts.tolist(), strict=True)),
         },
+        **_success_facts(plan),
         "change_rate": {
             "sum": total(sources.change_rate),
             "median": float(np.median(sources.change_rate)),
@@ -132,6 +214,24 @@ def summary(plan: Plan) -> dict[str, Any]:
         "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
         "versions": versions("freshopt", "numpy", "scipy", "polars"),
     }
+
+
+def _success(plan: Plan) -> Array | None:
+    """Return the chances of success, or None where no fetch fails."""
+    request = plan.request
+    if not request.retry_at_once or request.success is None:
+        return plan.sources.failing
+    chance = np.asarray(request.success(plan.log.sources_), dtype=np.float64)
+    return chance if bool(np.any(chance < 1.0)) else None
+
+
+def _success_facts(plan: Plan) -> dict[str, Any]:
+    """Return the least and the mean chance of success, if fetches fail."""
+    chance = _success(plan)
+    if chance is None:
+        return {}
+    least, mean = np.min(chance).item(), np.mean(chance).item()
+    return {"success": {"least": least, "mean": mean, "retry_at_once": plan.request.retry_at_once}}
 
 
 def settings(request: PlanRequest) -> dict[str, Any]:
@@ -199,16 +299,21 @@ def write_plan(
 
 
 def write_files(
-    plan: Plan, folder: Path, *, csv: bool = False, more: Mapping[str, Any] | None = None
+    plan: Plan,
+    folder: Path,
+    *,
+    csv: bool = False,
+    more: Mapping[str, Any] | None = None,
+    held_out: polars.DataFrame | None = None,
 ) -> list[str]:
     """Write a plan's files into an existing folder; return their names.
 
-    `more` is added to the summary.
+    `more` is added to the summary; `held_out` is what each source cost in a back-test.
 
     The page is made of the other files alone, so that `freshopt.report.write_report` can make it again.
     """
     ending = ".csv" if csv else ".parquet"
-    made = tables(plan)
+    made = tables(plan) | ({} if held_out is None else {HELD_OUT: held_out})
     for name, frame in made.items():
         write_table(frame, folder / f"{name}{ending}")
     text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)

@@ -15,7 +15,9 @@ from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
-from freshopt.units import SECONDS
+from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import amount, mean_amount, meaning, price_text
+from freshopt.units import SECONDS, duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
     from freshopt.planning.plan import Plan
@@ -37,47 +39,138 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
     objective : str
         The name that tells apart the objectives of one class.
     """
-    facts, proof = summary(made), made.solution.certificate
+    facts = summary(made)
     rows, unit = facts_rows(facts, objective), facts["time_unit"]
     size = f"{count(len(made.log), 'crawl')} of {count(len(made.sources), 'source')}"
     never = count(facts["counts"]["never_refreshed"], "source")
+    rows["intervals"] = f"{spread(made.solution.rates, unit)}; {never} never refreshed"
+    rows["schedule"] += _ages(made)
+    order = (
+        "change rates",
+        "objective",
+        "bandwidth",
+        "fetches",
+        "intervals",
+        "time fresh",
+        "value",
+        "shadow price",
+    )
     return [
         ("log", f"{read or size}, {_span(made)}"),
-        *((label, rows[label]) for label in ("change rates", "objective", "bandwidth")),
-        ("intervals", f"{_spread(made.solution.rates, unit)}; {never} never refreshed"),
-        ("value", rows["value"]),
+        *((label, rows[label]) for label in order if label in rows),
+        *_questions(made),
+        *_changes(made),
         *_forecast(made),
         *_weekly(made, read),
         *_constraints(made),
-        ("schedule", rows["schedule"] + _ages(made)),
+        ("schedule", rows["schedule"]),
         *_uncertainty(facts),
-        (
-            "certificate",
-            f"{proved_words(facts['status'], facts['objective'])}: {_gap(proof)}" if proof else "none",
-        ),
+        ("certificate", _certificate(made, facts)),
     ]
+
+
+def _certificate(made: Plan, facts: dict[str, Any]) -> str:
+    """Return what is proved of the rates."""
+    proof = made.solution.certificate
+    if proof is None:
+        return "none"
+    if made.few is not None and facts["status"] != "optimal":
+        gap = amount(facts["objective"], proof.gap, facts["time_unit"])
+        return f"old intervals are kept: no rates at all are better by more than the duality gap {gap}"
+    return certificate_text(facts["status"], gap_text(proof), facts["objective"])
 
 
 def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     """Return the rows that follow from ``summary.json`` alone, by label."""
     counts, unit, learnt = facts["counts"], facts["time_unit"], facts["change_rate"]
-    median = f", median {number(learnt['median'])}" if "median" in learnt else ""
-    flags = "".join(f", {times:,} {flag}" for flag, times in counts["flags"].items() if flag != "ok")
-    kind = facts["objective"]
-    goal = f"{kind}, {objective}" if objective and kind == "SynchronizationCost" else kind
-    sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
-    goal = "Spend, the least bandwidth that meets the constraints" if kind == "Spend" else f"{goal} ({sense})"
-    others = "".join(f"; {rule} rates {number(value)}" for rule, value in facts["baselines"].items())
-    limit = "" if facts["bandwidth"] is None else f" of {number(facts['bandwidth'])}"
-    used = f"{number(facts['bandwidth_used'])}{limit} per {unit} used"
-    planned = f"{count(counts['refreshes'], 'refresh')} in {count(facts['horizon'], unit)}, {facts['method']}"
+    kind, value = facts["objective"], facts["value"]
+    noun = goal_of(kind).noun
+    often = f"; median source one in {duration(1.0 / learnt['median'], unit)}" if learnt.get("median") else ""
+    flags = "".join(f"; {times:,} {flag}" for flag, times in counts["flags"].items() if flag != "ok")
+    cycle = facts.get("phases") or {}
+    without = amount(kind, cycle["value_without"], unit) if cycle else ""
+    others = _rules({rule: amount(kind, found, unit) for rule, found in facts["baselines"].items()}, without)
+    scale = rate_unit(facts["bandwidth"] or facts["bandwidth_used"], unit)
+    limit = "" if facts["bandwidth"] is None else f" of {number(per_unit(facts['bandwidth'], unit, scale))}"
+    what = "attempts" if "success" in facts else "refreshes"
+    used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {what} per {scale} used"
+    found = facts.get("findings") or {}
+    mean = mean_amount(kind, value, found.get("importance"), unit)
+    planned = f"{count(counts['refreshes'], _fetch(facts))} in {duration(facts['horizon'], unit)}"
+    over = f"{noun} over that time {amount(kind, facts['schedule_value'], unit)}"
     return {
-        "change rates": f"total {number(learnt['sum'])} per {unit}{median}{flags}",
-        "objective": f"{goal}, {facts['discipline']} refreshes",
-        "bandwidth": f"{used}{_shadow_price(facts)}",
-        "value": f"{number(facts['value'])} in the long run {_given(kind)}{others}",
-        "schedule": f"{planned}, value over that time {number(facts['schedule_value'])}",
+        "change rates": f"{rate_text(learnt['sum'], unit, 'change')} in all{often}{flags}",
+        "objective": _objective(facts, objective),
+        "bandwidth": used,
+        **_fetches(facts),
+        **_fresh(found.get("fresh"), cycle.get("fresh_without")),
+        "value": f"{noun} {amount(kind, value, unit)} in the long run {_given(kind)}"
+        f"{f', {mean} a source' if mean else ''}{others}",
+        **_shadow_price(facts),
+        "schedule": f"{planned} {_method(facts['method'])}, {over}",
     }
+
+
+def _fetch(facts: dict[str, Any]) -> str:
+    """Return the noun of what is scheduled."""
+    found = facts.get("success", {"retry_at_once": True})
+    return "refresh" if found.get("retry_at_once") else "attempt"
+
+
+def _fetches(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the row of the chances of success, where fetches fail."""
+    if "success" not in facts:
+        return {}
+    mean, least = (percent(facts["success"][key], space=" ") for key in ("mean", "least"))
+    of = "retried at once; rates are of successes" if _fetch(facts) == "refresh" else "rates are of attempts"
+    return {"fetches": f"{mean} succeed in the mean source, {least} in the worst; {of}"}
+
+
+def _objective(facts: dict[str, Any], name: str) -> str:
+    """Return the row of the objective: name, sense, meaning, discipline."""
+    kind, refreshes = facts["objective"], f"{facts['discipline']} refreshes"
+    if kind == "Spend":
+        return f"Spend, the least bandwidth that meets the constraints; {refreshes}"
+    goal = f"{kind}, {name}" if name and kind == "SynchronizationCost" else kind
+    sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
+    told = f": {meaning(kind)}" if meaning(kind) else ""
+    return f"{goal} ({sense}){told}; {refreshes}"
+
+
+def _fresh(shares: dict[str, float] | None, without: float | None) -> dict[str, str]:
+    """Return the row of the time fresh, if known.
+
+    `without` is the share without the weekly cycle, which the simple rules do not have either.
+    """
+    if not shares:
+        return {}
+    told = {rule: percent(share, space=" ") for rule, share in shares.items()}
+    own = told.pop("plan")
+    flat = "" if without is None else percent(without, space=" ")
+    return {"time fresh": f"{own} of the time, by importance{_rules(told, flat)}"}
+
+
+def _rules(told: dict[str, str], without: str) -> str:
+    """Return what simple rules achieve, to be appended to the plan's own.
+
+    First comes the plan `without` its weekly cycle, if it has one.
+    """
+    shown = (f"{rule}{'' if k else ' rates'} {text}" for k, (rule, text) in enumerate(told.items()))
+    flat = [f"{without} at equal intervals"] if without else []
+    return f"; {', '.join([*flat, *shown])}" if flat or told else ""
+
+
+def _method(method: str) -> str:
+    """Return how a schedule spreads refreshes, in words."""
+    if method.startswith("Periodic"):
+        return "at equal intervals" if method == "Periodic()" else "at good hours of the week"
+    return "at random times" if method.startswith("PoissonArrivals") else f"by {method}"
+
+
+def certificate_text(status: str, gap: str, objective: str = "") -> str:
+    """Return what a certificate proves, and what that means."""
+    told = f"{proved_words(status, objective)}: {gap}"
+    return f"{told}; no feasible rates are better by more" if status == "optimal" else told
 
 
 def proved_words(status: str, objective: str = "") -> str:
@@ -99,21 +192,36 @@ def _given(objective: str) -> str:
     )
 
 
-def _shadow_price(facts: dict[str, Any]) -> str:
-    """Return the bandwidth's shadow price in words.
+def _shadow_price(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the row of the bandwidth's shadow price.
 
     Where it is 0, with the reason.
     """
-    if facts["price"] is None:
-        return ""
-    if facts["price"] > 0.0:
-        return f"; shadow price {number(facts['price'])} per refresh/{facts['time_unit']}"
-    if facts["bandwidth_used"] >= (1.0 - _ROUNDING) * facts["bandwidth"]:
-        return "; shadow price 0: more bandwidth gains nothing"
+    price, used, bandwidth = facts["price"], facts["bandwidth_used"], facts["bandwidth"]
+    if price is None:
+        return {}
+    if price > 0.0:
+        maximised = facts["sense"] == "maximise"
+        unit, kind = facts["time_unit"], facts["objective"]
+        # Kept intervals are not what a bandwidth's price would choose.
+        kept = facts.get("few_changes") is not None and facts["status"] != "optimal"
+        text = price_text(
+            kind,
+            price,
+            bandwidth,
+            facts["value"],
+            unit,
+            maximised=maximised,
+            optimal=not kept,
+            fetch="attempt" if "success" in facts else "refresh",
+        )
+        return {"shadow price": f"{text}, of which all may change" if kept else text}
+    if used >= (1.0 - _ROUNDING) * bandwidth:
+        return {"shadow price": "0: more bandwidth gains nothing"}
     limits = (
         "other constraints or maximum rates" if facts.get("constraints") else "maximum rates or host limits"
     )
-    return f"; shadow price 0: {limits} are reached, or nothing is left to gain"
+    return {"shadow price": f"0: {limits} are reached, or nothing is left to gain"}
 
 
 def _constraints(made: Plan) -> list[tuple[str, str]]:
@@ -122,14 +230,41 @@ def _constraints(made: Plan) -> list[tuple[str, str]]:
     return [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
 
 
+def _questions(made: Plan) -> list[tuple[str, str]]:
+    """Return what the freshness asked for, and today's, needs."""
+    asked, today = made.needed, made.today
+    rows = [] if asked is None or asked.today is not None else [("freshness", asked.sentence)]
+    return rows if today is None else [*rows, ("as today", today.sentence)]
+
+
+def _changes(made: Plan) -> list[tuple[str, str]]:
+    """Return what changes of rates bring, and few of them cost."""
+    found = made.changes
+    if found is None:
+        return []
+    kind, unit = type(made.request.objective).__name__, made.log.time_unit
+    noun, proof, used = goal_of(kind).noun, found.certificate, rate_text(found.bandwidth, unit, "refresh")
+    at = " at equal intervals" if made.few is not None and made.few.no_cycle else ""
+    old = f"{used}; {noun} {amount(kind, found.value, unit)}{at} under today's estimates"
+    if proof is not None:
+        best = amount(kind, proof.bound, unit)
+        old += f"; no rates of as many refreshes do better than {best}{at} ({gap_text(proof)})"
+    there = len(found.old) - found.new
+    words = f"{np.count_nonzero(found.changed):,} of {count(there, 'interval')} changed"
+    words += f"; {count(found.new, 'new source')}" if found.new else ""
+    words += f"; {count(found.gone, 'source')} gone" if found.gone else ""
+    words += f"; {noun} {amount(kind, made.solution.value, unit)}, not {amount(kind, found.value, unit)}{at}"
+    rows = [("old rates", old), ("changes", words)]
+    return rows if made.few is None else [*rows, ("few changes", made.few.sentence)]
+
+
 def _forecast(made: Plan) -> list[tuple[str, str]]:
     """Return the expected value, where change rates matter to it."""
     found = made.forecast
-    return (
-        []
-        if found is None or not (found.spread > 0.0 or len(found.ratios))
-        else [("expected", found.sentence)]
-    )
+    if found is None or not (found.spread > 0.0 or len(found.ratios)):
+        return []
+    kind, unit = type(made.request.objective).__name__, made.log.time_unit
+    return [("expected", found.words(lambda value: amount(kind, value, unit)))]
 
 
 def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -137,29 +272,46 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
     found = facts["uncertainty"]
     if found is None:
         return []
+    kind, unit = facts["objective"], facts["time_unit"]
     relative = found["relative_regret"]
-    loss = number(found["mean_regret"])
+    loss = amount(kind, found["mean_regret"], unit)
     if relative is not None:
-        base = f"the mean optimal value {number(found['mean_optimal_value'])}"
+        base = f"the mean optimal value {amount(kind, found['mean_optimal_value'], unit)}"
         loss += f", {percent(relative, space=' ')} of {base}"
-    return [("uncertainty", f"expected regret of estimation error: {loss} ({found['draws']} samples)")]
+    words = f"expected regret of estimation error: {loss} ({found['draws']} samples)"
+    return [("uncertainty", f"{words}; plans that knew the change rates would gain so much")]
 
 
 def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
     """Return the row of the weekly cycle, if there is any."""
     if made.phases is None:
-        return []
+        if made.few is None or not made.few.no_cycle:
+            return []
+        words = "left out, as most intervals are kept: old and new rates are valued at equal intervals"
+        return [("weekly cycle", words)]
     flat = "load_limit=1" if read is None else "--load-limit 1"
     return [("weekly cycle", f"{made.phases.sentence}; {flat} keeps the load flat")]
 
 
-def _spread(rates: Array, unit: str) -> str:
-    """Return how far apart the refreshes of a source are."""
+def spread(rates: Array, unit: str) -> str:
+    """Return how far apart the refreshes of a source are.
+
+    Examples
+    --------
+    >>> spread(np.array([0.25, 0.5, 48.0]), "day")
+    'from 30 minutes to 4 days, median 2 days'
+    """
     refreshed = rates[rates > 0.0]
     if len(refreshed) == 0:
         return "none"
-    least, median, most = np.quantile(1.0 / refreshed, [0.0, 0.5, 1.0])
-    return f"from {number(least)} to {number(most)}, median {count(float(median), unit)}"
+    least, median, most = (
+        duration(float(each), unit) for each in np.quantile(1.0 / refreshed, [0.0, 0.5, 1.0])
+    )
+    if least == most:
+        return most
+    if least.split()[1] == most.split()[1]:
+        least = least.split()[0]
+    return f"from {least} to {most}, median {median}"
 
 
 def _ages(made: Plan) -> str:
@@ -175,12 +327,12 @@ def _ages(made: Plan) -> str:
         return ""
     horizon, unit, oldest = made.schedule.horizon, made.log.time_unit, float(np.max(ages))
     if old == 1:
-        return f" (1 source was last crawled {count(oldest, unit)} before it begins)"
-    over = f"{old:,} sources were last crawled over {count(horizon, unit)} before it begins"
-    return f" ({over}, the oldest {number(oldest)})"
+        return f" (1 source was last crawled {duration(oldest, unit)} before it begins)"
+    over = f"{old:,} sources were last crawled over {duration(horizon, unit)} before it begins"
+    return f" ({over}, the oldest {duration(oldest, unit)})"
 
 
-def _gap(proof: Certificate) -> str:
+def gap_text(proof: Certificate) -> str:
     """Return the relative duality gap, floored at float64 resolution.
 
     A smaller gap than float64 resolves in the value itself is given as a bound.

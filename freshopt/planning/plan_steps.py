@@ -5,10 +5,14 @@ What `freshopt.planning.plan` puts together, and partitions of a log use one by 
 
 from __future__ import annotations
 
+import numpy as np
+
 from freshopt.certificates.solution import Solution
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.expected import Expected
+from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -18,9 +22,7 @@ from freshopt.planning.declared import (
     depends_on_change_rates,
     discipline_of,
     discipline_under,
-    solve_declared,
 )
-from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
 from freshopt.planning.good_phases import (
     GoodPhases,
     good_phases,
@@ -28,7 +30,8 @@ from freshopt.planning.good_phases import (
     phased_problem,
     sampled_sources,
 )
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.periodic import Periodic
@@ -40,6 +43,45 @@ MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
 # The same under declared constraints, whose solves take some ten times as long.
 MOST_DECLARED = 3_000
 
+# Relative duality gap that a plan must reach; the dual search reaches 1e-14.
+TOLERANCE = 1e-9
+
+
+def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Sources]:
+    """Estimate change rates; return the estimator and the sources to plan for."""
+    estimate = (request.estimate or default_estimate)(log)
+    return estimate, sources_of(estimate, log, request)
+
+
+def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sources:
+    """Return the sources to plan for, by a fitted estimator."""
+    _require_known(estimate)
+    made = Sources(
+        estimate.change_rate_,
+        None if request.importance is None else request.importance(log.sources_),
+        name=log.sources_,
+        host=None if request.hosts is None else request.hosts(log.sources_),
+        min_rate=request.min_rate,
+        max_rate=request.max_rate,
+        time_unit=log.time_unit,
+        request_rate=None if request.requests is None else request.requests(log.sources_),
+        success=None if request.success is None else request.success(log.sources_),
+    )
+    return retried_at_once(made) if request.retry_at_once else made
+
+
+def _require_known(estimate: Estimator) -> None:
+    """Raise if a source's change rate is no positive number."""
+    rate = estimate.change_rate_
+    unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
+    if unknown:
+        where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
+        smoothed = getattr(estimate, "smoothing", None) is not None
+        remedy = "Leave smoothing out, or give" if smoothed else "Give"
+        raise SourceDataError(
+            f"the log alone does not tell the change rate of {where}. {remedy} more crawls of them."
+        )
+
 
 def at_phases_that_pay(
     log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
@@ -48,7 +90,7 @@ def at_phases_that_pay(
     phased = phased_problem(log, estimate, without.problem, load_limit)
     if phased is None:
         return without, None
-    solution = solve_declared(phased, TOLERANCE, PROVED)
+    solution = solve_with_kinks(phased, TOLERANCE, PROVED)
     phases = good_phases(solution, without, sampled_sources(log))
     return (without, None) if phases is None else (solution, phases)
 

@@ -7,7 +7,7 @@ several beginnings instead, each after a run-in as long as the window, or as the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,10 @@ from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.replay_window import Refreshes, Window, integrals
 from freshopt.simulation.replaying import replay
-from freshopt.simulation.static_costs import has_static_cost, static_costs
+from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 
+# From changes to what each source cost in them, and for how long its copy was stale.
+Costs = Callable[[ChangeWindow], tuple[Array, Array]]
 # Beginnings of a replayed schedule; with more refreshes its gaps are short, and one is enough.
 BEGINNINGS, MOST_REFRESHES = 9, 2_000_000
 
@@ -48,6 +50,10 @@ class PolicyReplay:
     cost : Measurement
     stale : float
         Share of the time that copies were stale, weighted by importance.
+    per_source : ndarray, shape (N,)
+        Of each source of the log its cost over its window, by importance; 0 of those that are not there.
+    over_time : ndarray, shape (parts,)
+        Cost in each part of the window, of the sources that are there; NaN where it is not measured.
     """
 
     policy: str
@@ -57,6 +63,8 @@ class PolicyReplay:
     predicted: float | None
     cost: Measurement
     stale: float
+    per_source: Array
+    over_time: Array
 
 
 def replay_rates(
@@ -71,14 +79,19 @@ def replay_rates(
 ) -> PolicyReplay:
     """Return the cost of static rates in a window."""
     objective = request.objective
-    if has_static_cost(objective):
-        cost = static_costs(window.changes, rates, objective)
-        stale = static_costs(window.changes, rates, BinaryFreshness(objective.refresh))
-    else:
-        cost, stale = _scheduled(window, request, problem, rates)
+    fresh = BinaryFreshness(objective.refresh)
+
+    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+        if has_static_cost(objective):
+            return static_costs(changes, rates, objective), static_costs(changes, rates, fresh)
+        if changes is window.changes:
+            return _scheduled(window, request, problem, rates)
+        # Replays of nine beginnings for each part would take long.
+        return np.full(len(rates), np.nan), np.full(len(rates), np.nan)
+
     expected = predicted_cost(window, problem, rates) if predicted else None
     weight, refreshes = problem.sources.importance, used_rate(window, rates)
-    return _measured(policy, window, weight, bandwidth, refreshes, expected, cost, stale)
+    return _measured(policy, window, weight, bandwidth, refreshes, expected, costs)
 
 
 def used_rate(window: HeldOutWindow, rates: Array) -> float:
@@ -132,17 +145,21 @@ def _replayed(
     time: Array,
 ) -> PolicyReplay:
     """Return the cost of crawls that were made in so much time."""
-    changes = window.changes
     # All copies are fresh when their records begin, and crawls before the window are there.
-    within = Window(float(np.min(window.world.start)), changes.first, changes.until)
-    found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+    begin = float(np.min(window.world.start))
     name = NAMED.get(type(objective), repr(objective))
+
+    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+        within = Window(begin, changes.first, changes.until)
+        found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+        return found[name], found["binary"]
+
     source, moment = crawls
-    inside = (moment >= within.first[source]) & (moment <= within.until[source])
+    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
     count, there = np.bincount(source[inside], minlength=len(time)), window.there
     refreshes = float(np.count_nonzero(there) * np.sum(count[there]) / np.sum(time[there]))
     used = refreshes if bandwidth is None else bandwidth
-    return _measured(policy, window, weight, used, refreshes, None, found[name], found["binary"])
+    return _measured(policy, window, weight, used, refreshes, None, costs)
 
 
 def replay_partly(
@@ -159,16 +176,20 @@ def replay_partly(
 
     The crawls are of the sources that are `placed`, source by source; the others have a random phase.
     """
-    objective, changes = problem.objective, window.changes
-    within = Window(float(np.min(window.world.start)), changes.first, changes.until)
-    found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+    objective, begin = problem.objective, float(np.min(window.world.start))
     fresh = BinaryFreshness(objective.refresh)
-    cost, stale = (
-        np.where(placed, found[name], static_costs(changes, rates, measured))
-        for name, measured in ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
-    )
+    kinds = ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
+
+    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+        within = Window(begin, changes.first, changes.until)
+        found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
+        cost, stale = (
+            np.where(placed, found[name], static_costs(changes, rates, measured)) for name, measured in kinds
+        )
+        return cost, stale
+
     weight, used = problem.sources.importance, used_rate(window, rates)
-    return _measured(policy, window, weight, bandwidth, used, predicted, cost, stale)
+    return _measured(policy, window, weight, bandwidth, used, predicted, costs)
 
 
 def hindsight_rates(
@@ -257,14 +278,25 @@ def _measured(
     bandwidth: float,
     refreshes: float,
     predicted: float | None,
-    cost: Array,
-    stale: Array,
+    costs: Costs,
 ) -> PolicyReplay:
     where = (window.span, window.index, window.total)
+    cost, stale = costs(window.changes)
     found = Measurement.of(weight, cost, *where)
     late = Measurement.of(weight, stale, *where)
     share = float(np.divide(late.value, late.everything)) if late.everything else float("nan")
-    return PolicyReplay(policy, window, bandwidth, refreshes, predicted, found, share)
+    per_source = np.zeros(window.total)
+    per_source[window.index] = weight * cost
+    over_time = np.array([_mean_cost(weight, costs(part)[0], part.span) for part in window.parts])
+    return PolicyReplay(policy, window, bandwidth, refreshes, predicted, found, share, per_source, over_time)
+
+
+def _mean_cost(weight: Array, cost: Array, span: Array) -> float:
+    """Return Σw·(∫cost)/(∫ of all importances), of the sources that are there."""
+    there = span > 0.0
+    with np.errstate(invalid="ignore"):
+        mean = np.divide(weight[there] @ cost[there], weight[there] @ span[there])
+    return float(np.sum(weight[there]) * mean)
 
 
 def _scheduled(

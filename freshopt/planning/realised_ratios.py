@@ -17,11 +17,10 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
-from freshopt.planning.known_changes import known_changes
+from freshopt.planning.known_changes import known_changes, shown_changes
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.shown_changes import shown_changes
 from freshopt.planning.static_policies import problem_of, require_static
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 from freshopt.simulation.world import World
@@ -89,9 +88,10 @@ def realised_ratios(
 def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
     """Return the ratios of all windows, or None.
 
-    None where the log is too short for them, or the objective's cost cannot be replayed exactly.
+    None where the log is too short for them, or the objective's cost cannot be replayed exactly, as where
+    fetches fail.
     """
-    if not has_static_cost(request.objective):
+    if request.success is not None or not has_static_cost(request.objective):
         return None
     try:
         found = realised_ratios(log, request, splits)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
@@ -29,11 +29,15 @@ from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_number, as_whole, shape_of
 from freshopt.planning.declared import Constraints
+from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.questions.todays_crawls import freshness_of, share_of
+from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import check_time_unit, convert_time, parse_duration, parse_rate
 from freshopt.weekly.best_phases import check_load_limit
 
@@ -55,7 +59,7 @@ class PlanRequest:
     objective : Objective
         Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
     bandwidth : float
-        Refreshes per time unit; inf where constraints alone limit them.
+        Refreshes per time unit; inf where constraints alone limit them, or freshness is asked for.
     horizon : float
         Length of the schedule in time units.
     importance : callable or None
@@ -80,6 +84,19 @@ class PlanRequest:
         sequence that names columns.
     load_limit : float
         Largest load of an hour over the mean, where a weekly profile pays; 1 for none. Not over partitions.
+    freshness : float or "as today", optional
+        Share of time that copies are to be fresh, with the least bandwidth that does it. Not over partitions.
+    compare : RateTable, optional
+        Rates in force, to compare with. Not over partitions.
+    max_churn : float, optional
+        Share of the sources with such a rate that may get another.
+    success : callable or None
+        Maps an array of names to the chances that a fetch succeeds; rates are then attempts. Not over
+        partitions.
+    retry_at_once : bool
+        Whether a fetch that fails is repeated at once; rates are then of successes.
+    requests : callable or None
+        Maps an array of names to the rates of requests, of copies that are refreshed on request.
     """
 
     objective: Objective
@@ -96,6 +113,12 @@ class PlanRequest:
     draws: int = 0
     constraints: Constraints | None = None
     load_limit: float = 2.0
+    freshness: float | str | None = None
+    compare: RateTable | None = None
+    max_churn: float | None = None
+    success: PerSource | None = None
+    retry_at_once: bool = False
+    requests: PerSource | None = None
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
@@ -152,22 +175,37 @@ def request_of(
     draws: int,
     constraints: Constraints | None = None,
     load_limit: float = 2.0,
+    freshness: float | str | None = None,
+    compare: Any = None,  # noqa: ANN401 - whatever `read_rates` takes, or a plan
+    max_churn: float | str | None = None,
+    success: Any = None,  # noqa: ANN401 - whatever names sources
+    retry_at_once: bool = False,
+    requests: Any = None,  # noqa: ANN401 - whatever names sources
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
 
     Quantities are in the log's time unit.
     """
-    goal = HarmonicStaleness(Refresh.PERIODIC) if objective is None else objective
+    usual = HarmonicStaleness(Refresh.PERIODIC) if freshness is None else BinaryFreshness(Refresh.PERIODIC)
+    goal = usual if objective is None else objective
     expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
+    if goal.refresh is Refresh.ON_REQUEST and requests is None:
+        raise ObjectiveError(
+            f"{goal!r} is of copies that are refreshed on request, which have lifetimes and no schedule. Use "
+            "freshopt.plan_lifetimes with a log of the requests."
+        )
+    expect(retry_at_once, bool, "retry_at_once", "Pass True or False")
     unit = log.time_unit
     limits = None
-    if bandwidth is None and constraints is None:
+    if freshness is not None:
+        _require_freshness_alone(goal, bandwidth, constraints)
+    elif bandwidth is None and constraints is None:
         raise SourceDataError(
             'bandwidth is None, not a number. Pass a rate such as "200/day", or constraints=[...] that limit '
-            "it."
+            "it, or freshness=0.99."
         )
     if host_limits is not None and hosts is None:
-        raise SourceDataError("host_limits do not tell which source is on which host. Pass hosts=... too.")
+        hosts = hosts_of_urls
     if host_limits is not None:
         expect(host_limits, Mapping, "host_limits", "Pass a mapping of hosts to rates")
         limits = {
@@ -190,7 +228,40 @@ def request_of(
         if constraints is None or callable(constraints)
         else as_constraints(constraints),
         load_limit=check_load_limit(load_limit),
+        freshness=None if freshness is None else freshness_of(freshness),
+        compare=_earlier(compare, max_churn),
+        max_churn=None if max_churn is None else share_of("max_churn", max_churn),
+        success=per_source(success, "success", log),
+        retry_at_once=retry_at_once,
+        requests=per_source(requests, "request_rate", log),
     )
+
+
+def _earlier(compare: Any, max_churn: object) -> RateTable | None:  # noqa: ANN401
+    """Return the rates in force that a plan is compared with."""
+    if compare is None:
+        if max_churn is not None:
+            raise SourceDataError("max_churn limits what changes of earlier rates. Pass compare=... too.")
+        return None
+    return compare if isinstance(compare, RateTable) else read_rates(getattr(compare, "solution", compare))
+
+
+def _require_freshness_alone(
+    objective: Objective, bandwidth: float | str | None, constraints: Constraints | None
+) -> None:
+    """Raise unless freshness stands in place of bandwidth and constraints."""
+    if bandwidth is not None:
+        raise SourceDataError("freshness stands in place of the bandwidth, which it finds. Leave one out.")
+    if constraints is not None:
+        raise SourceDataError(
+            "freshness alone finds the bandwidth. Beside other constraints pass Target(BinaryFreshness(), "
+            "at_least=...) among them, and Spend() as objective."
+        )
+    if not isinstance(objective, BinaryFreshness):
+        raise SourceDataError(
+            f"the least bandwidth for a freshness is found by planning for freshness, and the objective is "
+            f"{type(objective).__name__}. Leave it out, or pass a bandwidth."
+        )
 
 
 def rate_of(what: str, given: float | str, time_unit: str) -> float:
@@ -216,7 +287,7 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
     given : None, callable, number, mapping, dataframe or array_like of shape (n,)
         A dataframe has the columns ``source`` and `what`; an array is in the order of ``log.sources_``.
     what : str
-        "importance" or "host".
+        "importance", "host", "success" or "request_rate".
     log : CrawlLog
 
     Raises
@@ -228,7 +299,7 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
         return None
     if callable(given):
         return partial(_asked, given, what)
-    if isinstance(given, Real) and what == "importance":
+    if isinstance(given, Real) and what != "host":
         return partial(_alike, as_number(given, what, "Pass numbers of 0 or more."))
     if isinstance(given, Mapping):
         table = dict(given)

@@ -17,6 +17,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import PlanRequest
 from freshopt.solvers.proportional import share
+from freshopt.solvers.square_root import square_root_shape
 
 PLAN, IN_FORCE, UNIFORM, PROPORTIONAL = "plan", "rates in force", "uniform", "proportional"
 SQUARE_ROOT, HINDSIGHT = "∝ √(w·Δ)", "best static in hindsight"
@@ -63,7 +64,7 @@ def simple_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
     shapes = {
         UNIFORM: np.ones(len(sources)),
         PROPORTIONAL: sources.change_rate,
-        SQUARE_ROOT: np.sqrt(sources.importance * sources.change_rate),
+        SQUARE_ROOT: square_root_shape(sources),
     }
     if past is not None:
         rate = past.crawl_rate

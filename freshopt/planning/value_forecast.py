@@ -104,8 +104,12 @@ class ValueForecast:
     @property
     def sentence(self) -> str:
         """The forecast in words."""
-        low, high = (number(end) for end in self.interval())
-        interval = f"{number(self.expected)} under the posterior; 90 % interval {low}–{high}"
+        return self.words(number)
+
+    def words(self, shown: Callable[[float], str]) -> str:
+        """Return the forecast in words, each value as `shown` writes it."""
+        low, high = (shown(end) for end in self.interval())
+        interval = f"{shown(self.expected)} under the posterior; 90 % interval {low}–{high}"
         if not len(self.ratios):
             return f"{interval} if the model holds"
         least, largest = (f"{float(end(self.ratios)):.2g}" for end in (np.min, np.max))

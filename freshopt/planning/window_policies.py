@@ -11,9 +11,9 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.planning import static_policies as policies
-from freshopt.planning.estimated_sources import TOLERANCE, estimated_sources
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.phased_policy import phased_plan
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
     PolicyReplay,
     hindsight_rates,

@@ -18,6 +18,7 @@ import numpy as np
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.penalty_tables import TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -93,6 +94,9 @@ class Kernel:
         proofs of many sources are made.
     proof_parameters : tuple of ndarray, optional
         What the proof takes besides rate and importance; `parameters` if None.
+    tables_of : callable, optional
+        Returns the tables of `freshopt.compiled.penalty_tables`, by which compiled passes evaluate many
+        sources whose kernel has no formulas for them.
     """
 
     importance: Array
@@ -106,6 +110,7 @@ class Kernel:
     unit_value: Value | None = None
     unit_proof: ProofCell | None = None
     proof_parameters: tuple[Array, ...] | None = None
+    tables_of: TablesOf | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0.

@@ -52,6 +52,27 @@ class Mixed:
 
 
 @dataclass(frozen=True, slots=True)
+class MixedWith:
+    """Weighted sum of a formula with further parameters per source.
+
+    Examples
+    --------
+    >>> nodes, weights, shift = np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]]), np.array([1.0])
+    >>> MixedWith(lambda rate, d, shift: d / rate + shift, 1)(np.array([2.0]), nodes, weights, shift)
+    array([2.])
+    """
+
+    formula: Formula
+    last: int
+
+    def __call__(self, at: Array, *parameters: Array) -> Array:
+        """Return the sum at one argument per source, shape (n,)."""
+        *own, weights = parameters[: -self.last]
+        every = (np.repeat(each[:, None], weights.shape[1], axis=1) for each in parameters[-self.last :])
+        return weighted_mean(at_nodes(self.formula, at, [*own, *every], weights), weights)
+
+
+@dataclass(frozen=True, slots=True)
 class MixedInverse:
     """Inverse of a weighted sum of monotone formulas.
 

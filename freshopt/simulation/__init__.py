@@ -8,6 +8,7 @@ from freshopt.simulation.crawler import SimulatedCrawler as SimulatedCrawler
 from freshopt.simulation.replay_result import Measured as Measured
 from freshopt.simulation.replay_result import Replay as Replay
 from freshopt.simulation.replaying import replay as replay
+from freshopt.simulation.request_replay import compare_lifetimes as compare_lifetimes
 from freshopt.simulation.staleness_integrals import MissedCosts as MissedCosts
 from freshopt.simulation.staleness_integrals import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
@@ -22,6 +23,7 @@ __all__ = [
     "SignallingCrawler",
     "SimulatedCrawler",
     "World",
+    "compare_lifetimes",
     "missed_costs",
     "replay",
 ]

@@ -83,3 +83,23 @@ class Histories(NamedTuple):
     changes: Array
     begin: Array
     end: Array
+
+
+class Asked(NamedTuple):
+    """Requests and changes of sources, source by source.
+
+    Attributes
+    ----------
+    firsts, offsets : ndarray of int, shape (n+1,)
+        Where each source's requests and changes begin.
+    requests, changes : ndarray
+        Increasing within a source.
+    begin : ndarray, shape (n,)
+        When each copy is fresh at first.
+    """
+
+    firsts: IntArray
+    requests: Array
+    offsets: IntArray
+    changes: Array
+    begin: Array

@@ -24,8 +24,9 @@ from numba.extending import register_jitable
 from freshopt.numerics import random_streams
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word
-from freshopt.simulation import change_columns
+from freshopt.simulation import change_columns, request_loops
 from freshopt.simulation.change_columns import Histories, PoissonState, PoissonTables, RecordedTimes
+from freshopt.simulation.request_loops import serve
 
 # Changes drawn at a time, and times that are sorted by insertion.
 AHEAD, FEW = 64, 32
@@ -311,12 +312,13 @@ PASSES = (
     count_within,
     sort_each,
     group,
+    serve,
 )
 for _pass in PASSES:
     register_jitable(_pass)
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (random_streams, change_columns)).encode()
+    "".join(inspect.getsource(module) for module in (random_streams, change_columns, request_loops)).encode()
 ).hexdigest()
 
 

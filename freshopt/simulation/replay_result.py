@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +81,12 @@ class Replay:
         How many refreshes there were in the window, and how many of them followed a signal; per run.
     runs : int
         How many worlds were replayed.
+    requests : float
+        How many requests were counted, per run; 0 of a schedule. Of copies that are refreshed on request,
+        `costs` and `per_source` are means over requests and not over time.
+    time_average : dict of str to Measured
+        The same costs averaged over time, of copies that are refreshed on request; else empty, as `costs` are
+        averages over time.
     """
 
     costs: dict[str, Measured]
@@ -91,15 +97,21 @@ class Replay:
     refreshes: float
     on_signal: float
     runs: int
+    requests: float = 0.0
+    time_average: dict[str, Measured] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return the size and the freshness, never the arrays."""
         fresh, n = self.costs["binary"], len(self.per_source["binary"])
         runs = "" if self.runs == 1 else f", {self.runs} runs"
         spread = fresh.error * abs(fresh.mean / fresh.value) if fresh.value else fresh.error
+        asked, over = "", ""
+        if self.time_average:
+            asked = f"{self.requests:.0f} requests, "
+            over = f" of requests, {self.time_average['binary'].mean:.4f} of time"
         return (
-            f"Replay({self.refreshes:.0f} refreshes of {count(n, 'source', 'd')} in {self.begin:g}.."
-            f"{self.end:g} {self.time_unit}s{runs}: fresh {fresh.mean:.4f} ± {spread:.1g})"
+            f"Replay({asked}{self.refreshes:.0f} refreshes of {count(n, 'source', 'd')} in {self.begin:g}.."
+            f"{self.end:g} {self.time_unit}s{runs}: fresh {fresh.mean:.4f} ± {spread:.1g}{over})"
         )
 
     def of(self, objective: Objective) -> Measured:
@@ -122,9 +134,17 @@ class Replay:
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table with one row per cost.
 
-        Its columns are ``cost``, ``value``, ``error`` and ``mean``.
+        Its columns are ``cost``, ``value``, ``error`` and ``mean``; of copies that are refreshed on request
+        also ``over``, with "requests" or "time".
         """
         import polars
 
-        rows = [(name, found.value, found.error, found.mean) for name, found in self.costs.items()]
-        return polars.DataFrame(rows, schema=["cost", "value", "error", "mean"], orient="row")
+        names = ["cost", "value", "error", "mean"]
+        kinds = [("requests", self.costs), ("time", self.time_average)]
+        rows = [
+            (name, found.value, found.error, found.mean, over)
+            for over, costs in kinds
+            for name, found in costs.items()
+        ]
+        frame = polars.DataFrame(rows, schema=[*names, "over"], orient="row")
+        return frame if self.time_average else frame.select(names)

@@ -3,7 +3,7 @@
 All copies are fresh when the replay begins. Every cost is integrated exactly between the times of refreshes
 and changes (`freshopt.simulation.staleness_integrals`), so that the predictions of an objective are compared
 with values that do not depend on its formulas. Signalled sources are refreshed at each of their changes with
-the schedule's crawl probability.
+the schedule's crawl probability. Where fetches may fail, a coin decides for each.
 
 Where standard errors come from (`freshopt.simulation.standard_errors`). A Poisson world with another seed is
 an independent sample of the same process, and so are the refresh times of a random method with another seed:
@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from numbers import Real
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,28 +27,33 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.objective import Objective
-from freshopt.numerics.arrays import LARGEST, as_number, as_vector
+from freshopt.numerics.arrays import LARGEST, Array, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.change_columns import Grouped
 from freshopt.simulation.change_processes import PoissonChanges, loops
 from freshopt.simulation.replay_result import Measured, Replay
 from freshopt.simulation.replay_window import Window, grouped_integrals, sources_of
 from freshopt.simulation.request_freshness import Requests, fresh_requests
+from freshopt.simulation.request_replay import is_on_request, replay_on_request
 from freshopt.simulation.staleness_integrals import grouped
 from freshopt.simulation.standard_errors import CostSums, enough_runs
 from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
-    from freshopt.scheduling.schedule import RandomMethod, Schedule
+    from freshopt.certificates.solution import Solution
+    from freshopt.scheduling.schedule import RandomMethod
 
 MOST_RUNS = 1_000_000
 # Key that makes the coins of signals independent of the changes of a world with the same seed.
 COINS = 0x9FB21C651E98DF25
+# The same of the coins that decide which fetches succeed.
+FETCHES = 0xD1B54A32D192ED03
 
 
 def replay(
-    schedule: Schedule,
+    schedule: Schedule | Solution,
     world: World,
     *,
     origin: float | None = None,
@@ -60,6 +65,7 @@ def replay(
     runs: int | None = None,
     seed: int = 0,
     redraw: bool = True,
+    success: npt.ArrayLike | None = None,
 ) -> Replay:
     """Measure what a schedule costs in a world.
 
@@ -67,10 +73,11 @@ def replay(
 
     Parameters
     ----------
-    schedule : Schedule
-        Of the world's sources, in the world's order and time unit.
+    schedule : Schedule or Solution
+        Of the world's sources, in the world's order and time unit. A solution of copies that are refreshed on
+        request has lifetimes instead of a schedule: then what requests saw is counted.
     world : World
-        `World.poisson`, or `World.from_events`.
+        `World.poisson`, or `World.from_events`; `World.on_request` for lifetimes.
     origin : float, optional
         The world's time at which the schedule begins; all copies are fresh then. Default: when the world
         does.
@@ -78,7 +85,8 @@ def replay(
         How much time passes before costs count; by then copies have the ages that the schedule gives them.
     end : scalar or array_like of shape (n,), optional
         Until when, in the world's time, costs count: the end of each source's history. Default: the end of
-        the schedule, or of the world if that is earlier.
+        the schedule, or of the world if that is earlier; with lifetimes in a Poisson world 1000 fetches of
+        an average source.
     importance : array_like, scalar or shape (n,), optional
         Default: that of the world's sources; in a recorded world that of the schedule, or 1.
     objective : Objective, optional
@@ -96,12 +104,16 @@ def replay(
         Whether refresh times that a random method drew are drawn anew after the first run: the value is then
         that of the method at these rates. False: the value of these very times, whose expectation
         `freshopt.scheduling.expected_cost` knows. A schedule that was read from a file has only these.
+    success : array_like, scalar or shape (n,), optional
+        Chance in (0, 1] that a fetch succeeds, independently of all others; one that fails leaves the copy as
+        it is, and counts as a refresh all the same. Default: what a Poisson world's sources say, else 1.
 
     Returns
     -------
     Replay
         A source that is there for a part of the window counts for that part: values are
-        Σw·(∫ of all costs)/(∫ of all importances).
+        Σw·(∫ of all costs)/(∫ of all importances). With lifetimes, costs are means over requests, and
+        `Replay.time_average` is beside them.
 
     Notes
     -----
@@ -129,14 +141,36 @@ def replay(
     >>> abs(found.of(problem.objective).z(solution.value)) < 4
     True
     """
-    if not hasattr(schedule, "crawl_probability"):
-        kind = type(schedule).__name__
-        raise TypeError(f"schedule is of type {kind}. Pass what freshopt.schedule returns.")
     expect(world, World, "world", "Pass a freshopt.World")
     expect(redraw, (bool, np.bool_), "redraw", "Pass True or False")
     for what, number in (("skip", skip), ("origin", origin), ("runs", runs)):
         expect(number, (Real, NoneType), what, "Pass one number")
         as_number(0.0 if number is None else number, what, "Pass a smaller one.")
+    if not (runs is None or 1 <= runs <= MOST_RUNS):
+        raise SourceDataError(f"runs is {runs}. Pass a whole number, 1 to {MOST_RUNS}.")
+    if is_on_request(schedule):
+        given = {"origin": origin, "requests": requests}
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
+            raise SourceDataError(
+                f"{unused[0]} is for schedules. Lifetimes are replayed with the requests of the world, from "
+                "its beginning. Leave it out."
+            )
+        return replay_on_request(
+            cast("Solution", schedule),
+            world,
+            skip=skip,
+            end=end,
+            importance=importance,
+            objective=objective,
+            runs=runs,
+        )
+    if not isinstance(schedule, Schedule):
+        kind = type(schedule).__name__
+        raise TypeError(
+            f"schedule is of type {kind}. Pass what freshopt.schedule returns, or a solution of copies that "
+            "are refreshed on request."
+        )
     n = len(world)
     _require_fit(schedule, world)
     begin = float(np.min(world.start)) if origin is None else float(origin)
@@ -149,12 +183,17 @@ def replay(
             f"{np.min(world.start):g} to {world.horizon:g}. Choose another origin, skip or end."
         )
     drawn = isinstance(world.changes, PoissonChanges)
-    if not (runs is None or 1 <= runs <= MOST_RUNS):
-        raise SourceDataError(f"runs is {runs}. Pass a whole number, 1 to {MOST_RUNS}.")
     if runs is not None and runs > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
     wanted = (None if drawn else 1) if runs is None else int(runs)
     sources = world.sources
+    if success is None and sources is not None:
+        success = sources.failing
+    chance = None if success is None else as_vector(success, n, "success")
+    if chance is not None and not bool(np.all((chance > 0.0) & (chance <= 1.0))):
+        raise SourceDataError(
+            "a success is not in (0, 1]. Correct it, or leave out sources that never answer."
+        )
     if importance is None:
         importance = schedule.importance if sources is None else sources.importance
     weight = as_vector(1.0 if importance is None else importance, n, "importance")
@@ -174,6 +213,8 @@ def replay(
             by_clock = window.count(clocked)
         refreshes, signals = _merged(clocked, taken), 0 if taken is None else window.count(taken)
         refreshed, on_signal = refreshed + by_clock + signals, on_signal + signals
+        if chance is not None:
+            refreshes = _succeeded(refreshes, chance, check_seed(seed) + run)
         for name, cost in grouped_integrals(each, refreshes, window, objective).items():
             sums.setdefault(name, CostSums(weight)).add(cost)
         if requests is not None:
@@ -259,6 +300,15 @@ def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Grouped
         return Grouped(firsts, origin + time)
     source, time = method.times(rates, schedule.horizon)
     return grouped(source, origin + time, len(schedule.rates))
+
+
+def _succeeded(refreshes: Grouped, success: Array, seed: int) -> Grouped:
+    """Return the fetches that succeed, by a Bernoulli draw of each."""
+    firsts, times = refreshes
+    source = sources_of(refreshes)
+    number = np.arange(len(times)) - firsts[:-1][source]
+    kept = uniforms(seed % 2**64 ^ FETCHES, source, number) < success[source]
+    return Grouped(np.concatenate([[0], np.cumsum(kept)])[firsts], times[kept])
 
 
 def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Grouped | None:

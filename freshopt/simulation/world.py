@@ -13,26 +13,27 @@ world keeps its changes, 8 bytes each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
+from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.simulation.change_processes import Changes, PoissonChanges, RecordedChanges
+from freshopt.simulation.event_columns import codes_of, columns_of
 from freshopt.units import check_time_unit
 
-if TYPE_CHECKING:
-    pass
+# Key that makes the requests of a Poisson world independent of its changes.
+REQUESTS = 0xD1B54A32D192ED03
 
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class World:
-    """Sources that change; made by `World.poisson` or `World.from_events`.
+    """Sources that change; made by `World.poisson`, `World.from_events` or `World.on_request`.
 
     Attributes
     ----------
@@ -48,6 +49,8 @@ class World:
     time_unit : str
     sources : Sources or None
         What a Poisson world was made of.
+    requests : Changes or None
+        When copies are requested, where the world knows.
     """
 
     changes: Changes
@@ -57,6 +60,7 @@ class World:
     horizon: float
     time_unit: str
     sources: Sources | None
+    requests: Changes | None = None
 
     @classmethod
     def poisson(
@@ -144,8 +148,8 @@ class World:
         >>> World.from_events({"source": ["b", "a", "b"], "time": [3.0, 1.0, 2.0]}, horizon=4.0)
         World(2 sources with 3 recorded changes in 0..4 days)
         """
-        source, time = _columns(events)
-        labels, codes = _codes(source, names)
+        source, time = columns_of(events)
+        labels, codes = codes_of(source, names)
         n = len(labels)
         last = float(time.max(initial=0.0)) if horizon is None else float(horizon)
         begin = as_vector(min(0.0, float(time.min(initial=0.0))) if start is None else start, n, "start")
@@ -172,6 +176,71 @@ class World:
             None,
         )
 
+    @classmethod
+    def on_request(
+        cls,
+        sources: Sources,
+        seed: int,
+        *,
+        changes: Any = None,  # noqa: ANN401 - any dataframe library's frame
+        requests: Any = None,  # noqa: ANN401 - any dataframe library's frame
+        start: float = 0.0,
+        horizon: float | None = None,
+    ) -> World:
+        """Make sources that change and are requested.
+
+        Changes and requests are independent Poisson processes, or recorded.
+
+        Parameters
+        ----------
+        sources : Sources
+            With `request_rate`.
+        seed : int
+            From 0 to 2⁶⁴−1, of what is not recorded.
+        changes, requests : dataframe or mapping, optional
+            Recorded events instead of Poisson processes: columns ``source`` (names or, of sources without
+            names, positions) and ``time``, as in `from_events`. Several requests of a source at one time are
+            one request.
+        start, horizon : float, optional
+            Since when and until when recorded events count: by default from 0 to the last event.
+
+        Raises
+        ------
+        SourceDataError
+            If the sources have no request rates, or the seed or an event cannot be used.
+
+        Examples
+        --------
+        >>> World.on_request(Sources(change_rate=[1.0, 2.0], request_rate=[0.5, 4.0]), seed=1)
+        World(2 Poisson sources, Poisson requests, seed 1, per day)
+        """
+        expect(sources, Sources, "sources", "Pass freshopt.Sources")
+        key, asked = check_seed(seed), sources.asked
+        names = np.arange(len(sources)) if sources.name is None else sources.name
+        told = {"changes": changes, "requests": requests}
+        recorded = {
+            what: cls.from_events(events, names=names, start=start, horizon=horizon)
+            for what, events in told.items()
+            if events is not None
+        }
+
+        def process(what: str, own: int, rate: Array) -> Changes:
+            if what in recorded:
+                return recorded[what].changes
+            return PoissonChanges.of(own, np.zeros(1), np.ascontiguousarray(rate, dtype=np.float64)[:, None])
+
+        last = max((each.horizon for each in recorded.values()), default=np.inf)
+        return cls(
+            process("changes", key, sources.change_rate),
+            sources.name,
+            np.broadcast_to(np.zeros((), dtype=np.bool_), (len(sources),)),
+            as_vector(start if recorded else 0.0, len(sources), "start"),
+            last,
+            sources.time_unit,
+            sources,
+            process("requests", key ^ REQUESTS, asked),
+        )
+
     def __len__(self) -> int:
         """Return the number of sources."""
         return len(self.changes)
@@ -182,10 +251,17 @@ class World:
         if isinstance(self.changes, PoissonChanges):
             epochs = len(self.changes.edges)
             moving = "" if epochs == 1 else f" with {epochs - 1} jumps of the rates"
+            moving += self._requested()
             return f"World({n} Poisson sources{moving}, seed {self.changes.seed}, per {self.time_unit})"
         many = len(self.changes.times) if isinstance(self.changes, RecordedChanges) else 0
         window = f"{float(np.min(self.start)):g}..{self.horizon:g} {self.time_unit}s"
-        return f"World({n} sources with {many} recorded changes in {window})"
+        return f"World({n} sources with {many} recorded changes{self._requested()} in {window})"
+
+    def _requested(self) -> str:
+        """Return what is known of requests, in words."""
+        if isinstance(self.requests, RecordedChanges):
+            return f", {len(self.requests.times)} recorded requests"
+        return "" if self.requests is None else ", Poisson requests"
 
     def change_rate(self, time: float = 0.0) -> Array:
         """Return the true change rates at a time, shape (n,).
@@ -265,48 +341,3 @@ def _epochs(
             "Rates are finite and 0 or more."
         )
     return edges, np.ascontiguousarray(np.vstack([sources.change_rate, later]).T)
-
-
-def _columns(events: Any) -> tuple[npt.NDArray[Any], Array]:  # noqa: ANN401 - any dataframe library's frame
-    """Return the sources and times of a frame or mapping."""
-    if isinstance(events, dict):
-        columns, given = events, list(events)
-    else:
-        import narwhals
-
-        table = narwhals.from_native(events, eager_only=True)
-        given = table.columns
-        columns = {key: table[key].to_numpy() for key in ("source", "time") if key in given}
-    missing = [f"'{key}'" for key in ("source", "time") if key not in columns]
-    if missing:
-        raise SourceDataError(f"the events have no column {list_offenders(missing)}. Add it.")
-    source, time = np.asarray(columns["source"]), np.asarray(columns["time"])
-    if source.ndim != 1 or source.shape != time.shape:
-        raise SourceDataError(f"source has shape {source.shape} and time {time.shape}. Give each event both.")
-    if time.dtype.kind not in "iuf" or not np.isfinite(time).all():
-        found = f"holds {time.dtype}" if time.dtype.kind not in "iuf" else "is not finite in some rows"
-        raise SourceDataError(f"time of the events {found}. Pass numbers in the time unit.")
-    return source, time.astype(np.float64)
-
-
-def _codes(source: npt.NDArray[Any], names: npt.ArrayLike | None) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return the sources' names and each event's position among them."""
-    if source.dtype.kind == "O":
-        source = source.astype(np.str_)
-    found, codes = np.unique(source, return_inverse=True)
-    if names is None:
-        return found, codes.astype(np.int64)
-    labels = np.asarray(names)
-    if labels.dtype.kind == "O":
-        labels = labels.astype(np.str_)
-    order = np.argsort(labels, kind="stable")
-    if len(labels) == 0 or (labels[order][1:] == labels[order][:-1]).any():
-        raise SourceDataError("names is empty or has one name twice. Pass each source once.")
-    at = np.minimum(np.searchsorted(labels[order], found), len(labels) - 1)
-    unknown = labels[order][at] != found
-    if unknown.any():
-        raise SourceDataError(
-            f"events name sources that names does not: {list_offenders(map(repr, found[unknown].tolist()))}. "
-            "Add them to names, or drop their events."
-        )
-    return labels, order[at][codes].astype(np.int64)

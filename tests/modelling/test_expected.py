@@ -278,6 +278,7 @@ def test_problems_are_solved_and_certified(objective: Objective) -> None:
     assert repr(pickle.loads(pickle.dumps(problem))) == repr(problem)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "objective", [*EVERY[:-2], pytest.param(EVERY[-2], marks=exhaustive), EVERY[-1]], ids=repr
 )
@@ -290,6 +291,7 @@ def test_declared_form_is_the_sum(objective: Objective) -> None:
     assert conic.value == pytest.approx(exact.value, rel=10 * CONIC, abs=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "objective",
     [

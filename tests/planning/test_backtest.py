@@ -46,6 +46,7 @@ def freshness(rates: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     return share
 
 
+@pytest.mark.exhaustive
 def test_costs_are_those_of_poisson_sources() -> None:
     """With all changes known, each policy's freshness is what the formula says of its rates."""
     days, copies = 4000.0, 20

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.planning.findings import FEW, LISTED, MORE, MULTIPLES, findings
+from freshopt.planning.findings import FEW, FEWER, LISTED, MORE, MULTIPLES, findings
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Uniform
 from tests.ground_truth.plans import PERIODIC, POISSON, Floats, cell
@@ -163,11 +163,13 @@ def test_all_of_it_goes_into_json_whatever_sources_and_hosts_are_called() -> Non
 
 
 def test_many_sources_are_solved_at_fewer_bandwidths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("freshopt.planning.findings.MANY", 39)
     plan = solved(HarmonicStaleness(PERIODIC), 10.0, sources(n=40))
-    points = findings(plan, {})["frontier"]
-    assert [point["bandwidth"] for point in points] == [10.0 * multiple for multiple in FEW]
-    assert points[FEW.index(1.0)]["value"] == plan.value
+    for limit, multiples in (("SOME", FEWER), ("MANY", FEW)):
+        monkeypatch.setattr(f"freshopt.planning.findings.{limit}", 39)
+        points = findings(plan, {})["frontier"]
+        assert [point["bandwidth"] for point in points] == [10.0 * multiple for multiple in multiples]
+        assert points[multiples.index(1.0)]["value"] == plan.value
+        assert multiples.count(1.0) == 1
 
 
 def test_extreme_bandwidths_are_left_out_rather_than_refused() -> None:

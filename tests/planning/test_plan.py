@@ -22,7 +22,7 @@ from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.plans import OBJECTIVES, POISSON, Floats, cell, crawls, plan_request, read
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
-STEPS = ["change rates", "refresh rates", "weekly cycle", "baselines", "schedule", "findings"]
+STEPS = ["change rates", "refresh rates", "weekly cycle", "baselines", "today", "schedule", "findings"]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,9 @@ def test_the_summary_follows_from_the_tables(
     assert facts["change_rate"]["median"] == pytest.approx(float(np.median(delta)), rel=EXACT)
     uniform = np.full(len(delta), 9.0 / len(delta))
     proportional = 9.0 * delta / math.fsum(delta)
-    for name, other in (("uniform", uniform), ("proportional", proportional)):
+    root = 9.0 * np.sqrt(delta) / math.fsum(np.sqrt(delta))
+    rules = (("uniform", uniform), ("proportional", proportional), ("square-root", root))
+    for name, other in rules:
         value = float(np.sum(cell(objective, delta, other)))
         assert facts["baselines"][name] == pytest.approx(value, rel=SCALAR)
         assert (value < facts["value"]) == (facts["sense"] == "maximise")
@@ -76,6 +78,7 @@ def test_the_summary_follows_from_the_tables(
     assert set(facts["versions"]) == {"python", "freshopt", "numpy", "scipy", "polars"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", OBJECTIVES[::2], ids=repr)
 def test_the_price_is_the_marginal_gain_and_bounds_a_whole_refresh(
     objective: fo.Objective, log: fo.CrawlLog
@@ -138,6 +141,7 @@ def test_poisson_refreshes_are_seeded_and_as_many_as_planned(log: fo.CrawlLog) -
     assert np.all(np.abs(one.counts - expected) < 5.0 * np.sqrt(expected))
 
 
+@pytest.mark.exhaustive
 def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) -> None:
     seen: list[str] = []
 

@@ -74,6 +74,7 @@ def test_a_single_source_by_hand() -> None:
     assert row.refreshes == pytest.approx(1.0, rel=EXACT)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
 def test_rates_follow_what_the_crawls_find(refresh: fo.Refresh) -> None:
     """One half of the sources changed every other day and no longer does; the other half has begun to."""

@@ -150,6 +150,7 @@ def test_periodic_cell_is_the_mean_and_the_index_at_the_period() -> None:
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change_rate", [1e-6, 0.7, 1e6])
 def test_age_on_signal_is_the_age_of_the_first_signal_not_followed(change_rate: float) -> None:
     """After a refresh, signals not followed come at rate (1−p)Δ, until one that is, at rate pΔ."""

@@ -168,6 +168,7 @@ def test_optimum_is_that_of_brute_force(name: str, bandwidth: float) -> None:
     check(MODELS[name], D, W, bandwidth)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_bounds_hosts_and_sources_without_importance(name: str) -> None:
     w = np.where(np.arange(N) == 2, 0.0, W)
@@ -206,6 +207,7 @@ def test_following_every_signal_leaves_nothing_to_improve() -> None:
     assert solution.price == 0.0
 
 
+@pytest.mark.exhaustive
 def test_bandwidth_that_min_rates_use_up() -> None:
     for model in MODELS.values():
         lower = 0.1 + np.arange(N) / N

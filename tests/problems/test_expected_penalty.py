@@ -143,6 +143,7 @@ def test_never_refreshed_costs_the_largest_penalty() -> None:
     assert saturating.cost(zero)[0] == pytest.approx(1.0, rel=EXACT)
 
 
+@pytest.mark.exhaustive
 def test_it_is_the_named_objectives_where_it_coincides_with_them() -> None:
     rng = np.random.default_rng(0)
     d, w = 10.0 ** rng.uniform(-6.0, 6.0, 60), 10.0 ** rng.uniform(-6.0, 6.0, 60)
@@ -255,6 +256,7 @@ def test_irregular_penalties_are_summed_term_by_term() -> None:
     assert np.all(np.abs(kernel.cost(ratios) / np.array(exact, dtype=float) - 1.0) <= EXACT)
 
 
+@pytest.mark.exhaustive
 def test_thousands_of_steps_are_found() -> None:
     """C(m) = ⌊√m⌋ steps at the squares: Σ q^{k²}."""
     ratios = np.array([3e-9, 1e-7])

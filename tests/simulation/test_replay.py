@@ -155,6 +155,7 @@ def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> No
         assert found.error < 0.05 * abs(predicted)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("refresh", [POISSON, PERIODIC])
 def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(

@@ -13,7 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.simulation import MissedCosts, SimulatedCrawler, missed_costs
-from tests.ground_truth import truth
+from tests.ground_truth import cell_truth
 from tests.ground_truth.tolerances import EXACT
 from tests.simulation.test_world import polls, recorded, world
 
@@ -103,14 +103,14 @@ def test_sources_taken_apart_or_together(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def expected_rate(name: str, discipline: str, change_rate: float, rate: float) -> float:
-    """J of DESIGN's table, in closed form or by quadrature, from `tests.ground_truth.truth`."""
+    """J of DESIGN's table, in closed form or by quadrature, from `tests.ground_truth.cell_truth`."""
     if name == "age":
         if discipline == "poisson":
             return change_rate / (rate * (rate + change_rate))
         grid = (np.arange(20_000) + 0.5) / 20_000 / rate  # the mean of c(s) = s − (1−e^{−Δs})/Δ over a gap
         return float(np.mean(grid - -np.expm1(-change_rate * grid) / change_rate))
     curve = {"stale": "binary"}.get(name, name)
-    return float(truth.cost(curve, discipline, change_rate, rate))
+    return float(cell_truth.cost(curve, discipline, change_rate, rate))
 
 
 @pytest.mark.parametrize("discipline", ["poisson", "periodic", "on signal"])

@@ -197,6 +197,7 @@ MATRIX: dict[str, tuple[Callable[[], Cell], int]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cell", CELLS)
 def test_errors_are_as_large_as_deviations_are(cell: str) -> None:
     make, seeds = CELLS[cell]

@@ -1,0 +1,1 @@
+"""Fetches that fail, and fetches that cost what they bring."""

@@ -1,0 +1,204 @@
+"""Cells of fetches that fail: cost, marginal and inverse marginal of attempts.
+
+A fetch succeeds with chance s, independently of all others, and the rate ρ counts attempts.
+
+**Poisson** attempts that succeed are Poisson too, at rate sρ: the cost is J(sρ), its marginal value −sJ'(sρ).
+A share sρ/Δ of the announced changes is followed.
+
+**Periodic** attempts succeed after gaps N/ρ, N geometric: P(N = k) = s·q^{k−1}, q = 1 − s. With C(τ) = ∫₀^τ c
+and the periodic cell J₁ (the mean C(τ)/τ at τ = 1/ρ),
+
+    J(ρ) = sρ·E C(N/ρ) = Σ_k s²k·q^{k−1}·J₁(ρ/k),    −J'(ρ) = Σ_k s²k·q^{k−1}·(−J₁'(ρ/k))/k.
+
+It is a mixture over k of the periodic cell slowed k times, with probabilities s²k·q^{k−1}, hence convex, and
+*not* the periodic cell at sρ, which is less. `freshopt.numerics.geometric_sums` has the nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+
+from freshopt.errors import ObjectiveError
+from freshopt.numerics.arrays import Array, Formula, Index
+from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.numerics.geometric_sums import geometric_nodes
+from freshopt.separable.kernel import Kernel
+from freshopt.separable.mixture import Mixed, MixedInverse
+
+if TYPE_CHECKING:
+    from freshopt.modelling.cost_curve import Cell, Curve
+
+# Sums of a curve with kinks may take so many terms at once, some 0.3 GB.
+MOST_TERMS = 10_000_000
+# Brackets of a logarithm, in nats, that are interpolated; and the widest ones.
+NARROW, WIDEST = 2.0, 1024.0
+# Bound of the logarithm of a ratio that may be 0 or infinite.
+_STEEP = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """Formula of a rate of which a share counts.
+
+    The share is the last parameter.
+
+    Parameters
+    ----------
+    formula : callable
+    part : {"value", "marginal", "inverse"}
+        What it is: a cost or gain of a rate, a marginal, or a best response to a price.
+
+    Examples
+    --------
+    >>> Slowed(lambda rate, d: d / rate**2, "marginal")(np.array([4.0]), np.array([8.0]), np.array([0.5]))
+    array([1.])
+    """
+
+    formula: Formula
+    part: Literal["value", "marginal", "inverse"] = "value"
+
+    def __call__(self, at: Array, *parameters: Array) -> Array:
+        """Return the formula of what counts."""
+        *own, share = parameters
+        if self.part == "inverse":
+            return self.formula(at / share, *own) / share
+        value = self.formula(at * share, *own)
+        return share * value if self.part == "marginal" else value
+
+
+def slowed_kernel(kernel: Kernel, share: Array) -> Kernel:
+    """Return the kernel of rates of which a share counts."""
+    return Kernel(
+        kernel.importance,
+        (*kernel.parameters, share),
+        Slowed(kernel.unit_cost),
+        Slowed(kernel.unit_marginal, "marginal"),
+        Slowed(kernel.unit_inverse, "inverse"),
+        unit_gain=None if kernel.unit_gain is None else Slowed(kernel.unit_gain),
+    )
+
+
+def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) -> Kernel:
+    """Return the kernel of periodic attempts.
+
+    `cell` is the curve's periodic one.
+    """
+    if curve.attempts is not None:
+        own = curve.attempts
+        parameters: tuple[Array, ...] = (*curve.parameters, success)
+        return Kernel(
+            importance,
+            parameters,
+            own.cost,
+            own.marginal,
+            own.inverse,
+            own.demand,
+            unit_gain=own.gain,
+            unit_proof=own.proof,
+        )
+    k, weights = geometric_nodes(success, smooth=curve.smooth)
+    n, many = weights.shape
+    if not curve.smooth and n * many > MOST_TERMS:
+        raise ObjectiveError(
+            f"a cost of age with kinks sums {many} periodic attempts for each of {n} sources, as the least "
+            f"chance of success is {float(np.min(success)):g}. Use Refresh.POISSON, or drop the sources that "
+            "rarely answer."
+        )
+    every = tuple(
+        np.broadcast_to(own[:, None], (n, many, *own.shape[1:])) for own in map(np.asarray, curve.parameters)
+    )
+    shares = np.broadcast_to(1.0 / k, (n, many))
+    marginal, inverse = Slowed(cell.marginal, "marginal"), Slowed(cell.inverse, "inverse")
+    return Kernel(
+        importance,
+        (*every, shares, success[:, None] * k * weights),
+        Mixed(Slowed(cell.cost)),
+        Mixed(marginal),
+        MixedInverse(marginal, inverse, rising=False),
+        unit_gain=None if cell.gain is None else Mixed(Slowed(cell.gain)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedInverse:
+    """Best response to a price where it has no closed form.
+
+    Parameters
+    ----------
+    marginal : callable
+        Decreasing in the rate, with the chance of success as the last parameter.
+    guess : callable
+        ``(price, *parameters)``, a rate ≥ 0; 0 and inf are taken for the answer.
+    plain : callable
+        The answer where every fetch succeeds.
+    """
+
+    marginal: Formula
+    guess: Formula
+    plain: Formula
+
+    def __call__(self, price: Array, *parameters: Array) -> Array:
+        """Return the rate at which the marginal value is the price."""
+        *own, success = parameters
+        every = np.broadcast_to(price, np.shape(success))
+        found = np.array(self.guess(every, *parameters))
+        whole = np.flatnonzero(success == 1.0)
+        found[whole] = self.plain(every[whole], *(each[whole] for each in own))
+        some = np.flatnonzero((success < 1.0) & (found > 0.0) & np.isfinite(found))
+        if len(some):
+            excess = _Excess(
+                self.marginal, every[some], tuple(each[some] for each in parameters), found[some]
+            )
+            found[some] = excess.rates()
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Excess:
+    """Logarithms of marginal values over prices, decreasing in log(ρ/start)."""
+
+    marginal: Formula
+    price: Array
+    parameters: tuple[Array, ...]
+    start: Array
+
+    def excess(self, x: Array) -> Array:
+        value = self.marginal(self.start * np.exp(x), *self.parameters)
+        with np.errstate(all="ignore"):
+            return np.clip(np.log(value / self.price), -_STEEP, _STEEP)
+
+    def take(self, chosen: Index) -> Self:
+        parameters = tuple(each[chosen] for each in self.parameters)
+        return type(self)(self.marginal, self.price[chosen], parameters, self.start[chosen])
+
+    def rates(self) -> Array:
+        """Return the rates where it is 0, near the starts."""
+        low, high = np.full(len(self.start), -0.25), np.full(len(self.start), 0.25)
+        above, below = self.excess(low), self.excess(high)
+        # What was an end of a bracket is its other end then.
+        while bool(np.any(down := (above <= 0.0) & (low > -WIDEST))):
+            high, below = np.where(down, low, high), np.where(down, above, below)
+            low = np.where(down, 2.0 * low, low)
+            above = np.where(down, self.excess(low), above)
+        while bool(np.any(up := (below > 0.0) & (high < WIDEST))):
+            low, above = np.where(up, high, low), np.where(up, below, above)
+            high = np.where(up, 2.0 * high, high)
+            below = np.where(up, self.excess(high), below)
+        while bool(np.any(wide := (high - low > NARROW) & (below <= 0.0) & (above > 0.0))):
+            middle = 0.5 * (low + high)
+            at = self.excess(middle)
+            up, down = wide & (at > 0.0), wide & (at <= 0.0)
+            low, above = np.where(up, middle, low), np.where(up, at, above)
+            high, below = np.where(down, middle, high), np.where(down, at, below)
+        found = np.where(above <= 0.0, 0.0, np.where(below > 0.0, np.inf, self.start))
+        within = np.flatnonzero((below <= 0.0) & (above > 0.0))
+        if len(within):
+            # Logarithms are counted from the upper end: the last digits of the rate are theirs.
+            near = replace(self.take(within), start=self.start[within] * np.exp(high[within]))
+            left = low[within] - high[within]
+            x, _ = bracketed_roots(near, left, np.zeros(len(within)), above[within], below[within])
+            found[within] = near.start * np.exp(x)
+        return found

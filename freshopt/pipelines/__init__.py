@@ -1,0 +1,23 @@
+"""Pipelines of copies that are made of copies."""
+
+from freshopt.pipelines.after_parents import AfterParents as AfterParents
+from freshopt.pipelines.aligned import aligned_problem as aligned_problem
+from freshopt.pipelines.independent_phases import IndependentPhases as IndependentPhases
+from freshopt.pipelines.node_table import NodeFreshness as NodeFreshness
+from freshopt.pipelines.node_table import node_freshness as node_freshness
+from freshopt.pipelines.pipeline import Pipeline as Pipeline
+from freshopt.pipelines.pipeline import pipeline as pipeline
+from freshopt.pipelines.replaying import PipelineReplay as PipelineReplay
+from freshopt.pipelines.replaying import replay_pipeline as replay_pipeline
+
+__all__ = [
+    "AfterParents",
+    "IndependentPhases",
+    "NodeFreshness",
+    "Pipeline",
+    "PipelineReplay",
+    "aligned_problem",
+    "node_freshness",
+    "pipeline",
+    "replay_pipeline",
+]

@@ -1,0 +1,172 @@
+"""`Graph`: nodes of a pipeline in topological order, with their parents.
+
+Cost: one pass over nodes and edges.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import SourceDataError, list_offenders, shortened, shown
+from freshopt.numerics.arrays import IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+
+Node = Hashable
+# Nodes of a cycle that a message names; the others add nothing.
+SHOWN = 8
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Directed acyclic graph in compressed rows.
+
+    Attributes
+    ----------
+    nodes : tuple
+        As they were given, parents before children.
+    first : ndarray of int, shape (n + 1,)
+        Where each node's parents begin in `parent`.
+    parent : ndarray of int, shape (edges,)
+        Positions, each smaller than its child's.
+    """
+
+    nodes: tuple[Node, ...]
+    first: IntArray
+    parent: IntArray
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.nodes)
+
+    def parents(self, k: int) -> IntArray:
+        """Return the positions of a node's parents."""
+        return self.parent[self.first[k] : self.first[k + 1]]
+
+    def children(self) -> tuple[IntArray, IntArray]:
+        """Return the children in compressed rows: where they begin, and their positions."""
+        child = np.repeat(np.arange(len(self)), np.diff(self.first))
+        order = np.argsort(self.parent, kind="stable")
+        many = np.bincount(self.parent, minlength=len(self))
+        return np.concatenate([[0], np.cumsum(many)]).astype(np.int64), child[order].astype(np.int64)
+
+
+def read_graph(graph: object) -> Graph:
+    """Return a NetworkX graph or a list of edges in topological order.
+
+    Parameters
+    ----------
+    graph : DiGraph or iterable of pairs
+        Edges from upstream to downstream. Edges that occur twice count once.
+
+    Raises
+    ------
+    SourceDataError
+        If an edge is no pair, the graph is undirected, or it has a cycle, which is named.
+
+    Examples
+    --------
+    >>> found = read_graph([("b", "c"), ("a", "b"), ("a", "c")])
+    >>> found.nodes, [found.parents(k).tolist() for k in range(3)]
+    (('a', 'b', 'c'), [[], [0], [0, 1]])
+    """
+    nodes: dict[Node, list[Node]] = {}
+    for node in _alone(graph):
+        nodes.setdefault(node, [])
+    for up, down in _pairs(graph):
+        nodes.setdefault(up, [])
+        nodes.setdefault(down, []).append(up)
+    if not nodes:
+        raise SourceDataError("the graph has no edges. Pass pairs of an upstream and a downstream node.")
+    parents = {node: list(dict.fromkeys(above)) for node, above in nodes.items()}
+    order = _sorted(parents)
+    place = {node: k for k, node in enumerate(order)}
+    many = [len(parents[node]) for node in order]
+    flat = [place[up] for node in order for up in sorted(parents[node], key=place.__getitem__)]
+    first = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+    return Graph(tuple(order), first, np.array(flat, dtype=np.int64))
+
+
+def _alone(graph: Any) -> Iterable[Node]:  # noqa: ANN401 - a graph of any kind
+    """Return all nodes that a NetworkX graph knows."""
+    if not hasattr(graph, "is_directed"):
+        return ()
+    if not graph.is_directed():
+        raise SourceDataError(
+            "the graph is undirected. Pass a networkx.DiGraph with edges from upstream to downstream."
+        )
+    nodes: Iterable[Node] = graph.nodes
+    return nodes
+
+
+def _pairs(graph: Any) -> Iterator[tuple[Node, Node]]:  # noqa: ANN401 - a graph of any kind
+    """Yield the edges."""
+    try:
+        edges = iter(graph.edges() if hasattr(graph, "is_directed") else graph)
+    except TypeError:
+        raise SourceDataError(
+            f"the graph is of type {type(graph).__name__}. Pass a networkx.DiGraph, pairs of nodes, or the "
+            "path of a manifest.json."
+        ) from None
+    for k, edge in enumerate(edges):
+        try:
+            up, down = (None, None) if isinstance(edge, str | bytes) else edge
+            hash((up, down))
+        except (TypeError, ValueError):
+            up = None
+        if up is None or down is None:
+            raise SourceDataError(
+                f"edge {k} is {shown(edge)}. An edge is a pair of an upstream and a downstream node."
+            )
+        yield up, down
+
+
+def _sorted(parents: dict[Node, list[Node]]) -> list[Node]:
+    """Return the nodes in topological order."""
+    children: dict[Node, list[Node]] = {node: [] for node in parents}
+    for node, above in parents.items():
+        for up in above:
+            children[up].append(node)
+    left = {node: len(above) for node, above in parents.items()}
+    ready, order = deque(node for node, many in left.items() if not many), []
+    while ready:
+        node = ready.popleft()
+        order.append(node)
+        for child in children[node]:
+            left[child] -= 1
+            if not left[child]:
+                ready.append(child)
+    if len(order) < len(parents):
+        raise SourceDataError(
+            f"the graph has a cycle: {_cycle(parents, set(order))}. Remove one of its edges."
+        )
+    return order
+
+
+def _cycle(parents: dict[Node, list[Node]], sorted_out: set[Node]) -> str:
+    """Return a cycle among the nodes that have no order."""
+    node = next(name for name in parents if name not in sorted_out)
+    path: list[Node] = []
+    while node not in path:
+        path.append(node)
+        node = next(up for up in parents[node] if up not in sorted_out)
+    ring = [node, *reversed(path[path.index(node) :])]
+    names = [shortened(str(name)) for name in ring]
+    if len(names) > SHOWN:
+        names = [*names[: SHOWN - 2], f"{len(names) - SHOWN + 1} more", names[-1]]
+    return " → ".join(names)
+
+
+def require_known(names: Iterable[Node], known: Iterable[Node], what: str) -> None:
+    """Raise SourceDataError if names are of no node."""
+    nodes = set(known)
+    unknown = [shown(name) for name in names if name not in nodes]
+    if unknown:
+        raise SourceDataError(
+            f"{what} names {list_offenders(unknown)}, which is no node of the graph. Correct the name."
+        )

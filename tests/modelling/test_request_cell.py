@@ -1,0 +1,272 @@
+"""Refreshes on request: formulas against events, quadrature and the periodic cells; certificates; cones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import freshopt as fo
+from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError
+from freshopt.modelling.objective import Objective
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryFreshness,
+    ExpectedPenalty,
+    HarmonicStaleness,
+    PiecewiseLinearCost,
+    PowerCost,
+    SynchronizationCost,
+)
+from freshopt.solvers import AutomataTree, ClosedForm, Conic, SeparableNewton
+from tests.modelling.test_failing_fetches import both, names
+
+ON_REQUEST, PERIODIC = fo.Refresh.ON_REQUEST, fo.Refresh.PERIODIC
+# Change rate, request rate, lifetime: more changes than requests, as many, fewer; lifetimes short and long.
+TRIPLES = [(1.0, 0.5, 3.0), (1.0, 1.0, 0.2), (0.05, 2.0, 10.0), (5.0, 0.7, 1.0)]
+
+
+def objectives(refresh: fo.Refresh = ON_REQUEST) -> list[Objective]:
+    late = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
+    return [*both(refresh), SynchronizationCost(late, refresh)]
+
+
+def cost_of(objective: Objective, change_rate: float, request_rate: float, rate: float) -> float:
+    sources = fo.Sources(change_rate, 1.0, request_rate=request_rate)
+    numerics = fo.Problem(objective, sources, bandwidth=1.0).numerics
+    assert numerics is not None
+    return float(numerics.cost(np.array([rate]))[0])
+
+
+def requests_see(
+    change_rate: float, request_rate: float, lifetime: float, seed: int
+) -> dict[str, tuple[float, float]]:
+    """Simulate a cache event by event; return means and standard errors of what requests see.
+
+    Requests after a refresh are independent of those before it: a cycle is one observation, and the mean
+    is the ratio of sums.
+    """
+    rng = np.random.default_rng(seed)
+    cycles = 10_000
+    sums = {key: np.zeros(cycles) for key in ("requests", "stale", "missed", "harmonic", "age")}
+    for k in range(cycles):
+        changes = np.cumsum(
+            rng.exponential(1.0 / change_rate, rng.poisson(change_rate * lifetime * 1.5) + 60)
+        )
+        at = 0.0
+        sums["requests"][k] = 1.0  # the one that fetched, which sees the copy fresh
+        while True:
+            at += rng.exponential(1.0 / request_rate)
+            if at > lifetime:
+                break
+            missed = int(np.searchsorted(changes, at))
+            sums["requests"][k] += 1.0
+            sums["stale"][k] += missed > 0
+            sums["missed"][k] += missed
+            sums["harmonic"][k] += sum(1.0 / m for m in range(1, missed + 1))
+            sums["age"][k] += at - changes[0] if missed else 0.0
+    total = sums["requests"].sum()
+    found = {}
+    for key in ("stale", "missed", "harmonic", "age"):
+        mean = sums[key].sum() / total
+        error = float(np.std(sums[key] - mean * sums["requests"]) * math.sqrt(cycles) / total)
+        found[key] = (float(mean), error)
+    return found
+
+
+@pytest.mark.parametrize("triple", TRIPLES[:2])
+def test_requests_see_what_the_formulas_say(triple: tuple[float, float, float]) -> None:
+    d, asked, life = triple
+    seen = requests_see(d, asked, life, seed=7)
+    rate = 1.0 / (life + 1.0 / asked)
+    for key, objective in (
+        ("stale", BinaryFreshness(ON_REQUEST)),
+        ("missed", AccumulatedDelay(ON_REQUEST)),
+        ("harmonic", HarmonicStaleness(ON_REQUEST)),
+        ("age", Age(ON_REQUEST)),
+    ):
+        mean, error = seen[key]
+        assert abs(cost_of(objective, d, asked, rate) - mean) < 4.0 * error, key
+
+
+@pytest.mark.parametrize("triple", TRIPLES)
+def test_cost_is_the_integral_of_the_cost_of_age(triple: tuple[float, float, float]) -> None:
+    d, asked, life = triple
+    rate = 1.0 / (life + 1.0 / asked)
+    for objective, curve in (
+        (BinaryFreshness(ON_REQUEST), lambda s: 1.0 - math.exp(-d * s)),
+        (AccumulatedDelay(ON_REQUEST), lambda s: d * s),
+        (Age(ON_REQUEST), lambda s: s - (1.0 - math.exp(-d * s)) / d),
+        (SynchronizationCost(PowerCost(1.0, 2.0), ON_REQUEST), lambda s: s * s),
+        (SynchronizationCost(PowerCost(1.0, 1.0, cap=0.5), ON_REQUEST), lambda s: min(s, 0.5)),
+    ):
+        integral, _ = quad(curve, 0.0, life, points=[min(0.5, life)], epsabs=0.0, epsrel=1e-13)
+        assert cost_of(objective, d, asked, rate) == pytest.approx(rate * integral, rel=1e-12), objective
+
+
+def test_closed_forms() -> None:
+    """Fresh share ρ/ζ + (ρ/Δ)(1 − e^{−ΔT}), .590 at ζ = .5, Δ = 1, T = 3; delay Δ(ζ − ρ)²/(2ζ²ρ)."""
+    for d, asked, life in TRIPLES:
+        rate = 1.0 / (life + 1.0 / asked)
+        fresh = rate / asked + rate / d * -math.expm1(-d * life)
+        assert 1.0 - cost_of(BinaryFreshness(ON_REQUEST), d, asked, rate) == pytest.approx(fresh, rel=1e-12)
+        delay = d * (asked - rate) ** 2 / (2.0 * asked**2 * rate)
+        assert cost_of(AccumulatedDelay(ON_REQUEST), d, asked, rate) == pytest.approx(delay, rel=1e-12)
+    assert 1.0 - cost_of(BinaryFreshness(ON_REQUEST), 1.0, 0.5, 0.2) == pytest.approx(0.590, abs=5e-4)
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=names)
+def test_marginal_is_the_slope_and_its_inverse_undoes_it(objective: Objective) -> None:
+    rng = np.random.default_rng(3)
+    n = 400
+    d, asked = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-5.0, 5.0, n)
+    share = 10.0 ** rng.uniform(-4.0, -0.01, n)
+    numerics = fo.Problem(objective, fo.Sources(d, 1.0, request_rate=asked), bandwidth=1.0).numerics
+    assert numerics is not None
+    rate = share * asked
+    price = numerics.marginal(rate)
+    step = 1e-6
+    below, above = numerics.cost(rate * (1.0 - step)), numerics.cost(rate * (1.0 + step))
+    # A convex cost: the marginal value lies between the slopes of the two chords.
+    here, slack = numerics.cost(rate), 1e-9 * np.maximum(below, 1e-300) / (rate * step) * 1e-6
+    assert np.all(price <= (below - here) / (step * rate) * (1.0 + 1e-5) + slack)
+    assert np.all(price >= (here - above) / (step * rate) * (1.0 - 1e-5) - slack)
+    some = price > 1e-250
+    back = numerics.take(np.flatnonzero(some)).inverse_marginal(price[some])
+    again = numerics.take(np.flatnonzero(some)).marginal(back)
+    # Where the marginal jumps or is level, other rates answer the same price.
+    strict = "Piecewise" not in repr(objective) and "cap" not in repr(objective)
+    if strict:
+        assert np.allclose(again, price[some], rtol=1e-9)
+    assert np.all((back >= 0.0) & (back <= asked[some]))
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=names)
+def test_many_requests_make_it_periodic(objective: Objective) -> None:
+    plain = objectives(PERIODIC)[[repr(each) for each in objectives()].index(repr(objective))]
+    d, rates = np.array([0.1, 1.0, 30.0]), np.array([0.5, 0.05, 2.0])
+    asked = fo.Problem(objective, fo.Sources(d, 1.0, request_rate=1e14), bandwidth=9.0).numerics
+    periodic = fo.Problem(plain, fo.Sources(d, 1.0), bandwidth=9.0).numerics
+    assert asked is not None
+    assert periodic is not None
+    assert np.allclose(asked.cost(rates), periodic.cost(rates), rtol=1e-11)
+
+
+def small_problem(objective: Objective, budget: float) -> fo.Problem:
+    rng = np.random.default_rng(11)
+    d, asked = rng.lognormal(0.0, 2.0, 12), rng.lognormal(0.0, 1.5, 12)
+    return fo.Problem(objective, fo.Sources(d, request_rate=asked), bandwidth=budget * float(asked.sum()))
+
+
+@pytest.mark.parametrize("budget", [1e-3, 0.3, 0.9])
+@pytest.mark.parametrize("objective", objectives(), ids=names)
+def test_certified(objective: Objective, budget: float) -> None:
+    problem = small_problem(objective, budget)
+    solution = fo.solve(problem)
+    assert solution.certificate is not None
+    assert solution.certificate.gap <= 1e-9 * max(abs(solution.value), 1e-3 * problem.bandwidth / budget)
+    assert np.all(solution.rates <= problem.upper)
+
+
+def same_as_cones(objective: Objective, budget: float) -> None:
+    """The cone solver's answer is certified to 1e-6, and has the same value."""
+    problem = small_problem(objective, budget)
+    conic = fo.solve(problem, Conic())
+    assert conic.value == pytest.approx(fo.solve(problem).value, rel=2e-6, abs=1e-9)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("objective", [objectives()[1], objectives()[3]], ids=names)
+def test_cones_agree(objective: Objective) -> None:
+    same_as_cones(objective, 0.3)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("budget", [1e-3, 0.3, 0.9])
+@pytest.mark.parametrize("objective", objectives(), ids=names)
+def test_all_cones_agree(objective: Objective, budget: float) -> None:
+    same_as_cones(objective, budget)
+
+
+def test_ill_scaled_sources_are_certified() -> None:
+    rng = np.random.default_rng(5)
+    n = 300
+    d, w = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n)
+    asked = 10.0 ** rng.uniform(-4.0, 4.0, n)
+    for objective in objectives()[:4]:
+        for budget in (1e-3, 0.5):
+            problem = fo.Problem(objective, fo.Sources(d, w, request_rate=asked), budget * asked.sum())
+            proof = fo.solve(problem).certificate
+            assert proof is not None
+            assert proof.relative_gap <= 1e-9, (objective, budget)
+
+
+def test_more_bandwidth_than_requests_leaves_nothing_stale() -> None:
+    sources = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0])
+    solution = fo.solve(fo.Problem(BinaryFreshness(ON_REQUEST), sources, bandwidth=9.0))
+    assert solution.value == pytest.approx(4.5)  # Σ importance, which is the request rate
+    assert solution.price == 0.0
+
+
+def test_lifetimes_and_the_table() -> None:
+    sources = fo.Sources([1.0, 1.0, 1e6], [1.0, 1.0, 1e-9], request_rate=[0.5, 4.0, 1.0])
+    solution = fo.solve(fo.Problem(BinaryFreshness(ON_REQUEST), sources, bandwidth=1.0))
+    assert solution.rates[2] == 0.0
+    assert solution.lifetimes[2] == math.inf
+    assert np.allclose(1.0 / (solution.lifetimes[:2] + 1.0 / np.array([0.5, 4.0])), solution.rates[:2])
+    assert solution.to_frame()["lifetime"].to_list()[2] is None
+    with pytest.raises(SourceDataError, match=r"no refresh times.*solution.lifetimes"):
+        fo.schedule(solution, 7.0)
+    periodic = fo.solve(fo.Problem(BinaryFreshness(PERIODIC), sources, bandwidth=1.0))
+    with pytest.raises(ObjectiveError, match=r"refreshes no copies on request"):
+        _ = periodic.lifetimes
+
+
+def test_formulas_of_rates_and_learners_that_poll_refuse_requests() -> None:
+    """Square roots are not optimal here (a fifth was lost), and polls do not see what requests see."""
+    problem = fo.Problem(AccumulatedDelay(ON_REQUEST), fo.Sources([1.0, 4.0], 1.0, request_rate=1.0), 1.0)
+    for solver, words in ((ClosedForm(), "wait for no request"), (AutomataTree(), "refreshed on request")):
+        solution = fo.solve(problem, solver, throw=False)
+        assert solution.status is fo.Status.REFUSED
+        assert words in solution.note
+
+
+def test_no_declaration_of_windows_is_a_refusal() -> None:
+    sources = fo.Sources([1.0, 4.0], request_rate=1.0, stale_while_revalidate=1.0)
+    cost = SynchronizationCost(PowerCost(1.0, 1.0), ON_REQUEST)
+    solution = fo.solve(fo.Problem(cost, sources, 1.0), SeparableNewton(), throw=False)
+    assert solution.status is fo.Status.REFUSED
+    assert "stale-while-revalidate has a cone form for" in solution.note
+
+
+def test_importance_is_the_request_rate_unless_given() -> None:
+    assert fo.Sources(1.0, request_rate=[2.0, 3.0]).importance.tolist() == [2.0, 3.0]
+    assert fo.Sources(1.0, 7.0, request_rate=[2.0, 3.0]).importance.tolist() == [7.0, 7.0]
+    assert fo.Sources([1.0, 2.0]).importance.tolist() == [1.0, 1.0]
+    table = fo.Sources([1.0, 2.0], request_rate=[2.0, 3.0]).to_frame()
+    assert fo.Sources.from_frame(table).request_rate.tolist() == [2.0, 3.0]  # type: ignore[union-attr]
+
+
+def test_refusals() -> None:
+    asked = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0])
+    fresh = BinaryFreshness(ON_REQUEST)
+    with pytest.raises(SourceDataError, match=r"request_rate out of range for source 0: -1"):
+        fo.Sources([1.0, 2.0], request_rate=[-1.0, 1.0])
+    with pytest.raises(SourceDataError, match=r"change_rate has length 2 but request_rate has 3"):
+        fo.Sources([1.0, 2.0], request_rate=[1.0, 1.0, 1.0])
+    with pytest.raises(ObjectiveError, match=r"needs request rates"):
+        fo.Problem(fresh, fo.Sources([1.0, 2.0]), bandwidth=1.0)
+    with pytest.raises(ObjectiveError, match=r"ExpectedPenalty has no cell for refreshes on request"):
+        ExpectedPenalty(np.sqrt, ON_REQUEST)
+    announced = fo.Sources([1.0, 2.0], request_rate=1.0, signalled=[True, False])
+    with pytest.raises(ObjectiveError, match=r"waits for requests, not for signals"):
+        fo.Problem(fresh, announced, bandwidth=1.0)
+    needy = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0], min_rate=1.0)
+    with pytest.raises(
+        InfeasibleProblemError, match=r"min_rate exceeds the request rate of source 0: 1 > 0.5"
+    ):
+        fo.Problem(fresh, needy, bandwidth=9.0)
+    assert fo.Problem(fresh, asked, bandwidth=9.0).upper.tolist() == [0.5, 4.0]

@@ -1,0 +1,121 @@
+"""Plans beside the rates in force: what changes, what it brings, and how few changes may do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import freshopt as fo
+from freshopt.problems import BinaryFreshness
+from tests.ground_truth.command_lines import MAIN_JOB, Run, crawl_log, fields, refuse
+from tests.ground_truth.plans import PERIODIC, crawls
+from tests.ground_truth.tolerances import EXACT, SCALAR
+
+JOB = ("plan", "log.parquet", *MAIN_JOB, "--draws", "0")
+
+
+@pytest.fixture(scope="module")
+def log() -> fo.CrawlLog:
+    return fo.CrawlLog(**crawls())
+
+
+def test_a_plan_beside_earlier_rates(log: fo.CrawlLog) -> None:
+    old = {f"s{k:02d}": 0.5 for k in range(1, 12)} | {"gone": 1.0}
+    made = fo.plan(log, 6.0, 14.0, draws=0, compare=old, load_limit=1.0)
+    found = made.changes
+    assert found is not None
+    assert made.few is None
+    assert (found.new, found.gone) == (1, 1)
+    assert np.isnan(found.old[0])
+    assert found.bandwidth == pytest.approx(5.5, rel=EXACT)
+    # The new source has its new rate in the value at the old rates.
+    numerics = made.problem.numerics
+    assert numerics is not None
+    rates = np.where(np.arange(12) == 0, made.solution.rates, 0.5)
+    assert found.value == pytest.approx(float(np.sum(numerics.cost(rates))), rel=EXACT)
+    assert found.certificate is not None
+    best = fo.solve(made.problem.with_bandwidth(float(rates.sum())))
+    assert found.certificate.gap == pytest.approx(found.value - best.value, rel=SCALAR)
+
+
+def test_few_changes_of_a_plan(log: fo.CrawlLog, tmp_path: Path) -> None:
+    earlier = fo.plan(log, 5.0, 14.0, draws=0, objective=BinaryFreshness(PERIODIC))
+    made = fo.plan(log, 6.0, 14.0, draws=0, compare=earlier, max_churn="25 %")
+    assert made.few is not None
+    assert made.few.most == 3
+    kept = made.solution.rates == earlier.solution.rates
+    assert np.count_nonzero(~kept) == made.few.changed <= 3
+    free = fo.plan(log, 6.0, 14.0, draws=0, load_limit=1.0)
+    loss = made.solution.value - free.solution.value
+    assert made.few.loss == pytest.approx(loss, rel=SCALAR)
+    assert made.phases is None
+    made.write(tmp_path / "plan")
+    facts = json.loads((tmp_path / "plan" / "summary.json").read_text())
+    assert facts["few_changes"]["changed"] == facts["changes"]["changed"] == made.few.changed
+    assert facts["status"] == "inaccurate"
+    table = pl.read_parquet(tmp_path / "plan" / "changes.parquet")
+    assert table.columns == ["source", "old_rate", "rate", "old_interval", "interval", "gain"]
+    assert len(table.filter(pl.col("gain") > 0.0)) == made.few.changed
+    assert "old intervals are kept" in repr(made)
+
+
+@pytest.mark.exhaustive
+def test_the_command_compares_with_folders_and_tables(run: Run) -> None:
+    crawl_log().write_parquet("log.parquet")
+    run(*JOB, "--out", "old")
+    same = fields(run(*JOB, "--out", "new", "--compare", "old", "--load-limit", "1").output)
+    assert same["changes"].startswith("0 of ")
+    assert "No interval changes." in run(*JOB, "--out", "new", "--overwrite", "--compare", "new").output
+    rates = pl.read_parquet("old/rates.parquet")
+    rates.select("source", interval=pl.lit("10")).write_csv("old.csv")
+    output = run(*JOB, "--out", "few", "--compare", "old.csv", "--max-churn", "50%").output
+    assert "The 4 changes that bring most, net of the bandwidth's price:" in output
+    assert fields(output)["few changes"].startswith("4 of 8 intervals changed, at most 4;")
+    assert output.count("10 days") >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--max-churn", "10%"), ("--compare OLD",)),
+        (("--compare", "missing"), ("there is no folder or file missing",)),
+        (("--compare", "rates.csv", "--max-churn", "2"), ("--max-churn 2 has no %. Write 2% or 0.02.",)),
+        (("--compare", "rates.csv", "--max-churn", "200%"), ("--max-churn", "not between 0 and 100 %")),
+        (("--compare", "rates.csv", "--max-churn", "x"), ("--max-churn", "cannot be read")),
+        (("--compare", "rates.csv"), ("no source has an earlier rate", "'other'")),
+        (("--compare", "zero.csv"), ("interval in zero.csv is not > 0",)),
+        (("--compare", "empty"), ("holds no table rates",)),
+        (("--compare", "rates.csv", "--engine", "dask"), ("--compare is for --engine memory",)),
+        (("--freshness", "99%"), ("--freshness stands in place of --bandwidth",)),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_a_line(
+    arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    crawl_log().write_parquet("log.parquet")
+    Path("rates.csv").write_text("source,rate\nother,1\n")
+    Path("zero.csv").write_text("source,interval\npage/1,0\n")
+    Path("empty").mkdir()
+    refuse(tmp_path, [*JOB, "--out", "plan", *arguments], words)
+
+
+def test_freshness_on_the_command_line(run: Run) -> None:
+    crawl_log().write_parquet("log.parquet")
+    job = ("plan", "log.parquet", "--horizon", "7d", "--draws", "0", "--freshness")
+    shown = fields(run(*job, "80%", "--out", "plan").output)
+    facts = json.loads(Path("plan/summary.json").read_text())
+    assert facts["objective"] == "BinaryFreshness"
+    assert shown["freshness"].startswith("80 % fresh needs ")
+    today = fields(run(*job, "today", "--out", "today").output)
+    assert "freshness" not in today
+    facts = json.loads(Path("today/summary.json").read_text())
+    assert facts["bandwidth"] == facts["today"]["needed"]
+    for more, word in (("--objective", "age"), ("--target", "99%"), ("--engine", "dask")):
+        refuse(Path(), [*job, "80%", "--out", "no", more, word], ("--freshness",))
+    capped = [*job, "99%", "--max-rate", "0.001", "--out", "no"]
+    refuse(Path(), capped, ("out of reach", "max_rate everywhere"))
