@@ -8,6 +8,7 @@ write a schedule that a crawler can load. The public names below are imported on
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from freshopt.errors import SourceDataError as SourceDataError
     from freshopt.errors import SourceDataWarning as SourceDataWarning
     from freshopt.io.read_log import read_log as read_log
+    from freshopt.live.planner import Planner as Planner
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
     from freshopt.many import solve_many as solve_many
@@ -43,12 +45,18 @@ if TYPE_CHECKING:
     from freshopt.modelling.worst import Worst as Worst
     from freshopt.parametric import Frontier as Frontier
     from freshopt.parametric import frontier as frontier
+    from freshopt.pipelines.pipeline import Pipeline as Pipeline
+    from freshopt.pipelines.pipeline import pipeline as pipeline
     from freshopt.planning.backtest import BackTest as BackTest
     from freshopt.planning.backtest import backtest as backtest
+    from freshopt.planning.lifetime_plan import LifetimePlan as LifetimePlan
+    from freshopt.planning.lifetime_plan import plan_lifetimes as plan_lifetimes
     from freshopt.planning.plan import Plan as Plan
     from freshopt.planning.plan import plan as plan
     from freshopt.planning.uncertainty import PlanUncertainty as PlanUncertainty
     from freshopt.planning.uncertainty import plan_uncertainty as plan_uncertainty
+    from freshopt.questions.bandwidth_for import BandwidthFor as BandwidthFor
+    from freshopt.questions.bandwidth_for import bandwidth_for as bandwidth_for
     from freshopt.scheduling.schedule import Schedule as Schedule
     from freshopt.scheduling.schedule import schedule as schedule
     from freshopt.simulation.replay_result import Replay as Replay
@@ -59,6 +67,8 @@ if TYPE_CHECKING:
     from freshopt.weekly.profile import WeeklyProfile as WeeklyProfile
 
 __version__ = "0.1.0"
+# Steps are told at INFO, decisions of solvers at DEBUG, to whoever listens.
+logging.getLogger("freshopt").addHandler(logging.NullHandler())
 
 _HOME = {
     "Worst": "freshopt.modelling.worst",
@@ -80,7 +90,10 @@ _HOME = {
     "InfeasibleProblemError": "freshopt.errors",
     "Objective": "freshopt.modelling.objective",
     "ObjectiveError": "freshopt.errors",
+    "Pipeline": "freshopt.pipelines.pipeline",
+    "LifetimePlan": "freshopt.planning.lifetime_plan",
     "Plan": "freshopt.planning.plan",
+    "Planner": "freshopt.live.planner",
     "Problem": "freshopt.modelling.problem",
     "Refresh": "freshopt.modelling.objective",
     "Replay": "freshopt.simulation.replay_result",
@@ -94,14 +107,18 @@ _HOME = {
     "Status": "freshopt.certificates.solution",
     "WeeklyProfile": "freshopt.weekly.profile",
     "World": "freshopt.simulation.world",
+    "BandwidthFor": "freshopt.questions.bandwidth_for",
     "backtest": "freshopt.planning.backtest",
+    "bandwidth_for": "freshopt.questions.bandwidth_for",
     "certify": "freshopt.certificates.certificate",
     "cross_check": "freshopt.crosscheck",
     "frontier": "freshopt.parametric",
+    "pipeline": "freshopt.pipelines.pipeline",
     "plan": "freshopt.planning.plan",
     "read_log": "freshopt.io.read_log",
     "replay": "freshopt.simulation.replaying",
     "schedule": "freshopt.scheduling.schedule",
+    "plan_lifetimes": "freshopt.planning.lifetime_plan",
     "plan_uncertainty": "freshopt.planning.uncertainty",
     "solve": "freshopt.solving",
     "warm": "freshopt.warming",
@@ -120,6 +137,7 @@ _PACKAGES = (
     "io",
     "noisy_signals",
     "online",
+    "pipelines",
     "problems",
     "report",
     "scheduling",

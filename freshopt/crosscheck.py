@@ -21,7 +21,7 @@ import numpy as np
 from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, vanishes, verdict
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Solution, Status
-from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
@@ -321,7 +321,7 @@ def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
     """
     begun = time.perf_counter()
     try:
-        return solver.solve(problem, options)
+        return run_solver(solver, problem, options)
     except FreshoptError as error:
         return Solution(
             problem=problem,

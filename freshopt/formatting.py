@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator, Sequence
+
+# Columns that a terminal has at least.
+WIDTH = 100
+
 
 def number(value: float) -> str:
     """Format a number for people.
@@ -67,3 +73,25 @@ def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
         else text
     )
     return f"{text}{space}%"
+
+
+def aligned(rows: Sequence[tuple[str, str]], width: int = WIDTH) -> Iterator[tuple[str, str]]:
+    """Yield lines of labelled rows, texts wrapped.
+
+    A text that is too long goes on in the next line, under itself; no word is broken.
+
+    Examples
+    --------
+    >>> for label, text in aligned([("a", "one two three"), ("long", "four")], width=14):
+    ...     print(f"{label}  {text}")
+    a     one two
+          three
+    long  four
+    """
+    column = max((len(label) for label, _ in rows), default=0)
+    for label, text in rows:
+        room = max(width - column - 2, 1)
+        kept = text.replace(" %", "\xa0%")  # a number stays with its sign
+        lines = textwrap.wrap(kept, room, break_long_words=False, break_on_hyphens=False)
+        for k, line in enumerate(lines or [""]):
+            yield ("" if k else label).ljust(column), line.replace("\xa0%", " %")

@@ -19,6 +19,7 @@ from freshopt.certificates.solver_protocol import (
     check_solver,
     options_from,
     raise_unless_good,
+    run_solver,
 )
 from freshopt.compiled.batch.batch_columns import BatchCell
 from freshopt.compiled.batch.batch_records import UNSOLVED
@@ -161,7 +162,7 @@ def solve_many(
     Notes
     -----
     A search starts from the price of the problem before it. Which problems are in a batch may therefore
-    change the last bits of an answer, to about 1e-15, and nothing else. The same call returns the same bits,
+    change the last bits of an answer, to about 1e-13, and nothing else. The same call returns the same bits,
     on any number of threads, unless `freshopt.warm` or the work done before has loaded other loops meanwhile.
 
     Examples
@@ -293,7 +294,7 @@ def _solved_alone(
     along = before is not None and before.problem.objective is problem.objective
     along = along and before is not None and len(before.rates) == len(problem.sources)
     chosen: Solver = Auto() if solver is None else solver
-    found = chosen.solve(problem, options_from(problem, before if along else None, options.tolerance))
+    found = run_solver(chosen, problem, options_from(problem, before if along else None, options.tolerance))
     if throw:
         raise_unless_good(found, f"problem {k}: ")
     return found
@@ -317,6 +318,8 @@ def _alike(problems: Sequence[Problem]) -> list[tuple[IntArray, Batch]]:
 
 def _grouped(groups: SourceGroups) -> list[tuple[IntArray, Batch]]:
     """Return the batch of groups, if there is a batch route."""
+    if groups.sources.changed_cost is not None:
+        return []
     first = slice(0, 1)
     one, _ = numerics_of(groups.objective.take(first), groups.sources.take(first))
     which = np.flatnonzero(np.diff(groups.offsets) <= SMALL)

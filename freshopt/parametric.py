@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, shortened, shown
 from freshopt.many import solve_many
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import as_number
+from freshopt.numerics.arrays import as_number, total
+from freshopt.problems.binary_freshness import mean_freshness
+from freshopt.questions.bandwidth_for import freshness_objective
 
 if TYPE_CHECKING:
     import polars
@@ -49,7 +53,8 @@ class Frontier:
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table of the solutions, nulls where infeasible.
 
-        Columns are bandwidth (or limit, of another constraint), status, value, price and relative_gap.
+        Columns are bandwidth (or limit, of another constraint), status, value, price, relative_gap, fresh
+        (share of time that copies are fresh, by importance) and cost (bandwidth used per time unit).
         """
         import polars
 
@@ -64,9 +69,12 @@ class Frontier:
                     "value": solution.value if solution else None,
                     "price": price,
                     "relative_gap": proof.relative_gap if proof else None,
+                    "fresh": None if solution is None else _fresh(solution),
+                    "cost": None if solution is None else _cost(solution),
                 }
             )
-        numbers = dict.fromkeys((column, "value", "price", "relative_gap"), polars.Float64)
+        columns = (column, "value", "price", "relative_gap", "fresh", "cost")
+        numbers = dict.fromkeys(columns, polars.Float64)
         return polars.DataFrame(rows, schema_overrides=numbers)
 
     def __repr__(self) -> str:
@@ -83,6 +91,22 @@ class Frontier:
             return solution.prices[self.constraint]
         groups = f"{self.constraint}["
         return math.fsum(price for label, price in solution.prices.items() if label.startswith(groups))
+
+
+def _fresh(solution: Solution) -> float | None:
+    """Return the share of time fresh; None where nothing tells."""
+    sources = solution.problem.sources
+    if not total(sources.column("importance")) > 0.0 or not bool(np.all(np.isfinite(solution.rates))):
+        return None
+    objective = freshness_objective(solution.problem)
+    if bool(np.any(sources.signalled)) and objective.refuses_signals() is not None:
+        return None
+    return mean_freshness(sources, solution.rates, objective.refresh)
+
+
+def _cost(solution: Solution) -> float:
+    """Return what the refreshes cost per time unit."""
+    return total(solution.problem.used_by_source(solution.rates))
 
 
 def frontier(

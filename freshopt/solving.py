@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import overload
 
@@ -14,6 +15,7 @@ from freshopt.certificates.solver_protocol import (
     check_solver,
     options_from,
     raise_unless_good,
+    run_solver,
 )
 from freshopt.cuda.device_problem import DeviceProblem
 from freshopt.cuda.device_solution import DeviceSolution
@@ -22,6 +24,8 @@ from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling_cuda import WaterFillingCuda
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @overload
@@ -108,7 +112,11 @@ def solve(
     check_solver(solver)
     chosen: Solver = solver if solver is not None else Auto()
     options = options_from(problem, warm_start, tolerance, certify=certify)
-    solution = chosen.solve(problem, options)
+    solution = run_solver(chosen, problem, options)
+    if _LOGGER.isEnabledFor(logging.DEBUG):
+        found = f"{solution.status.value}, value {solution.value:.9g}, price {solution.price:.6g}"
+        effort = f"{solution.iterations} iterations, {solution.seconds:.3g} s"
+        _LOGGER.debug("%s: %s; %s. %s", solution.solver, found, effort, solution.note)
     if throw:
         raise_unless_good(solution)
     return solution

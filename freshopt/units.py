@@ -6,7 +6,7 @@ import math
 import re
 
 from freshopt.errors import SourceDataError
-from freshopt.formatting import count
+from freshopt.formatting import count, number
 from freshopt.numerics.arrays import as_number
 
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
@@ -48,6 +48,46 @@ def duration(value: float, time_unit: str) -> str:
         unit, size = "year", _YEAR
     amount = float(f"{seconds / size:.3g}")
     return count(int(amount) if amount.is_integer() and amount < 1e9 else amount, unit)
+
+
+def rate_unit(rate: float, time_unit: str) -> str:
+    """Return the unit in which people would say a rate.
+
+    It is `time_unit` unless the rate is below 0.1 or from a million on in it.
+
+    Examples
+    --------
+    >>> rate_unit(4.0, "day"), rate_unit(0.0011, "second"), rate_unit(0.006, "day"), rate_unit(1e9, "day")
+    ('day', 'hour', 'year', 'second')
+    """
+    if rate == 0.0 or 0.1 <= rate < 1e6:
+        return time_unit
+    per_second = rate / SECONDS[time_unit]
+    return next((name for name, size in _STEPS if per_second * size >= 1.0), "year")
+
+
+def per_unit(rate: float, time_unit: str, into: str) -> float:
+    """Convert a rate per `time_unit` into one per another, or per "year".
+
+    Examples
+    --------
+    >>> per_unit(0.5, "second", "hour")
+    1800.0
+    """
+    return rate * ((_YEAR if into == "year" else SECONDS[into]) / SECONDS[time_unit])
+
+
+def rate_text(rate: float, time_unit: str, noun: str = "") -> str:
+    """Return a rate in the unit in which people would say it.
+
+    Examples
+    --------
+    >>> rate_text(4.0, "day"), rate_text(0.0011111, "second", "refresh"), rate_text(0.5, "day", "change")
+    ('4 per day', '4 refreshes per hour', '0.5 changes per day')
+    """
+    unit = rate_unit(rate, time_unit)
+    amount = per_unit(rate, time_unit, unit)
+    return f"{count(amount, noun) if noun else number(amount)} per {unit}"
 
 
 def parse_duration(text: str, time_unit: str) -> float:

@@ -23,5 +23,7 @@ from freshopt.solvers.projected_gradient import ProjectedGradient as ProjectedGr
 from freshopt.solvers.automata_tree import AutomataTree as AutomataTree
 from freshopt.solvers.uniform import Uniform as Uniform
 from freshopt.solvers.proportional import Proportional as Proportional
+from freshopt.solvers.square_root import SquareRoot as SquareRoot
+from freshopt.solvers.lifetime_rule import LifetimeRule as LifetimeRule
 
 __all__ = [name for name in list(globals()) if name[0].isupper()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
@@ -38,6 +39,8 @@ class Auto:
     >>> fo.solve(problem).note
     'Auto chose WaterFilling(): the marginals are known, so the one-price dual is exact.'
     """
+
+    conditional_fetches: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Return None: every problem has a solver."""

@@ -140,6 +140,10 @@ class AutomataTree:
         if type(objective) is not PollingKnapsack and _seen(objective) is None:
             kind = getattr(objective, "cost", objective)
             return f"a poll shows nothing whose mean is the marginal of {type(kind).__name__}"
+        if sources.failing is not None:
+            return "a tree learns from polls that succeed, and fetches of some sources may fail"
+        if objective.refresh is Refresh.ON_REQUEST:
+            return "a tree polls at times of its own, and these copies are refreshed on request"
         if bool(np.any(sources.signalled)):
             return "a tree polls, and some sources announce their changes"
         if float(np.ptp(sources.refresh_cost)) > 0.0:

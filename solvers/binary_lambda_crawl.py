@@ -92,6 +92,8 @@ class BinaryLambdaCrawl:
             return f"it maximises BinaryFreshness, not {type(objective).__name__}"
         if objective.refresh is not Refresh.POISSON:
             return f"its rates are of {Refresh.POISSON!r}, not {objective.refresh!r}"
+        if problem.sources.failing is not None:
+            return "its formula is for fetches that succeed"
         if bool(np.any(problem.sources.signalled)):
             return "it makes no use of signals; pass signalled=False to have them ignored"
         constraint = unsupported_constraint(problem, lower_bounds=True)

@@ -65,6 +65,10 @@ class ClosedForm:
 
         Bounds are checked against the answer.
         """
+        if problem.sources.failing is not None:
+            return "its formulas are for fetches that succeed"
+        if problem.objective.refresh is Refresh.ON_REQUEST:
+            return "its formulas are for refreshes that wait for no request, use WaterFilling"
         return None if _rule(problem) is not None else _why_not(problem)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:

@@ -25,7 +25,9 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certifi
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
 from freshopt.modelling.declaration import declare_part, declare_total
-from freshopt.modelling.objective import ConeForm, Objective
+from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
+from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
+from freshopt.modelling.objective import ConeForm, Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
@@ -92,6 +94,7 @@ class Conic:
     ladder: bool = True
     named_by: ClassVar[str] = "backend"
     declared_constraints: ClassVar[bool] = True
+    conditional_fetches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise TypeError for settings of the wrong type."""
@@ -109,6 +112,14 @@ class Conic:
         declared = problem.objective.objective if isinstance(problem.objective, Worst) else problem.objective
         if type(declared).per_source is Objective.per_source:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
+        if isinstance(declared, PerBandwidth) and (refused := declared.without_cone()):
+            return refused
+        refused = refused_attempts(declared, problem.sources)
+        if refused is not None:
+            return refused
+        windows = problem.sources.stale_while_revalidate is not None and not declared.window_cones
+        if windows and declared.refresh is Refresh.ON_REQUEST:
+            return "its cone form knows no stale-while-revalidate windows, use the default solver"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
         if self.backend == "HIGHS" and not problem.to_cvxpy().is_lp():
@@ -317,8 +328,11 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
         if len(k):
             everyone = len(k) == len(mask)
             own = objective if everyone else objective.take(k)
-            form = own.signalled_cone_form if bool(sources.signalled[k[0]]) else own.cone_form
-            made = form(y if everyone else y[k], sources if everyone else sources.take(k), typical[k])
+            signalled = bool(sources.signalled[k[0]])
+            own, some, share = in_attempts(own, sources if everyone else sources.take(k), signalled=signalled)
+            form = own.signalled_cone_form if signalled else own.cone_form
+            at = typical[k] if share is None else share * typical[k]
+            made = form(y if everyone else y[k], some, at)
             if made is None:
                 return declare_total(objective, cp.multiply(typical, y), sources)
             parts.append(made[0])

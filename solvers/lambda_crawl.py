@@ -95,6 +95,8 @@ class LambdaCrawl:
 
         Supported is harmonic staleness under Poisson refreshes without bounds and limits.
         """
+        if problem.sources.failing is not None:
+            return "its formulas are for fetches that succeed"
         return unsupported_objective(problem) or unsupported_constraint(problem)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:

@@ -13,6 +13,7 @@ In the other direction F is steeper than bounded costs: a source with a rate nea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,8 @@ class MirrorDescent:
     >>> fo.solve(problem, MirrorDescent()).rates.round(4)
     array([1., 2.])
     """
+
+    conditional_fetches: ClassVar[bool] = True
 
     tolerance: float = 1e-7
     limit: int = 10_000

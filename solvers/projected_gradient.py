@@ -16,6 +16,7 @@ in this metric it takes 682, 323 and 812 evaluations to 1e-7.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,8 @@ class ProjectedGradient:
     >>> fo.solve(problem, ProjectedGradient()).rates.round(4)
     array([0.6569, 0.3431, 0.    ])
     """
+
+    conditional_fetches: ClassVar[bool] = True
 
     tolerance: float = 1e-7
     limit: int = 10_000

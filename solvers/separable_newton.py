@@ -130,7 +130,11 @@ class SeparableNewton:
             few = declared_numerics(problem, pick)
         except ObjectiveError:
             # One with arrays of length n that does not say how to take some of them is declared whole.
-            whole = declared_numerics(problem)
+            try:
+                whole = declared_numerics(problem)
+            except ObjectiveError as error:
+                # What has numerics of its own may have no declared form: periodic attempts, windows.
+                return str(error).rstrip(".")
             few = whole if isinstance(whole, str) else whole.take(pick)
         return few if isinstance(few, str) else _difference(problem, few, pick)
 

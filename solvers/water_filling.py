@@ -23,6 +23,7 @@ the hosts' own prices; what a host pays on top of the bandwidth's least price is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class WaterFilling:
     >>> bool(abs(solution.rates.sum() - 1.0) < 1e-15), solution.certificate.relative_gap < 1e-12
     (True, True)
     """
+
+    conditional_fetches: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:
         """Return why the derivatives are unknown, or None."""

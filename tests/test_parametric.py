@@ -36,7 +36,12 @@ def test_the_frontier_of_a_budget_is_cvxpys() -> None:
         assert price == pytest.approx(float(bytes_used.dual_value), rel=1e3 * CONIC, abs=1e-5)
     assert found.prices[-1] == 0.0
     table = found.to_frame()
-    assert table.columns == ["limit", "status", "value", "price", "relative_gap"]
+    assert table.columns == ["limit", "status", "value", "price", "relative_gap", "fresh", "cost"]
+    rates = [solution.rates for solution in found.solutions if solution is not None]
+    # Poisson refreshes: a copy is fresh ρ/(Δ + ρ) of the time.
+    fresh = [float(w @ (rate / (rate + d)) / w.sum()) for rate in rates]
+    assert table["fresh"].to_list() == pytest.approx(fresh, rel=1e-12)
+    assert table["cost"].to_list() == pytest.approx([float(rate.sum()) for rate in rates], rel=1e-12)
     assert table["price"].to_list() == list(found.prices)
     assert repr(found) == "Frontier(4 limits of 'bytes', 1..100)"
 

@@ -49,6 +49,7 @@ def verdict(tree: AutomataTree | Forgetful, problem: fo.Problem = PROBLEM) -> tu
     return agreement.to_frame()["verdict"].to_list()[1], agreement
 
 
+@pytest.mark.exhaustive
 def test_a_right_tree_agrees() -> None:
     word, agreement = verdict(AutomataTree(polls=40_000))
     assert word == AGREES
@@ -58,6 +59,7 @@ def test_a_right_tree_agrees() -> None:
     assert "agrees within 2 s.e. (gap 0." in agreement.closing()
 
 
+@pytest.mark.exhaustive
 def test_a_tree_alone_agrees_with_nobody() -> None:
     agreement = fo.cross_check(PROBLEM, [AutomataTree(polls=40_000)])
     assert not agreement.agrees
@@ -65,6 +67,7 @@ def test_a_tree_alone_agrees_with_nobody() -> None:
     assert "agrees within 2 s.e." in agreement.closing()
 
 
+@pytest.mark.exhaustive
 def test_a_broken_tree_is_caught() -> None:
     word, agreement = verdict(Forgetful(polls=40_000))
     assert word == DISAGREES
@@ -74,6 +77,7 @@ def test_a_broken_tree_is_caught() -> None:
     assert "The solvers agree" not in repr(agreement)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tree", [AutomataTree(polls=50), Forgetful(polls=50)], ids=["right", "broken"])
 def test_fifty_polls_tell_nothing(tree: AutomataTree | Forgetful) -> None:
     word, agreement = verdict(tree)
@@ -111,6 +115,7 @@ def test_runs_without_a_certificate_are_counted_and_blame_nobody() -> None:
     assert str(found) == "2 of 8 runs have no certified gap"
 
 
+@pytest.mark.exhaustive
 def test_a_right_tree_agrees_where_the_least_cost_is_nothing() -> None:
     """Relative to a least cost of 0 every gap is infinite, however small it is beside other costs."""
     objective = LaterThan(1.0, refresh=fo.Refresh.PERIODIC)

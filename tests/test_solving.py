@@ -13,7 +13,7 @@ import freshopt as fo
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, Uniform, WaterFilling
+from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, SquareRoot, Uniform, WaterFilling
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 SOURCES = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c<d>"])
@@ -132,7 +132,7 @@ def test_bounds_that_leave_nothing_for_a_source_are_infeasible() -> None:
 
 
 def test_baselines_are_inaccurate_without_being_an_error() -> None:
-    for baseline in (Uniform(), Proportional()):
+    for baseline in (Uniform(), Proportional(), SquareRoot()):
         solution = fo.solve(PROBLEM, baseline)
         assert solution.status is fo.Status.INACCURATE
         assert solution.note.startswith("A baseline, not meant to be optimal")
@@ -145,6 +145,17 @@ def test_baselines_share_what_bounds_leave() -> None:
     """One source capped at 0.5 of 3, the other two share 2.5: the cap binds, equal shares elsewhere."""
     problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0] * 3, max_rate=[0.5, np.inf, np.inf]), 3.0)
     assert np.all(np.abs(fo.solve(problem, Uniform()).rates - [0.5, 1.25, 1.25]) <= EXACT)
+
+
+def test_the_square_root_rule_is_the_optimum_of_the_delay() -> None:
+    """Σ w·Δ/2ρ under Σ cost·ρ = B: Lagrange's ρ = B·√(wΔ/cost)/Σ√(wΔ·cost); 0 where nothing matters."""
+    delta, weight, cost = np.array([[0.1, 1.0, 100.0, 3.0], [2.0, 0.5, 1.0, 0.0], [1.0, 4.0, 0.25, 1.0]])
+    sources = fo.Sources(delta, weight, refresh_cost=cost)
+    found = fo.solve(fo.Problem(HarmonicStaleness(), sources, 7.0), SquareRoot())
+    rates = 7.0 * np.sqrt(weight * delta / cost) / np.sum(np.sqrt(weight * delta * cost))
+    assert np.all(np.abs(found.rates - rates) <= EXACT * 7.0)
+    capped = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 4.0, 9.0], max_rate=[9.0, 9.0, 2.0]), 5.0)
+    assert np.all(np.abs(fo.solve(capped, SquareRoot()).rates - [1.0, 2.0, 2.0]) <= EXACT)
 
 
 def test_without_certificate_the_value_is_the_same() -> None:
@@ -210,9 +221,14 @@ def test_frontier_follows_the_bandwidth_and_keeps_infeasible_rows() -> None:
         np.abs(np.array(values) - [9.0 / 3.0, 9.0 / 12.0]) <= SCALAR
     )  # (1+2)²/B, the square-root rule
     table = frontier.to_frame()
-    assert table.columns == ["bandwidth", "status", "value", "price", "relative_gap"]
+    assert table.columns == ["bandwidth", "status", "value", "price", "relative_gap", "fresh", "cost"]
     assert table["status"].to_list() == ["infeasible", "optimal", "optimal"]
     assert table["value"].null_count() == table["price"].null_count() == 1
+    # Rates are as the square roots 1 : 2 of the change rates, in all B; under Poisson refreshes a copy is
+    # fresh a share r/(r + Δ) of the time, and a refresh costs 1.
+    fresh = [(b / 3.0 / (b / 3.0 + 1.0) + 2.0 * b / 3.0 / (2.0 * b / 3.0 + 4.0)) / 2.0 for b in (3.0, 12.0)]
+    assert table["fresh"].to_list() == [None, *(pytest.approx(share, rel=SCALAR) for share in fresh)]
+    assert table["cost"].to_list() == [None, pytest.approx(3.0, rel=EXACT), pytest.approx(12.0, rel=EXACT)]
     assert repr(frontier) == "Frontier(3 bandwidths, 0.5..12)"
 
 

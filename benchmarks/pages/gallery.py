@@ -31,8 +31,8 @@ BEGIN, END = "<!-- measured -->\n", "<!-- end -->"
 def declared() -> list[fo.Objective]:
     """Return the page's objectives with their defaults."""
     names: dict[str, Any] = {"__name__": "gallery"}
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    for block in blocks[:-1]:  # the last one solves and prints
+    declarations, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## Solved\n")
+    for block in re.findall(r"^```python\n(.*?)^```$", declarations, re.MULTILINE | re.DOTALL):
         exec(compile(block, PAGE.name, "exec", dont_inherit=True), names)
     return [names[name]() for name in OBJECTIVES]
 

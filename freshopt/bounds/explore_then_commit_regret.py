@@ -19,6 +19,7 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.inference.interval_methods import check_bounds, check_confidence
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number, total
@@ -129,6 +130,7 @@ def require_plain_binary(problem: Problem) -> None:
             f"the regret bound is for BinaryFreshness under Poisson refreshes, not {objective!r}. Declare "
             "the problem with it."
         )
+    require_fixed_costs(sources, "the regret bound")
     unequal = bool(np.any(sources.refresh_cost != sources.refresh_cost[0]))
     bounded = bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))
     if unequal or bounded or len(problem.hosts) or bool(np.any(sources.signalled)):

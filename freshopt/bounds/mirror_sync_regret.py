@@ -14,8 +14,9 @@ import math
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import as_number, total
+from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number, total
 
 
 def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float) -> float:
@@ -149,6 +150,7 @@ def _spread(problem: Problem, largest_cost: float) -> tuple[float, float]:
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     largest_cost = as_number(largest_cost, "largest_cost", "Pass a positive number.")
     sources = problem.sources
+    require_fixed_costs(sources, "the regret bound")
     lowest = float(np.min(problem.lower))
     if lowest <= 0.0:
         k = int(np.argmin(problem.lower))
@@ -156,8 +158,10 @@ def _spread(problem: Problem, largest_cost: float) -> tuple[float, float]:
             f"{sources.label(k)} has no min_rate. MirrorSync refreshes every source at a positive rate at "
             "least. Build the Sources with min_rate > 0."
         )
-    if not (largest_cost > 0.0 and math.isfinite(largest_cost)):
-        raise SourceDataError(f"largest_cost is {largest_cost}. Pass a positive number.")
+    if not SMALLEST <= largest_cost <= LARGEST:
+        raise SourceDataError(
+            f"largest_cost is {largest_cost}. Pass a number from {SMALLEST:g} to {LARGEST:g}."
+        )
     mean = problem.bandwidth / total(sources.refresh_cost)
     if mean <= lowest:
         raise SourceDataError(

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_vector
@@ -106,6 +107,7 @@ def sensitivity_bound(
     (0.0089, 0.0834, 0.1333)
     """
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    require_fixed_costs(problem.sources, "the sensitivity bound")
     if bool(np.any(problem.sources.signalled)):
         raise ObjectiveError(
             "the sensitivity bound is for sources that do not announce their changes. Pass signalled=False, "

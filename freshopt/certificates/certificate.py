@@ -12,7 +12,9 @@ duality gap. It bounds F* − F(ρ) by weak duality and concavity: the Lagrangia
 lies below its tangent at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity,
 the other two terms are complementary slackness. Every term is ≥ 0 and no large numbers are subtracted, so a
 gap of 1e-15 is a gap, not noise. Whoever produced the rates is not trusted: not a solver's status, not its
-prices (poor prices only make the bound poor). One pass over the sources, in chunks.
+prices (poor prices only make the bound poor). One pass over the sources, in chunks. Where no price
+is given and the bound is large, tangents overstate it: the dual function is minimised instead
+(`freshopt.certificates.price_search`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy.typing as npt
 
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.price_search import LOOSE, dual_gap, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
@@ -35,6 +38,7 @@ from freshopt.certificates.zero_optimum import has_zero_optimum
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened
 from freshopt.modelling.declaration import declare_total
+from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.modelling.worst import Worst
@@ -139,7 +143,8 @@ def certify(
         then shrunk towards min_rate by host and by bandwidth.
     price : float, optional
         Dual variable λ ≥ 0 of the bandwidth; None searches for the one with the smallest bound (for rates far
-        from optimal the bound has several valleys, of which the two deepest on a grid are searched).
+        from optimal, and without limits of hosts, for the one that minimises the dual function, whose bound
+        is tighter than the tangents' at that price).
     host_prices : mapping, optional
         Dual variables μ_h ≥ 0 of limited hosts, on top of `price`; None derives them from the rates.
     prices : mapping of label to float, optional
@@ -173,6 +178,12 @@ def certify(
         expect(host_prices, Mapping, "host_prices", "Pass a mapping of hosts to numbers")
     if prices is not None and (price is not None or host_prices is not None):
         raise SourceDataError("prices are given twice. Pass prices=, or price= and host_prices=.")
+    if problem.per_bandwidth is not None:
+        # Fetches that cost what they bring are proved over the bandwidth that each source uses.
+        with np.errstate(all="ignore"):
+            used = problem.used_by_source(np.clip(given, problem.lower, problem.upper))
+        proof = certify(problem.per_bandwidth, used, price, host_prices, prices=prices)
+        return replace(proof, rates=read_only(rates_of_bandwidth(problem, proof.rates)))
     if problem.program is None and price is not None:
         proved = certify_in_one_pass(problem, given, price, host_prices)
         if proved is not None:
@@ -331,7 +342,14 @@ def _certified(
     known = price is not None and (host_prices is not None or not len(problem.hosts))
     gap = Gap.of(problem, repaired, problem.numerics, keep_slopes=not known)
     given_hosts = None if host_prices is None else _host_vector(problem, host_prices)
-    return _summarise(gap, *best_prices(gap, price, given_hosts), infeasibility)
+    found, host_dual = best_prices(gap, price, given_hosts)
+    short = gap.at(found, host_dual)
+    if price is None and LOOSE * abs(gap.cost) < short < math.inf and not len(problem.hosts):
+        # The tangents' best price tells little of the dual function's.
+        trial = dual_price(gap, found or 1.0)
+        exact = dual_gap(gap, trial) if trial else math.inf
+        found, short = (trial, exact) if trial and exact < short else (found, short)
+    return _summarise(gap, found, host_dual, infeasibility, short)
 
 
 def repair(problem: Problem, rates: Array) -> tuple[Array, float]:

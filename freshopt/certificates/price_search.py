@@ -2,6 +2,15 @@
 
 The bound has several valleys where rates are far from optimal. A grid finds them, golden section searches the
 deepest. Of many sources a sample tells where they are, and a few dozen compiled proofs of all the price.
+
+Tangents at the rates overstate what better ones gain where a marginal value falls by orders of magnitude in
+between. The best responses ρ̂ to a price λ tell the value of the Lagrangian dual function there,
+
+    D(λ) = F(ρ̂) + λ(B − Σ cost·ρ̂),
+
+up to the tangents' terms at ρ̂, which are rounding. So F* − F(ρ) ≤ F(ρ̂) − F(ρ) + λ(B − Σ cost·ρ̂) and these.
+It is a difference of large numbers, whose rounding is added: of use where the gap is large beside it. D is
+least where the best responses use up the bandwidth, and there it is F*: the gap is then the true one.
 """
 
 from __future__ import annotations
@@ -14,7 +23,7 @@ import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.proof_columns import ProofColumns
-from freshopt.numerics.arrays import Array, read_only
+from freshopt.numerics.arrays import Array, chunks, read_only, total
 
 OnTop: TypeAlias = Callable[[float], Array]
 
@@ -33,6 +42,16 @@ SAMPLE, TRIED = 20_000, 12
 _NEAR, _DOUBLINGS = 0.02, 24
 # A bracket whose ends are no more than this above the middle holds no price that is much better.
 _FLAT = 1.5
+# A smaller gap, beside the cost, is bounded by tangents alone: to a factor of 2 or so.
+LOOSE = 1e-2
+# Rounding of sums of costs, relative to these.
+ROUNDING = 1e-11
+# Best responses use the bandwidth up to this, of which the dual function has the square.
+NEAR = 1e-3
+# Demands at most, of the sample and of all sources.
+TURNS = 40
+# Nats of a first step.
+REACH = 2.0
 
 
 def stride_of(columns: ProofColumns) -> int:
@@ -168,3 +187,79 @@ def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
         at_new = bound(np.where(left, a, b))
         at_a, at_b = np.where(left, at_new, at_b), np.where(left, at_a, at_new)
     return best, smallest
+
+
+def dual_gap(gap: Gap, price: float) -> float:
+    """Return the dual function's bound on the gap at a price.
+
+    It is inf where nothing is bounded.
+    """
+    problem = gap.problem
+    with np.errstate(all="ignore"):
+        best = _best_responses(gap, price, slice(None))
+        if not bool(np.all(np.isfinite(best))):
+            return math.inf
+        there = Gap.of(problem, best, gap.numerics, keep_slopes=False)
+        used = total(problem.sources.refresh_cost * best)
+        terms = there.at(price, np.zeros(0)) - price * there.slack
+        paid = price * (problem.bandwidth - used)
+        size = _size(gap) + _size(there) + price * (problem.bandwidth + used)
+        found = gap.cost - there.cost + paid + terms + ROUNDING * size
+    return found if math.isfinite(found) else math.inf
+
+
+def dual_price(gap: Gap, start: float) -> float | None:
+    """Return a price that nearly minimises the dual function, or None.
+
+    It is one at which best responses use the bandwidth to `NEAR`, sought from `start`.
+    """
+    stride = len(gap.rates) // SAMPLE
+    if stride > 1:
+        start = _price(gap, start, slice(None, None, stride)) or start
+    return _price(gap, start, slice(None))
+
+
+def _price(gap: Gap, start: float, some: slice) -> float | None:
+    """Return the price at which some sources use their bandwidth."""
+    problem = gap.problem
+    cost = problem.sources.refresh_cost[some]
+    bandwidth = problem.bandwidth * len(cost) / len(gap.rates)
+    low, high, x, step = -math.inf, math.inf, math.log(start), REACH
+    at_low = at_high = math.nan
+    for turn in range(TURNS):
+        used = total(cost * _best_responses(gap, math.exp(x), some))
+        off = math.log(used / bandwidth) if 0.0 < used < math.inf else math.copysign(1e3, used - bandwidth)
+        if abs(off) <= NEAR:
+            return math.exp(x)
+        low, at_low, high, at_high = (x, off, high, at_high) if off > 0.0 else (low, at_low, x, off)
+        if high - low <= NEAR * NEAR:
+            return math.exp(high)
+        if math.isinf(low) or math.isinf(high):
+            x, step = x + math.copysign(min(step, max(abs(off), NEAR)), off), 2.0 * step
+        else:
+            part = at_low / (at_low - at_high) if turn % 3 else 0.5
+            x = low + min(0.99, max(0.01, part)) * (high - low)
+        if not abs(x) < 600.0:
+            return None
+    return None
+
+
+def _size(gap: Gap) -> float:
+    """Return the sum of the costs' magnitudes.
+
+    Those of an objective of one's own may have either sign.
+    """
+    parts = chunks(len(gap.rates))
+    return sum(float(np.sum(np.abs(gap.numerics.take(part).cost(gap.rates[part])))) for part in parts)
+
+
+def _best_responses(gap: Gap, price: float, some: slice) -> Array:
+    """Return some sources' best responses within their bounds."""
+    problem, numerics = gap.problem, gap.numerics if some == slice(None) else gap.numerics.take(some)
+    cost, lower, upper = problem.sources.refresh_cost[some], problem.lower[some], problem.upper[some]
+    rates = np.empty(len(cost))
+    with np.errstate(all="ignore"):
+        for part in chunks(len(rates)):
+            wanted = numerics.take(part).inverse_marginal(cost[part] * price)
+            rates[part] = np.clip(wanted, lower[part], upper[part])
+    return rates

@@ -17,6 +17,7 @@ import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
+from freshopt.compiled.penalty_tables import PENALTY, tables_for
 from freshopt.compiled.proof_columns import Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, read_only
@@ -47,8 +48,29 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
 
     None means that an objective has no cell for them, or that NumPy is faster.
     """
-    columns = cell_columns(problem)
+    columns = tabled_columns(problem) or cell_columns(problem)
     return columns if columns is not None and enabled(columns.n, columns.silent, columns.announced) else None
+
+
+def tabled_columns(problem: Problem) -> ProofColumns | None:
+    """Return the columns of many sources whose kernel has tables, or None."""
+    kernel, n = problem.numerics, len(problem.sources)
+    if not isinstance(kernel, Kernel) or kernel.tables_of is None:
+        return None
+    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, PENALTY))
+    if tables is None:
+        return None
+    return ProofColumns(
+        n,
+        PENALTY,
+        None,
+        False,
+        column(kernel.importance),
+        (column(kernel.parameters[0]), tables.values),
+        column(problem.sources.refresh_cost),
+        column(problem.lower),
+        column(problem.upper),
+    )
 
 
 def cell_columns(problem: Problem) -> ProofColumns | None:

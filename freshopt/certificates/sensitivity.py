@@ -33,6 +33,7 @@ from freshopt.certificates.parameter_derivatives import (
 )
 from freshopt.certificates.refresh_cost_derivatives import in_refresh_cost
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
@@ -277,6 +278,7 @@ def _program(problem: Problem) -> Program:
             "derivatives of a leximin solution are not available: it solves several problems. Use "
             "Worst(..., then='stop')."
         )
+    require_fixed_costs(problem.sources, "sensitivity()")
     if problem.numerics is None and not isinstance(objective, Worst):
         raise ObjectiveError(f"derivatives need a cost that is known. {problem.unknown_atom}")
     return problem.program or general_program(problem, (), None, once=False)

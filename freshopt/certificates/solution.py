@@ -14,9 +14,12 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.row_table import RowPrices
 from freshopt.certificates.sensitivity import Sensitivity
-from freshopt.errors import CertificateError
+from freshopt.errors import CertificateError, ObjectiveError
+from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.objective import Refresh, value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array
+from freshopt.modelling.request_cell import lifetimes as request_lifetimes
+from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
 if TYPE_CHECKING:
@@ -163,12 +166,81 @@ class Solution:
         name, host = self.problem.labels
         return {name: self.price, **{f"{host}[{key}]": price for key, price in self.host_prices.items()}}
 
+    @property
+    def bandwidth_used(self) -> float:
+        """Bandwidth that the rates use.
+
+        Σ c₀ρ, and c₁Δ·F(ρ) besides of fetches that cost what they bring.
+        """
+        return total(self.problem.used_by_source(self.rates))
+
+    @property
+    def lifetimes(self) -> Array:
+        """Lifetimes of copies that are refreshed on request, shape (n,).
+
+        T = 1/ρ − 1/ζ, in time units; infinite at rate 0, and 0 where every request is a refresh.
+
+        Raises
+        ------
+        ObjectiveError
+            If the copies are not refreshed on request.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> fresh = fo.problems.BinaryFreshness(refresh=fo.Refresh.ON_REQUEST)
+        >>> sources = fo.Sources(change_rate=[1.0, 1.0], request_rate=[0.5, 4.0])
+        >>> fo.solve(fo.Problem(fresh, sources, bandwidth=1.0)).lifetimes.round(4)
+        array([6.027 , 0.8923])
+        """
+        asked, objective = self.problem.sources.request_rate, self.problem.objective
+        if asked is None or objective.refresh is not Refresh.ON_REQUEST:
+            raise ObjectiveError(
+                f"{objective!r} refreshes no copies on request, so that there are no lifetimes. Intervals "
+                "are 1/solution.rates."
+            )
+        return request_lifetimes(self.rates, asked)
+
+    @property
+    def time_average(self) -> float:
+        """Value of copies that are refreshed on request, averaged over time.
+
+        `value` is what requests see, where those that wait for a fetch see a fresh copy. Over time an expired
+        copy goes on ageing until it is asked for; this is that average, in the declared sense and with the
+        same importances, whatever the windows of stale-while-revalidate.
+
+        Raises
+        ------
+        ObjectiveError
+            If the copies are not refreshed on request, or the curve has no such average.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> fresh = fo.problems.BinaryFreshness(refresh=fo.Refresh.ON_REQUEST)
+        >>> sources = fo.Sources(change_rate=1.0, importance=1.0, request_rate=0.5)
+        >>> solution = fo.solve(fo.Problem(fresh, sources, bandwidth=0.2))  # a lifetime of 3
+        >>> round(solution.value, 3), round(solution.time_average, 3)
+        (0.59, 0.197)
+        """
+        sources, objective = self.problem.sources, self.problem.objective
+        if objective.refresh is not Refresh.ON_REQUEST or not isinstance(objective, CurveObjective):
+            raise ObjectiveError(
+                f"{objective!r} refreshes no copies on request: its value is the average over time."
+            )
+        numerics = objective.time_average_kernel(sources)
+        cost = total(numerics.cost(self.rates))
+        return value_at(objective, numerics, sources, self.rates, cost)
+
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table of rates and intervals.
 
-        Columns are source, rate and interval; the interval is null at rate 0.
+        Columns are source, rate and interval; the interval is null at rate 0. Of copies that are refreshed on
+        request the column lifetime follows, null at rate 0, and their windows stale_while_revalidate if there
+        are any.
         If some sources are signalled, ``signalled`` and ``change_rate`` follow: a signalled source is
-        refreshed on its signals, with probability rate/change_rate, and not at intervals.
+        refreshed on its signals, with probability rate/change_rate, and not at intervals. Where fetches fail
+        the column success says that rates are attempts.
         """
         import polars
 
@@ -180,6 +252,17 @@ class Solution:
             interval=polars.when(polars.col("rate") > 0).then(1.0 / polars.col("rate"))
         )
         sources = self.problem.sources
+        if sources.failing is not None:
+            frame = frame.with_columns(success=np.ascontiguousarray(sources.failing))
+        if self.problem.objective.refresh is Refresh.ON_REQUEST:
+            life = self.lifetimes
+            frame = frame.with_columns(lifetime=polars.Series(life, dtype=polars.Float64)).with_columns(
+                lifetime=polars.when(polars.col("rate") > 0).then(polars.col("lifetime"))
+            )
+            windows = sources.stale_while_revalidate
+            if windows is None:
+                return frame
+            return frame.with_columns(stale_while_revalidate=np.ascontiguousarray(windows))
         if not bool(np.any(sources.signalled)):
             return frame
         columns = {"signalled": sources.signalled, "change_rate": sources.change_rate}
@@ -216,6 +299,8 @@ class Solution:
 
     def _price_line(self, unit: str) -> str:
         """Return the bandwidth's price, or the largest of declared constraints."""
+        if self.problem.per_bandwidth is not None:
+            return f"{self.price:.6g} per unit of bandwidth/{unit}"
         if self.problem.program is None:
             return f"{self.price:.6g} per refresh/{unit}"
         priced = [(label, price) for label, price in self.prices.items() if price > 0.0]

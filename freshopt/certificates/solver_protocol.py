@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -31,6 +31,7 @@ from freshopt.errors import (
     SourceDataError,
     shortened,
 )
+from freshopt.modelling.fetches.conditional_fetches import UNKNOWN, PerBandwidth, rates_of_bandwidth
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import (
@@ -42,6 +43,7 @@ from freshopt.numerics.arrays import (
     as_whole,
     chunks,
     exact_sum,
+    read_only,
     total,
 )
 
@@ -87,7 +89,8 @@ class Solver(Protocol):
     """Protocol of solvers: a frozen record of an algorithm's settings.
 
     A solver of problems with constraints besides bandwidth, bounds and host limits carries
-    ``declared_constraints = True``.
+    ``declared_constraints = True``, one of problems whose fetches cost what they bring (a function of the
+    bandwidth used, by its numerics alone) ``conditional_fetches = True``.
     A solver may also carry ``baseline = True``: it does not aim at the optimum; or ``sampled = True``: it
     learns from a finite number of samples. Then a gap is its result and not its failure; for `cross_check` to
     judge it by repeated runs it needs `replica` and `enough` as well (`freshopt.sampled_gap.SampledSolver`).
@@ -226,11 +229,33 @@ def certified_solution(
     )
 
 
+def run_solver(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
+    """Return a solver's certified solution.
+
+    Where fetches cost what they bring, the problem is solved and proved over the bandwidth that each source
+    uses. Prices and duality gap are the same; what is left is to say which rates use so much, to a few ulp.
+    """
+    twin = problem.per_bandwidth
+    if twin is None:
+        return solver.solve(problem, options)
+    solution = solver.solve(twin, options)
+    rates, proof = solution.rates, solution.certificate
+    if all_finite(rates):
+        rates = read_only(rates_of_bandwidth(problem, rates))
+    own = None if proof is None else replace(proof, rates=rates)
+    return replace(solution, problem=problem, rates=rates, certificate=own)
+
+
 def refusal(solver: Solver, problem: Problem) -> str | None:
     """Return why a solver does not apply, or None.
 
-    Whether it carries declared constraints is asked first: without them in mind, it may misread the problem.
+    Whether it carries declared constraints, and fetches that cost what they bring, is asked first: without
+    them in mind, it may misread the problem.
     """
+    if problem.per_bandwidth is not None:
+        return UNKNOWN
+    if isinstance(problem.objective, PerBandwidth) and not getattr(solver, "conditional_fetches", False):
+        return "it knows no fetches that cost more where the source has changed; use WaterFilling"
     if problem.program is None or getattr(solver, "declared_constraints", False):
         return solver.supports(problem)
     return (
@@ -353,7 +378,8 @@ def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
 
     None unless the sources, their numerics and their bounds are the same.
     """
-    before = earlier.problem
+    before = earlier.problem.per_bandwidth or earlier.problem
+    problem = problem.per_bandwidth or problem
     same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
     return before.bandwidth if same and earlier.price > 0.0 and before.upper is problem.upper else None
 

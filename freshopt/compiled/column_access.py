@@ -1,8 +1,9 @@
 """Access to columns in compiled loops: arrays or single numbers.
 
-A column is an array or one number for all sources, which numba tells by type. For a number the functions
-below cost nothing. They are given to numba by overloads; what stands in their bodies is what the overloads do
-with arrays. Imported by `freshopt.compiled.loops` alone.
+A column is an array, one number for all sources, or a table that all look into, which is an array of two
+dimensions; numba tells them by type. For a number or a table the functions below cost nothing. They are given
+to numba by overloads; what stands in their bodies is what the overloads do with arrays.
+Imported by `freshopt.compiled.loops` alone.
 """
 
 from __future__ import annotations
@@ -59,9 +60,13 @@ def all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
     return tuple(gathered(column, members, place) for column, place in zip(columns, into, strict=True))
 
 
+def _is_column(kind: Data) -> bool:
+    return isinstance(kind, types.Array) and kind.ndim == 1
+
+
 @overload(room, strict=False)
 def _room(column: Data, size: int) -> Data:
-    if isinstance(column, types.Array):
+    if _is_column(column):
         return lambda column, size: np.empty(size, column.dtype)
     return lambda column, size: column
 
@@ -70,12 +75,14 @@ def _room(column: Data, size: int) -> Data:
 def _rooms(columns: Data, size: int) -> Data:
     if len(columns) == 1:
         return lambda columns, size: (room(columns[0], size),)
-    return lambda columns, size: (room(columns[0], size), room(columns[1], size))
+    if len(columns) == 2:
+        return lambda columns, size: (room(columns[0], size), room(columns[1], size))
+    return lambda columns, size: (room(columns[0], size), *rooms(columns[1:], size))
 
 
 @overload(gathered, strict=False)
 def _gathered(column: Data, members: IntArray, into: Data) -> Data:
-    if isinstance(column, types.Array):
+    if _is_column(column):
 
         def picked(column: Data, members: IntArray, into: Data) -> Data:
             for j in range(len(members)):
@@ -90,22 +97,27 @@ def _gathered(column: Data, members: IntArray, into: Data) -> Data:
 def _all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
     if len(columns) == 1:
         return lambda columns, members, into: (gathered(columns[0], members, into[0]),)
+    if len(columns) == 2:
+        return lambda columns, members, into: (
+            gathered(columns[0], members, into[0]),
+            gathered(columns[1], members, into[1]),
+        )
     return lambda columns, members, into: (
         gathered(columns[0], members, into[0]),
-        gathered(columns[1], members, into[1]),
+        *all_gathered(columns[1:], members, into[1:]),
     )
 
 
 @overload(part, strict=False)
 def _part(column: Data, begin: int, end: int) -> Data:
-    if isinstance(column, types.Array):
+    if _is_column(column):
         return lambda column, begin, end: column[begin:end]
     return lambda column, begin, end: column
 
 
 @overload(at, strict=False)
 def _at(column: Data, k: int) -> Data:
-    if isinstance(column, types.Array):
+    if _is_column(column):
         if column.dtype == types.float32:
             return lambda column, k: np.float64(column[k])
         return lambda column, k: column[k]
@@ -116,11 +128,15 @@ def _at(column: Data, k: int) -> Data:
 def _parts(columns: Data, begin: int, end: int) -> Data:
     if len(columns) == 1:
         return lambda columns, begin, end: (part(columns[0], begin, end),)
-    return lambda columns, begin, end: (part(columns[0], begin, end), part(columns[1], begin, end))
+    if len(columns) == 2:
+        return lambda columns, begin, end: (part(columns[0], begin, end), part(columns[1], begin, end))
+    return lambda columns, begin, end: (part(columns[0], begin, end), *parts(columns[1:], begin, end))
 
 
 @overload(entries, strict=False)
 def _entries(columns: Data, k: int) -> Data:
     if len(columns) == 1:
         return lambda columns, k: (at(columns[0], k),)
-    return lambda columns, k: (at(columns[0], k), at(columns[1], k))
+    if len(columns) == 2:
+        return lambda columns, k: (at(columns[0], k), at(columns[1], k))
+    return lambda columns, k: (at(columns[0], k), *entries(columns[1:], k))

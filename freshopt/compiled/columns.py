@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from freshopt.compiled import backend
+from freshopt.compiled.cells.conditional_functions import CHANGED
+from freshopt.compiled.cells.request_functions import ON_REQUEST
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
@@ -45,6 +47,8 @@ GOLDEN_RATIO = 0.5 * (math.sqrt(5.0) - 1.0)
 BLOCKS = 4
 # Evaluations of every source in a search for the price.
 EVALUATIONS = 10.0
+# Evaluations that one takes where NumPy searches for best responses.
+SEARCHED = 30.0
 
 
 def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:
@@ -53,7 +57,8 @@ def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted
     They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`). `counted` work is
     in the account already.
     """
-    return backend.takes((formula, announced), n, 0.0 if counted else EVALUATIONS)
+    work = EVALUATIONS * (SEARCHED if formula in CHANGED or formula in ON_REQUEST else 1.0)
+    return backend.takes((formula, announced), n, 0.0 if counted else work)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +78,7 @@ class Columns:
     signalled : ndarray of bool or False
     importance, cost, lower, upper : ndarray or float
     parameters : tuple of ndarray or float
-        Of both formulas.
+        Of both formulas; an array of two dimensions is a table for all sources.
     """
 
     n: int
@@ -117,9 +122,9 @@ class Columns:
         """Return the n sources that an index picks."""
 
         def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
-            return (
-                read_only(np.ascontiguousarray(column[index])) if isinstance(column, np.ndarray) else column
-            )
+            if not isinstance(column, np.ndarray) or column.ndim == 2:
+                return column
+            return read_only(np.ascontiguousarray(column[index]))
 
         return Columns(
             n,

@@ -74,6 +74,12 @@ def delay_signal_cost(rate: float, d: float) -> float:
     return max((d - rate) / rate, 0.0) if rate > 0.0 else np.inf
 
 
+def delay_request_cost(rate: float, d: float, asked: float) -> float:
+    """Return Δ(1 − ρ/ζ)²/2ρ: accumulated delay on request."""
+    within = (asked - rate) / asked if rate < asked else 0.0
+    return 0.5 * within * (d / rate * within) if rate > 0.0 else np.inf
+
+
 def age_poisson_cost(rate: float, d: float) -> float:
     """Return Δ/(ρ(ρ + Δ)): age, Poisson."""
     return d / (rate + d) / rate if rate > 0.0 else np.inf

@@ -27,6 +27,7 @@ from freshopt.numerics.inverse_tables import (
     polynomial,
     ratio_from_table,
     ratio_table,
+    segment_place,
 )
 from freshopt.numerics.special_functions import (
     inverse_gamma2,
@@ -67,11 +68,10 @@ def gamma2_gap(share: float) -> float:
     There is no branch, so that loops are vectorised.
     """
     s = math.sqrt(32.0 * min(share, GAMMA_SHARE))
-    place = s * SEGMENTS
-    segment = int(place)
+    segment, within = segment_place(s)
     row, z = octave_place(max(1.0 - share, 2.0**NEAR), NEAR)
     near = share > GAMMA_SHARE
-    u = polynomial(GAMMA, row + FIRST_NEAR if near else segment, z if near else 2.0 * (place - segment) - 1.0)
+    u = polynomial(GAMMA, row + FIRST_NEAR if near else segment, z if near else within)
     return u if near else s * u
 
 
@@ -95,9 +95,10 @@ def harmonic_periodic(worth: float, d: float) -> float:
     # The rate of small u, √(aΔ/2), is the unit in which neither Δ/a nor u underflows.
     unit = math.sqrt(0.5 * min(worth * d, MOST))
     s = d / unit
-    if s < HARMONIC_TOP:
-        return unit / ratio_from_table(HARMONIC, s)
-    return d / (1.0 + 0.5 * s * s)
+    # There is no branch, so that loops are vectorised.
+    near = s < HARMONIC_TOP
+    ratio = ratio_from_table(HARMONIC, s if near else 0.0)
+    return (unit if near else d) / (ratio if near else 1.0 + 0.5 * s * s)
 
 
 def reciprocal_below(worth: float, d: float) -> float:

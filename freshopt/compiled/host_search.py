@@ -4,8 +4,11 @@ The search runs on logarithms, in plain steps that compiled loops inline.
 
 At the price sought the host's sources use its limit. Demand falls with the price, so the root stays between a
 price at which they use more and one at which they use no more; the secant of log demand over log price is
-followed as long as it stays between them. Where demand is the limit on a whole interval of prices the least
-one is the answer: the search goes on unless a source is strictly between its bounds, which makes it unique.
+followed as long as it stays between them. Where demand has steps, secants crawl: the source with the largest
+one between the two prices is searched for its own, alone, and both sides of it are tried.
+
+Where demand is the limit on a whole interval of prices the least one is the answer: the search goes on unless
+a source is strictly between its bounds, which makes it unique.
 
 Prices are kept as logarithms x, demand as the excess log(used / limit).
 """
@@ -18,14 +21,20 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates
+from freshopt.compiled.column_passes import Rate, bandwidth_used, best_response, fill_rates
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 
 # Bisection of 1400 nats, all that floats have, to an ulp takes 60.
 ROUNDS = 200
-# After so many turns the bracket is halved: where demand has steps, secants crawl along them.
+# After so many turns the bracket is halved, whatever else is known.
 LATE = 32
+# A smooth search has ended after so many turns, and steps of demand are looked for; if there are none, again
+# after some more.
+SMOOTH, AGAIN = 6, 4
+# A rate that changes by more than so many times the bracket's width is a step. Of more steps than a few the
+# largest is not likely to be the one where the price is: the bracket is halved first.
+STEEP, FEW = 64.0, 2
 # In nats: the floor's demand tells where the price is, if that is not farther from the floor.
 NEAR = 20.0
 # Relative: width of a price's bracket at which demand jumps inside it.
@@ -60,6 +69,16 @@ class HostSearch(NamedTuple):
     low: float
     high: float
     turn: int
+
+
+class Step(NamedTuple):
+    """Largest step of demand in a bracket.
+
+    `x` is its log price, NaN where it is not searched for, and `many` how many sources have one.
+    """
+
+    x: float
+    many: int
 
 
 class Stride(NamedTuple):
@@ -118,7 +137,7 @@ def search_price(
     earlier: Array,
 ) -> HostSearch:
     """Search the log price at which a host's sources use its limit."""
-    state, turn = GOES_ON, 0
+    state, turn, halves, due, aside, kept = GOES_ON, 0, 0, SMOOTH, np.nan, True
     low, high = start.floor, np.inf
     before, excess_before = start.floor, floor_excess
     x = before + excess_before / start.steepness
@@ -132,21 +151,63 @@ def search_price(
             break
         low, high = (x, high) if excess > ROUNDED else (low, x)
         narrow = high - low <= WIDTH + ULP * abs(x)
-        quadratic = turn > 0 and abs(excess) * abs(excess_before) <= CLOSE
+        quadratic = turn > 0 and kept and abs(excess) * abs(excess_before) <= CLOSE
         # Most steps end nowhere near: the rates are not compared there.
         if narrow or quadratic or abs(excess) <= CLOSE:
             state = search_state(own, excess, rates, earlier, narrow, quadratic)
             if state != GOES_ON:
                 break
-        stride = next_stride(stride, excess, (excess_before - excess) / (x - before), turn == 0)
+        last, kept = x, True
+        stride = next_stride(
+            stride, excess, (excess_before - excess) / (x - before), turn == 0 or math.isnan(before)
+        )
         before, excess_before = x, excess
         rates, earlier = earlier, rates
         x += stride.step
-        if not low < x < high or (turn > LATE and high < np.inf):
-            x = 0.5 * (low + high) if high < np.inf else before + 1.0
+        if not math.isnan(aside):
+            # The other side of a step. What lies between the two says nothing of the demand beyond.
+            x, stride = aside if aside > low else x, Stride(np.inf, stride.steepness, stride.leap)
+            before, excess_before, aside = np.nan, np.nan, np.nan
+        elif turn >= due and high < np.inf:
+            step = largest_step(rate, own, low, high, rates, earlier)
+            kept, due = False, turn + AGAIN
+            if step.many > FEW:
+                halves = math.ceil(math.log2(step.many / FEW))
+                due = turn + halves
+            elif step.many > 0:
+                beside = 0.4 * (WIDTH + ULP * abs(step.x))
+                x, aside = step.x + beside, step.x - beside
+        middle = halves > 0 or (turn > LATE and math.isnan(aside))
+        if not low < x < high or (middle and high < np.inf):
+            x = 0.5 * (low + high) if high < np.inf else last + 1.0
             # What was stepped, not what was meant, limits the next step.
-            stride = Stride(x - before, stride.steepness, stride.leap)
+            stride, halves = Stride(x - last, stride.steepness, stride.leap), halves - 1
     return HostSearch(state, x, before, low, high, turn)
+
+
+def largest_step(
+    rate: Rate, own: SourceColumns, low: float, high: float, generous: Array, frugal: Array
+) -> Step:
+    """Return the largest step of demand between two log prices.
+
+    The vectors are memory for the rates at both.
+    """
+    for side in range(2):
+        fill_rates(rate, own, math.exp(-(high if side else low)), frugal if side else generous)
+    steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
+    for k in range(len(generous)):
+        change = at(own.cost, k) * (generous[k] - frugal[k])
+        if change > steep * (at(own.cost, k) * generous[k]):
+            many += 1
+            if change > most:
+                most, j = change, k
+    if many == 0 or many > FEW:
+        return Step(np.nan, many)
+    middle = 0.5 * (generous[j] + frugal[j])
+    while high - low > 0.1 * WIDTH + ULP * abs(low):
+        x = 0.5 * (low + high)
+        low, high = (x, high) if best_response(rate, own, j, math.exp(-x)) > middle else (low, x)
+    return Step(0.5 * (low + high), many)
 
 
 def search_state(

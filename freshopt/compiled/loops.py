@@ -24,7 +24,15 @@ from freshopt.compiled import (
     column_passes,
     demand_functions,
     host_search,
+    penalty_tables,
+    proof_tables,
     source_columns,
+)
+from freshopt.compiled.cells import (
+    attempt_functions,
+    conditional_functions,
+    request_functions,
+    request_tables,
 )
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import (
@@ -40,7 +48,7 @@ from freshopt.compiled.column_passes import (
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.host_search import settle_host
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
-from freshopt.numerics import inverse_tables, vector_math
+from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Nothing that assumes away infinities or NaN.
@@ -48,10 +56,22 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 # Sums may be taken in any order, and so in lanes. Formulas keep the one in which they are written: in another
 # a product that none of them contains may overflow.
 FAITHFUL = {"contract", "arcp"}
-FORMULAS = (age_tables, demand_functions)
-INLINED = (inverse_tables, vector_math, *FORMULAS, column_passes, host_search)
+FORMULAS = (
+    age_tables,
+    demand_functions,
+    penalty_tables,
+    proof_tables,
+    request_tables,
+    request_functions,
+    conditional_functions,
+    attempt_functions,
+)
+ORDERED = (vector_math, *FORMULAS)
+INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
+# What few hosts call need not be inlined.
+RARE = (host_search.largest_step,)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
@@ -59,10 +79,11 @@ for _module in INLINED:
             inverse_tables.ratio_table,
             inverse_tables.octave_table,
         ):
-            _ordered = _module in FORMULAS or _function in (best_response, added)
-            register_jitable(forceinline=_module in FORCED, fastmath=FAITHFUL if _ordered else FAST)(
-                _function
-            )
+            _ordered = _module in ORDERED or _function in (best_response, added)
+            register_jitable(
+                forceinline=_module in FORCED and _function not in RARE,
+                fastmath=FAITHFUL if _ordered else FAST,
+            )(_function)
 
 
 EDITION = hashlib.sha256(

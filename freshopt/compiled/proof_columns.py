@@ -71,7 +71,7 @@ class ProofColumns:
     signalled : ndarray of bool or False
     importance, cost, lower, upper : ndarray or float
     parameters : tuple of ndarray or float
-        Of both cells.
+        Of both cells; an array of two dimensions is a table for all sources.
     """
 
     n: int
@@ -147,11 +147,9 @@ class ProofColumns:
         """Return every so manieth source."""
 
         def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
-            return (
-                read_only(np.ascontiguousarray(column[::stride]))
-                if isinstance(column, np.ndarray)
-                else column
-            )
+            if not isinstance(column, np.ndarray) or column.ndim == 2:
+                return column
+            return read_only(np.ascontiguousarray(column[::stride]))
 
         return ProofColumns(
             len(range(0, self.n, stride)),

@@ -70,8 +70,6 @@ HALF_ULP = 2.0**-53
 ROUNDING = 32.0 * HALF_ULP
 # An exponential loses its argument's error, up to 2 ulp of each of five logarithms of 1e±100 and of a sum.
 POWER_ROUNDING = 2.0**-40
-# Exponents at which e^x is neither 0 nor inf, nearly.
-MOST, LEAST = 700.0, -700.0
 # Beyond all that gradual underflow loses.
 TINY = 1e-300
 
@@ -198,14 +196,14 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     [0.5, 0.0, 0.25]
     """
     log_rate = fast_log(rate if rate > TINY else TINY)
-    steep, flat = log_scale - (1.0 + e) * log_rate, log_scale - e * log_rate
-    marginal, paid = fast_exp(steep), fast_exp(flat)
-    marginal = marginal if steep > LEAST else 0.0
-    paid = paid if flat > LEAST else 0.0
-    marginal = marginal if (steep < MOST) & (rate > TINY) else np.inf
-    paid = paid if (flat < MOST) & (rate > TINY) else np.inf
-    rounding = POWER_ROUNDING + 8.0 * HALF_ULP * (abs(log_scale) + (1.0 + e) * abs(log_rate))
-    return paid / (e * w), 0.0, marginal, rounding if log_scale > -np.inf else POWER_ROUNDING
+    # One exponential serves both, as its square and as that times ρ. They are 0 or inf where they leave the
+    # floats, so that nothing is selected by it, and loops are vectorised.
+    root = fast_exp(0.5 * (log_scale - (1.0 + e) * log_rate))
+    least = 0.0 if rate > TINY else np.inf
+    marginal, paid = max(root * root, least), max(root * rate * root, least)
+    size = abs(log_scale) if log_scale > -np.inf else 0.0
+    rounding = POWER_ROUNDING + 8.0 * HALF_ULP * (size + (1.0 + e) * abs(log_rate))
+    return paid / (e * w), 0.0, marginal, rounding
 
 
 def reach_from_zero(

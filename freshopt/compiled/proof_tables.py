@@ -91,9 +91,28 @@ def _materials_ratio(u: Array) -> Array:
     return np.where(u < _FEW, few, many) * (1.0 + u) ** 2
 
 
+def _excess_ratio(v: Array) -> Array:
+    return log_excess(v) / v * ((2.0 + v) / v)
+
+
+def exponential_integral_sum(u: Array) -> Array:
+    """Return Ein(u) = ∫₀ᵘ (1 − e^{−t})/t dt for u > 0.
+
+    SciPy, which takes long to load, is not needed.
+    """
+    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
+    term, series = np.ones_like(low), np.zeros_like(low)
+    for k in range(1, _SERIES + 1):
+        term = -term * low / k
+        series = series - term / k
+    return np.where(u < _FEW, series, _exponential_integral(high) + np.log(high) + EULER_GAMMA)
+
+
 # P(2, u)·((1 + u)/u)², (u − 1 + e^{−u})(2 + u)/u², (u²/2 − P(2, u))(3 + 2u)/u³, and what the mean harmonic
 # cost is below log(1 + u), times (1 + u)/u; and what (1 − E₂(u))/u is above log(1 + 1/u), times (1 + u)².
 GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN = (
     octave_table(ratio, LOW, HIGH)
     for ratio in (_gamma_ratio, _harmonic_ratio, _age_ratio, _mean_ratio, _materials_ratio)
 )
+# For refreshes on request: (v − log(1 + v))(2 + v)/v².
+LOG_EXCESS = octave_table(_excess_ratio, LOW, HIGH)

@@ -15,7 +15,7 @@ from freshopt.cuda.device import DeviceArray, adopted, empty, loops, on_host, re
 from freshopt.cuda.device_columns import counted, is_array
 from freshopt.cuda.kernel_text import BLOCK
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
-from freshopt.modelling.objective import Objective, require_discipline
+from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number, as_vector, is_on_device
 from freshopt.separable.kernel import Kernel
@@ -66,7 +66,8 @@ class DeviceProblem:
 
     Notes
     -----
-    Hosts, signals, profiles and declared constraints are not carried; a `Problem` of host arrays may have
+    Hosts, signals, requests, chances of success, costs of changes, profiles and declared constraints are not
+    carried; a `Problem` of host arrays may have
     signalled sources on a device.
     """
 
@@ -91,6 +92,11 @@ class DeviceProblem:
             objective, Objective, "objective", "Pass an objective, such as fo.problems.HarmonicStaleness()"
         )
         require_discipline(objective)
+        if objective.refresh is Refresh.ON_REQUEST:
+            raise ObjectiveError(
+                f"{objective!r} needs request rates, which a DeviceProblem does not carry. Solve a Problem "
+                "of host arrays."
+            )
         total = as_number(bandwidth, "bandwidth", "Pass refreshes per time unit.")
         if not SMALLEST <= total <= LARGEST:
             raise SourceDataError(f"bandwidth is {total:g}. It must be > 0 (at most {LARGEST:g}).")

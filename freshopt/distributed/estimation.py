@@ -30,6 +30,7 @@ from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
 from freshopt.planning.plan_files import change_rates
 from freshopt.planning.request import PlanRequest
+from freshopt.solvers.square_root import square_root_shape
 
 SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
 AT_A_TIME = 4_000_000  # hashes that a worker compares, 32 MB
@@ -63,6 +64,8 @@ class Learnt:
         How many sources have which flag.
     change_rate : float
         The sum of all change rates.
+    square_roots : float
+        The sum of the rates' shape by the square-root rule.
     first, last : str or int
         The least and the greatest name.
     begin, end : float
@@ -77,6 +80,7 @@ class Learnt:
     found: int
     flags: dict[str, int]
     change_rate: float
+    square_roots: float
     first: str | int
     last: str | int
     begin: float
@@ -115,6 +119,7 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
         int(np.count_nonzero(log.changed)),
         dict(zip(flags.tolist(), counts.tolist(), strict=True)),
         total(estimate.change_rate_),
+        total(square_root_shape(sources)),
         log.sources_[0].item(),
         log.sources_[-1].item(),
         float(np.min(log.time)),

@@ -21,6 +21,13 @@ ROWS = 1_000_000
 NUMBERS = ("change_rate", "importance", "signalled", "min_rate", "max_rate", "refresh_cost")
 UNIT = "time_unit"
 KNOWN = (*NUMBERS, "source", "host", UNIT)
+# Columns of `Sources` that passes do not carry, and what they take for granted instead.
+_UNKNOWN = {
+    "changed_cost": "fetches of a fixed cost",
+    "success": "fetches that succeed",
+    "request_rate": "fetches that wait for no request",
+    "stale_while_revalidate": "fetches that wait for no request",
+}
 
 Table: TypeAlias = Any  # pyarrow.Table
 Frame: TypeAlias = Any  # a pandas partition, or the Dask DataFrame itself
@@ -254,6 +261,12 @@ def _agreed(
     """Return the common columns; raise if files disagree."""
     if "change_rate" not in present:
         raise SourceDataError(f"{file} has no column 'change_rate', it has {list_offenders(names)}. Add it.")
+    for name, known in _UNKNOWN.items():
+        if name in names:
+            raise SourceDataError(
+                f"{file} has a column {name!r}, and solving in partitions knows {known} only. Drop it, "
+                "or use fo.solve."
+            )
     if columns is not None and set(columns) != set(present):
         odd = sorted(set(columns) ^ set(present))
         raise SourceDataError(

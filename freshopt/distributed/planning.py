@@ -46,6 +46,7 @@ from freshopt.planning.declared import DeclaredRows, constraint_facts, disciplin
 from freshopt.planning.plan import TOLERANCE, method_of
 from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, settings, versions
 from freshopt.planning.request import PlanRequest
+from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.units import SECONDS, check_time_unit
@@ -244,7 +245,10 @@ def _calendar(
     begin: datetime | None = None if origin is None else origin + timedelta(seconds=end * SECONDS[unit])
     plain = request.min_rate == 0.0 and math.isinf(request.max_rate) and not request.host_limits
     plain = plain and not request.constraints
-    whole = sum(one.n for one in learnt), exact_sum(one.change_rate for one in learnt)
+    changes, roots = (
+        exact_sum(each) for each in zip(*((one.change_rate, one.square_roots) for one in learnt), strict=True)
+    )
+    whole = sum(one.n for one in learnt), changes, roots
     lasting = estimation.lasting(request)
     return Calendar(lasting, unit, str(staging), end, begin, whole if plain else None), shifts
 
@@ -263,14 +267,13 @@ def summary(
     for one in learnt:
         for flag, number in one.flags.items():
             flags[flag] = flags.get(flag, 0) + number
-    baselines = {
-        kind: exact_sum(getattr(one, kind) for one in scheduled) for kind in ("uniform", "proportional")
-    }
+    baselines = {rule: exact_sum(one.baselines[rule] for one in scheduled) for rule in scheduled[0].baselines}
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
         "discipline": _discipline(request).value,
         "time_unit": calendar.time_unit,
+        "units": units(type(objective).__name__, calendar.time_unit),
         "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
         "bandwidth_used": solution.used,
@@ -282,12 +285,16 @@ def summary(
         "relative_gap": solution.relative_gap if math.isfinite(solution.relative_gap) else None,
         "price": solution.price if math.isfinite(solution.bandwidth) else None,
         "schedule_value": exact_sum(one.value for one in scheduled),
-        "baselines": {} if calendar.baselines is None else baselines,
+        "baselines": baselines,
         "solver": "freshopt.distributed",
         "method": repr(method_of(request)),
         "uncertainty": None,
         "forecast": None,
         "phases": None,
+        "needed": None,
+        "today": None,
+        "changes": None,
+        "few_changes": None,
         "constraints": None if declared is None else constraint_facts(declared),
         "findings": None,
         "settings": settings(request),

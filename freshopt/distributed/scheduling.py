@@ -27,6 +27,7 @@ from freshopt.planning.plan import method_of
 from freshopt.planning.request import PlanRequest
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
+from freshopt.solvers.square_root import square_root_shape
 
 
 class Calendar(NamedTuple):
@@ -42,7 +43,8 @@ class Calendar(NamedTuple):
     origin : datetime or None
         The moment at which the schedule begins, if the log has dates.
     baselines : tuple of float, or None
-        The number of all sources and the sum of their change rates, where baselines are wanted.
+        The number of all sources, the sum of their change rates and that of their shapes by the square-root
+        rule, where baselines are wanted.
     """
 
     request: PlanRequest
@@ -50,7 +52,7 @@ class Calendar(NamedTuple):
     folder: str
     end: float
     origin: datetime | None
-    baselines: tuple[int, float] | None
+    baselines: tuple[int, float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,13 @@ class Scheduled:
     refreshes : int
     value : float
         The objective's expected value over the horizon.
-    uniform, proportional : float
-        The values in the long run of the partition's share of the baselines; 0 where these are not wanted.
+    baselines : dict of str to float
+        The values in the long run of the partition's share of the baselines; none where these are not wanted.
     """
 
     refreshes: int
     value: float
-    uniform: float
-    proportional: float
+    baselines: dict[str, float]
 
 
 def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar) -> Scheduled:
@@ -98,17 +99,21 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
     )
     with complete_file(folder / "schedule" / name, overwrite=True) as part:
         write_table(times.to_frame(calendar.origin), part)
-    uniform = proportional = 0.0
+    baselines = {}
     if calendar.baselines is not None:
-        n, changes = calendar.baselines
+        n, changes, roots = calendar.baselines
         problem = Problem(objective, sources, request.bandwidth)
-        uniform = _value(problem, np.full(len(sources), request.bandwidth / n))
-        proportional = _value(problem, request.bandwidth * (sources.change_rate / changes))
+        shares = {
+            "uniform": np.full(len(sources), 1.0 / n),
+            "proportional": sources.change_rate / changes,
+            "square-root": square_root_shape(sources) / (roots or 1.0),
+        }
+        baselines = {rule: _value(problem, request.bandwidth * own) for rule, own in shares.items()}
     if isinstance(objective, Spend):
         value = total(sources.refresh_cost[times.source]) / times.horizon
     else:
         value = expected_value(times, objective, sources, age)
-    return Scheduled(len(times), value, uniform, proportional)
+    return Scheduled(len(times), value, baselines)
 
 
 def _value(problem: Problem, rates: Array) -> float:

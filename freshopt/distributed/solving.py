@@ -35,8 +35,9 @@ from freshopt.errors import (
     list_offenders,
 )
 from freshopt.io.atomic_output import complete_folder
+from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import LARGEST, SMALLEST
@@ -150,6 +151,11 @@ def solve(
             f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
         )
     declared = as_constraints(constraints)
+    for own in (objective, *(one.objective for one in declared if isinstance(one, Target))):
+        if own.refresh is Refresh.ON_REQUEST:
+            raise SolverRefusedError(
+                f"{own!r} is not solved for over partitions, which know no requests. Use fo.solve."
+            )
     if bandwidth is None and not declared:
         raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
     most = None if bandwidth is None else _bandwidth(bandwidth)

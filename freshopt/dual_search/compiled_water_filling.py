@@ -3,7 +3,8 @@
 The prices are dual variables. A host's own price matters only where it is above the bandwidth's. So a sample
 of hosts tells about where the bandwidth's price will be; one pass at a price somewhat below shows which hosts
 exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, all
-is done once more, from nothing. Passes are compiled columns and a sample.
+is done once more, from below that price; then, if need be, from nothing. Passes are compiled columns and a
+sample.
 
 Among prices with the same demand the answer is the least, as `freshopt.solvers.water_filling` states: hosts
 are solved so by the loops, 0 is recognised here, and other intervals are left to the general search.
@@ -20,7 +21,7 @@ from freshopt.certificates.solution import Answer
 from freshopt.compiled.columns import Column, Columns, HostGroups
 from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.price_bracketing import trimmed
-from freshopt.dual_search.sampled_search import first_price, sampled_search
+from freshopt.dual_search.sampled_search import Known, first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, chunks, exact_sum, is_scalar, read_only, total
 
@@ -45,9 +46,8 @@ def fill_compiled(
         return None
     groups = HostGroups(problem.hosts.limits, problem.hosts.codes, problem.hosts.order, problem.hosts.first)
     likely, steepness = _likely_price(problem, columns, groups, start)
-    for floor in dict.fromkeys(
-        (MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE, TINY_PRICE)
-    ):
+    floor = MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE
+    for again in (True, False, False):
         capped = np.array(problem.upper)
         prices = _solve_hosts(columns, groups, floor, likely, steepness, capped)
         if not bool(np.all(np.isfinite(prices))):
@@ -55,6 +55,9 @@ def fill_compiled(
         found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), prices, likely)
         if found is None or floor == TINY_PRICE or (found.price is not None and found.price > floor):
             return found
+        # Limits below the floor were left out: with them the price is lower still, mostly by little.
+        likely = found.price or likely
+        floor = max(TINY_PRICE, MARGIN * (found.price or 0.0)) if again else TINY_PRICE
     return None
 
 
@@ -87,8 +90,9 @@ def _solve_bandwidth(
             return Answer(trimmed(problem, rates), 0.0, hosts.named(host_prices), 1)
     if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
         return None
-    found = sampled_search(columns, problem.bandwidth, start, used)
-    found = jump_search(columns, problem.bandwidth, start) if found is None else found
+    known: list[Known] = []
+    found = sampled_search(columns, problem.bandwidth, start, used, known)
+    found = jump_search(columns, problem.bandwidth, start, known) if found is None else found
     if found is None:
         return None
     on_top = np.maximum(0.0, host_prices - found.price) if len(hosts) else host_prices

@@ -13,14 +13,14 @@ responses that uses up the bandwidth is off the optimum by the square of that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import PairDemand, PairMemory, at_two_prices, memory
-from freshopt.dual_search.sampled_search import EXACT, SAMPLE, SPARSE, Found, first_price, top_up
+from freshopt.dual_search.sampled_search import EXACT, SAMPLE, SPARSE, Found, Known, first_price, top_up
 from freshopt.numerics.arrays import ROUNDED
 
 Prices: TypeAlias = tuple[float, float]
@@ -38,6 +38,11 @@ NARROW, SMOOTH = 1e-13, 1e-7
 STEEP, STEEPEST = 64.0, 0.5
 # They are if they are at most one in so many: the search among them costs less than a pass.
 ALONE = 32
+# In nats: a bracket that is known to hold the price is looked at as a whole, where it is so narrow that few
+# sources jump in it.
+WHOLE = 2e-4
+# The chord of all others tells a price to so many times the square of its bracket's width.
+BENT = 4.0
 # A corrected price is off by a fraction of its correction, mostly a smaller one.
 DOUBT = 4.0
 # After so many brackets beside the price the next ones divide what is known.
@@ -58,7 +63,9 @@ FAR = 650.0
 LOWEST, HIGHEST = 1e-290, 1e290
 
 
-def jump_search(columns: Columns, bandwidth: float, start: float | None = None) -> Found | None:
+def jump_search(
+    columns: Columns, bandwidth: float, start: float | None = None, known: Sequence[Known] = ()
+) -> Found | None:
     """Return rates that use up the bandwidth, or None.
 
     Their price is the least. None means that no price between `LOWEST` and `HIGHEST` does, or that a demand
@@ -71,52 +78,65 @@ def jump_search(columns: Columns, bandwidth: float, start: float | None = None) 
     bandwidth : float
     start : float, optional
         A price to start from.
+    known : sequence of (float, float)
+        Prices and the demands of all sources at them, as far as they are known.
     """
     target, into = bandwidth * (1.0 + ROUNDED), memory(columns.n)
     sample = columns.sample(max(min(columns.n, FEW), min(SAMPLE, columns.n // SPARSE)))
-    ratios: list[Ratio] = []
+    weight, low, high = columns.n / sample.n, LOWEST, HIGHEST
+    for place, used_there in known:
+        # Another loop may find another demand at the same price, in a last bit.
+        below, above = max(low, place * (1.0 - APART)), min(high, place * (1.0 + APART))
+        low, high = (below, high) if used_there > target else (low, above)
+    ratios = _apart([each for place in known for each in _ratios(sample, weight, [place])])
 
     def like_all(price: float) -> float:
-        return sample.demand(price) * (columns.n / sample.n) * math.exp(_line(ratios, math.log(price)))
+        return sample.demand(price) * weight * math.exp(_line(ratios, math.log(price)))
 
-    low, high = LOWEST, HIGHEST
-    if like_all(low) <= 2.0 * target and columns.fill(low, into.rates) <= target:
-        return Found(into.rates, 0.0, 1)
-    start = start if start is not None and low < start < high else first_price(columns, bandwidth)
-    price, width, misses = crossing(like_all, target, start, low, high), FINE, 0
+    if low == LOWEST and like_all(low) <= 2.0 * target and columns.fill(low, into.rates) <= target:
+        return Found(into.rates, 0.0, len(known) + 1)
+    start = known[-1][0] if known else start
+    if start is None or not LOWEST < start < HIGHEST:
+        start = first_price(columns, bandwidth)
+    price = crossing(like_all, target, min(max(start, low), high), low, high)
     price = price if abs(math.log(price)) < FAR else start
+    off = min((abs(math.log(price / place)) for place, _ in known), default=0.0)
+    width, misses, share, looks = _width(sample, price, off / DOUBT), 0, 0.0, True
     for turn in range(1, PASSES + 1):
         a, b = _around(price, width, low, high)
-        if misses and _few_change(sample, low, high):
+        if looks and (math.log(high) - math.log(low) <= WHOLE or (misses and _few_change(sample, low, high))):
             a, b = low, high
         elif misses >= MISSES or not low <= a < b <= high:
             a, b = _divided(low, high, FIRST_REACH * 4.0**misses)
         apart = math.log(b) - math.log(a) if b > 2.0 * a else math.log1p((b - a) / a)
         # Across a wide bracket few rates may change at all.
-        used = at_two_prices(columns, a, b, into, steep=STEEP * apart if STEEP * apart < STEEPEST else 0.0)
+        steep = STEEP * apart if STEEP * apart < STEEPEST else 0.0
+        used = at_two_prices(columns, a, b, into, steep=steep, share=share)
         if not math.isfinite(used.above):
             return None
-        enclosed = used.below <= target < used.above
+        enclosed, passes = used.below <= target < used.above, len(known) + 2 * turn
         if enclosed:
             jumps = np.flatnonzero(into.jumps)
             if apart <= (NARROW if len(jumps) else SMOOTH):
-                return _mixed(columns, bandwidth, (a, b), used, into, 2 * turn + 2, jumps=len(jumps) > 0)
-            low, high, misses = a, b, 0
+                return _mixed(columns, bandwidth, (a, b), used, into, passes, jumps=len(jumps) > 0)
+            low, high, misses, looks = a, b, 0, False
             if len(jumps) * ALONE <= columns.n:
                 alone = columns.take(jumps, len(jumps))
                 middle = price if a < price < b else math.sqrt(a) * math.sqrt(b)
-                price = crossing(_with_chord(alone, (a, b), used), target, middle, a, b)
+                like_these = _with_chord(alone, (a, b), used)
+                price = crossing(like_these, target, middle, a, b)
                 smooth = (used.smooth_above - used.smooth_below) / (used.above - used.below)
-                width = max(FINE, 0.5 * apart * apart * smooth)
+                width = max(FINE, BENT * apart * apart * smooth)
+                share = _share(bandwidth, *map(like_these, _around(price, width, low, high)))
                 continue
         else:
             low, high = (b, high) if used.above > target else (low, a)
-            misses += 1
-        ends = _ratios(sample, columns.n / sample.n, (a, b), used)
-        ratios = _apart([*ratios, *ends])
+            misses, looks = misses + 1, True
+        ends = _ratios(sample, weight, [(a, used.above), (b, used.below)])
+        ratios, share = _apart([*ratios, *ends]), 0.0
         following = crossing(like_all, target, min(max(price, low), high), low, high)
         off = _doubt(ends, used) * apart if enclosed else abs(math.log(following) - math.log(price)) / DOUBT
-        price, width = following, max(FINE, off)
+        price, width = following, _width(sample, following, off)
     return None
 
 
@@ -177,6 +197,16 @@ def _divided(low: float, high: float, reach: float) -> Prices:
     return (a, b) if low < a < b < high else (low, high)
 
 
+def _width(sample: Columns, price: float, off: float) -> float:
+    """Return half the relative width of a bracket around a price.
+
+    The price is off by about so much. Where many of a sample jump at once they are alike, and so are the
+    others: the price is theirs.
+    """
+    above, below = (sample.demand(price * (1.0 + sign * 2.0 * FINE)) for sign in (-1.0, 1.0))
+    return FINE if ALONE * (above - below) > above else max(FINE, off)
+
+
 def _few_change(sample: Columns, low: float, high: float) -> bool:
     """Return whether the rates that change can be settled alone."""
     generous, frugal = np.empty(sample.n), np.empty(sample.n)
@@ -200,11 +230,10 @@ def _with_chord(alone: Columns, ends: Prices, used: PairDemand) -> Callable[[flo
     return demand
 
 
-def _ratios(sample: Columns, weight: float, ends: Prices, used: PairDemand) -> list[Ratio]:
-    """Return the ratios of demands at two prices, where there are any."""
-    some = [(price, sample.demand(price) * weight) for price in ends]
-    both = zip(some, (used.above, used.below), strict=True)
-    return [(math.log(price), math.log(all_ / few)) for (price, few), all_ in both if few > 0.0 < all_]
+def _ratios(sample: Columns, weight: float, known: Sequence[Known]) -> list[Ratio]:
+    """Return the ratios of demands at some prices, where there are any."""
+    both = [(price, sample.demand(price) * weight, used) for price, used in known]
+    return [(math.log(price), math.log(used / few)) for price, few, used in both if few > 0.0 < used]
 
 
 def _apart(ratios: list[Ratio]) -> list[Ratio]:
@@ -242,11 +271,21 @@ def _mixed(
     *,
     jumps: bool,
 ) -> Found | None:
-    """Return the mixture of both ends' best responses."""
-    share = min(1.0, max(0.0, (bandwidth - used.below) / (used.above - used.below)))
+    """Return the mixture of both ends' best responses.
+
+    The rates at hand are one, in shares that were told before the pass; they may do.
+    """
     low, high = ends
+    share = _share(bandwidth, used.above, used.below)
     price = high * (1.0 + FINE) if jumps else high + share * (low - high)
-    spent = at_two_prices(columns, *ends, into, share=share).mixed
+    spent = used.mixed
+    if abs(bandwidth - spent) > EXACT * bandwidth:
+        spent, passes = at_two_prices(columns, *ends, into, share=share).mixed, passes + 2
     missing = bandwidth - spent
     met = abs(missing) <= EXACT * bandwidth and (top_up(into.rates, columns, missing) or missing >= 0.0)
     return Found(into.rates, price, passes) if met else None
+
+
+def _share(target: float, above: float, below: float) -> float:
+    """Return the upper demand's share in the mixture that is wanted."""
+    return min(1.0, max(0.0, (target - below) / (above - below))) if above > below else 0.0

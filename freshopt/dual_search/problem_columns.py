@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from freshopt.compiled.columns import Columns, column, enabled
+from freshopt.compiled.penalty_tables import penalty_response, tables_for
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
@@ -13,10 +14,33 @@ def columns_of(problem: Problem, numerics: Numerics, *, counted: bool = False) -
 
     Its kernels must have demand functions, and loops must be compiled. `counted` work is in the account.
     """
+    if isinstance(numerics, Kernel) and numerics.tables_of is not None:
+        return tabled_columns(problem, numerics, counted=counted)
     found = numerics_columns(numerics, problem.sources.refresh_cost, problem.lower, problem.upper)
     if found is None or not enabled(found.n, found.formula, found.announced, counted=counted):
         return None
     return found
+
+
+def tabled_columns(problem: Problem, kernel: Kernel, *, counted: bool = False) -> Columns | None:
+    """Return the columns of many sources whose kernel has tables, or None."""
+    n = len(problem.sources)
+    if kernel.tables_of is None:
+        return None
+    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, penalty_response, counted=counted))
+    if tables is None:
+        return None
+    return Columns(
+        n,
+        penalty_response,
+        None,
+        False,
+        column(kernel.importance),
+        (column(kernel.parameters[0]), tables.response),
+        column(problem.sources.refresh_cost),
+        column(problem.lower),
+        column(problem.upper),
+    )
 
 
 def numerics_columns(numerics: Numerics, cost: Array, lower: Array, upper: Array) -> Columns | None:

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns
 from freshopt.numerics.arrays import Array, chunks
+
+# A price, and the demand of all sources at it.
+Known: TypeAlias = tuple[float, float]
 
 # Sources of the sample, and of the one that finds where to start.
 SAMPLE, FIRST = 50_000, 1000
@@ -34,14 +37,17 @@ PASSES = 8
 EXACT = 1e-13
 # Largest relative change of a rate for that.
 MOST = 5e-13
-# From the third pass on an error that is more than this of the last one's tells that demand is not smooth.
-STALLED = 0.5
+# From the third pass on an error that is more than this of the last one's tells that demand is not smooth:
+# that of smooth demand is a hundredth and less.
+STALLED = 0.1
 # Up to this predicted error a pass writes rates, in the hope of being the last.
 LOOSE = 1e-8
 # Nats by which the slope of log demand may differ a factor e further on.
 POWER = 1e-9
 # Steps of the search on the sample, and its relative accuracy.
 _STEPS, _FINE = 60, 1e-15
+# So steep log demand jumps, if it is between two log prices that are so near to each other.
+_STEEP, _NEAR = 1e3, 1e-9
 # Nats from a price of 1, beyond which prices near the ends of the floats.
 _FAR = 600.0
 
@@ -55,7 +61,11 @@ class Found(NamedTuple):
 
 
 def sampled_search(
-    columns: Columns, bandwidth: float, start: float | None = None, used_at_start: float | None = None
+    columns: Columns,
+    bandwidth: float,
+    start: float | None = None,
+    used_at_start: float | None = None,
+    known: list[Known] | None = None,
 ) -> Found | None:
     """Return rates that use up the bandwidth, or None.
 
@@ -70,6 +80,8 @@ def sampled_search(
         A price to start from; the closer it is, the fewer passes.
     used_at_start : float, optional
         The bandwidth used at that price, if it is known: it takes the place of the first pass.
+    known : list of (float, float), optional
+        Prices and the demands of all sources at them are appended, of every pass.
     """
     sample = columns.sample(min(SAMPLE, columns.n // SPARSE))
     weight, target = columns.n / sample.n, math.log(bandwidth)
@@ -87,13 +99,13 @@ def sampled_search(
     seen: list[tuple[float, float]] = []  # log(demand / bandwidth), log price
     ratios: list[tuple[float, float]] = []  # log price, log(demand / demand of the sample)
     rates: Array | None = None
-    low, high, error, known = -_FAR, _FAR, 1.0, 0
+    low, high, error, given = -_FAR, _FAR, 1.0, 0
     if start is not None and used_at_start is not None and abs(used_at_start / bandwidth - 1.0) > EXACT:
-        off, known = math.log(used_at_start / bandwidth), 1
+        off, given = math.log(used_at_start / bandwidth), 1
         seen, ratios = [(off, x)], [(x, off - excess(x, 0.0))]
         x = _root(lambda x: excess(x, ratios[0][1]), x)
         error = min(1.0, abs(off))
-    for passes in range(1 + known, PASSES + 1 + known):
+    for passes in range(1 + given, PASSES + 1 + given):
         if not low < x < high:  # also NaN, or a price that was tried: the demand jumps
             return None
         price = math.exp(x)
@@ -103,9 +115,11 @@ def sampled_search(
             used = columns.fill(price, rates)
             if abs(used / bandwidth - 1.0) <= EXACT:
                 met = _any_inside(rates, columns) and top_up(rates, columns, bandwidth - used)
-                return Found(rates, price, passes - known) if met else None
+                return Found(rates, price, passes - given) if met else None
         if not 0.0 < used < math.inf:
             return None
+        if known is not None:
+            known.append((price, used))
         off = math.log(used / bandwidth)
         low, high = (x, high) if off > 0.0 else (low, x)
         if passes > 2 and abs(off) > STALLED * abs(seen[-1][0]):
@@ -218,6 +232,8 @@ def _root(excess: Callable[[float], float], x: float) -> float:
         if abs(value) <= _FINE:
             return x
         low, high = (x, high) if value > 0.0 else (low, x)
+        if high - low <= _NEAR and abs(value) > _STEEP * (high - low):
+            return x
         slope = (value - value_before) / (x - before) if x != before else math.nan
         step = -value / slope if slope < 0.0 else value  # demand falls about as the price rises
         reach = 4.0 * min(abs(step), reach) if math.isfinite(step) else 4.0 * reach

@@ -21,6 +21,7 @@ from freshopt.inference.interval_methods import LikelihoodRatio as LikelihoodRat
 from freshopt.inference.interval_methods import Posterior as Posterior
 from freshopt.inference.interval_methods import Published as Published
 from freshopt.inference.resetting_prior import resetting_prior as resetting_prior
+from freshopt.inference.success_rates import SuccessRates as SuccessRates
 
 __all__ = [
     "Beliefs",
@@ -38,5 +39,6 @@ __all__ = [
     "Posterior",
     "Published",
     "StochasticApproximation",
+    "SuccessRates",
     "resetting_prior",
 ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.estimators.sufficient_statistics import ObservedIntervals
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
-from freshopt.inference.gamma_prior import GammaPrior
+from freshopt.inference.gamma_prior import GammaPrior, few_crawls
 from freshopt.inference.reset_filter import Resets
 from freshopt.inference.resetting_prior import resetting_prior
 from freshopt.logs.crawl_log import CrawlLog
@@ -28,12 +27,15 @@ def default_prior(log: CrawlLog, reset: Resets | None = None) -> GammaPrior | No
     >>> default_prior(CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 5.0], changed=[0, 0, 0]))
     GammaPrior(shape=0.6, exposure=6.0, time_unit='day')
     """
-    rows = ObservedIntervals.of(log)
     observed = CrawlLikelihood.of(log)
-    if len(rows.row) == 0 and observed.age is None:
+    # Only a source's first row may be a baseline.
+    crawls = np.diff(log.offsets) - np.isnan(log.interval[log.offsets[:-1]])
+    crawled = int(np.count_nonzero(crawls))
+    if crawled == 0 and observed.age is None:
         return None
-    tells = bool(np.any(rows.found)) and bool(np.any(observed.exposure))
-    many = int(np.count_nonzero(rows.crawls)) >= MANY
-    if not (many and tells):
+    tells = bool(np.any(log.changed)) and bool(np.any(observed.exposure))
+    if not (crawled >= MANY and tells):
         return GammaPrior.weak(log)
-    return GammaPrior.from_log(log) if reset is None else resetting_prior(log, reset)
+    if reset is None:
+        return GammaPrior.from_likelihood(observed, log.time_unit, few=few_crawls(log))
+    return resetting_prior(log, reset)

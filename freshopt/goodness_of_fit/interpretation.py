@@ -6,7 +6,7 @@ What its numbers mean for estimates and plans, in a paragraph.
 from __future__ import annotations
 
 from math import isnan, log, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,25 +26,122 @@ NOTABLE = 1.2
 
 def interpret(check: PoissonCheck) -> str:
     """Interpret a Poisson check in plain language."""
-    n, tested = len(check.sources_), int(np.count_nonzero(check.tested))
     what = "changes" if check.kind == "changes" else "crawls that found a change, and that found none,"
-    if tested == 0:
+    if not check.tested.any():
         return (
             f"No source has the 10 {what} that a test needs, so nothing can be said. With so few, the "
             "intervals "
             "of the change rates are wide whatever the process."
         )
-    passed = 1.0 - check.share_rejected()
-    sentences = [
-        f"{tested:,} of {count(n, 'source')} {'has' if tested == 1 else 'have'} enough {what} to be tested; "
-        f"{passed:.0%} of them pass all tests, as about {1.0 - check.level:.0%} of Poisson processes do."
-    ]
+    sentences = [verdict(check)]
     findings = [text for text in (_counts(check), _gaps(check), *_cycles(check), _drift(check)) if text]
     if not findings:
         findings = [
             "Nothing larger than chance speaks against the model: intervals may be taken as they stand."
         ]
-    return " ".join([*sentences, *findings, *_remarks(check)])
+    return " ".join([*sentences, *findings, *remarks(check)])
+
+
+def verdict(check: PoissonCheck) -> str:
+    """Return how many sources pass all tests, of how many."""
+    n, tested = len(check.sources_), int(np.count_nonzero(check.tested))
+    what = "changes" if check.kind == "changes" else "crawls that found a change, and that found none,"
+    return (
+        f"{tested:,} of {count(n, 'source')} {'has' if tested == 1 else 'have'} enough {what} to be tested; "
+        f"{1.0 - check.share_rejected():.0%} of them pass all tests, as about {1.0 - check.level:.0%} of "
+        "Poisson processes do."
+    )
+
+
+class Advice(NamedTuple):
+    """A test's row: what it found, and what to do.
+
+    Attributes
+    ----------
+    test : str
+    rejected, at_rate : float
+        Shares of the tested sources that it rejects, at the level and at a false-discovery rate of it.
+    tested : int
+    effect, advice : str
+    """
+
+    test: str
+    rejected: float
+    at_rate: float
+    tested: int
+    effect: str
+    advice: str
+
+
+def advice(check: PoissonCheck) -> list[Advice]:
+    """Return what each test found, and what to do.
+
+    Examples
+    --------
+    >>> from freshopt.goodness_of_fit import poisson_check
+    >>> from freshopt.logs.change_history import ChangeHistory
+    >>> rng = np.random.default_rng(0)
+    >>> drawn = ChangeHistory(rng.integers(0, 3, 300), rng.uniform(0, 100, 300), 0.0, 100.0)
+    >>> advice(poisson_check(drawn))[0].advice
+    'none: no more than chance'
+    """
+    told = {
+        "dispersion": _dispersion_advice(check),
+        "gaps": _gaps_advice(check),
+        **{test: _cycle_advice(check, test) for test in ("weekly", "daily")},
+        "drift": _drift_advice(check),
+    }
+    rows = []
+    for test, (effect, todo) in told.items():
+        share = check.share_rejected(test)
+        if isnan(share):
+            continue
+        if not todo:
+            todo = "none: no more than chance" if not _marked(check, test) else "none"
+        tested = int(np.count_nonzero(~np.isnan(check.p_value[test])))
+        rows.append(
+            Advice(test, share, check.share_rejected(test, false_discoveries=True), tested, effect, todo)
+        )
+    return rows
+
+
+def _dispersion_advice(check: PoissonCheck) -> tuple[str, str]:
+    index, error = check.pooled.get("dispersion", float("nan")), check.pooled.get("dispersion_error", 0.0)
+    effect = f"variance {index:.2g} (Poisson: 1)"
+    clear = abs(index - 1.0) > CLEAR * error
+    if clear and index >= NOTABLE:
+        return effect, f"take intervals as {sqrt(index):.1f} times as wide"
+    if clear and index <= 1.0 / NOTABLE:
+        return effect, "none: intervals are wide enough"
+    return effect, ""
+
+
+def _gaps_advice(check: PoissonCheck) -> tuple[str, str]:
+    if "gaps" not in check.profile:
+        return "", ""
+    bursts = float(np.median(check.profile["gaps"])) < log(2.0)
+    effect = f"{'less' if bursts else 'more'} even than random"
+    if not _marked(check, "gaps"):
+        return effect, ""
+    if bursts:
+        return effect, "none: fresher than predicted"
+    return effect, "expect staler copies than predicted"
+
+
+def _cycle_advice(check: PoissonCheck, test: str) -> tuple[str, str]:
+    amplitude = check.pooled.get(test, float("nan"))
+    effect = f"{amplitude:.0%} swing"
+    if check.dated and test in check.profile:
+        at = int(np.argmax(check.profile[test]))
+        effect += f", peak {WEEKDAYS[at][:3] if test == 'weekly' else f'{at}-{at + 1} UTC'}"
+    return effect, "plan crawls after the peaks if it pays" if _marked(check, test) else ""
+
+
+def _drift_advice(check: PoissonCheck) -> tuple[str, str]:
+    faster = int(np.count_nonzero(check.rejected("drift") & (check.effect["drift"] > 1.0)))
+    slower = int(np.count_nonzero(check.rejected("drift"))) - faster
+    todo = "use --half-life 90d, plan --every 7d" if _marked(check, "drift") else ""
+    return f"{faster:,} faster, {slower:,} slower", todo
 
 
 def _marked(check: PoissonCheck, test: str) -> bool:
@@ -140,7 +237,7 @@ def _drift(check: PoissonCheck) -> str:
     )
 
 
-def _remarks(check: PoissonCheck) -> list[str]:
+def remarks(check: PoissonCheck) -> list[str]:
     """Return which tests could not be made, and why."""
     texts = []
     if check.resolution is not None:

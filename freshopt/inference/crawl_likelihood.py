@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -78,6 +78,9 @@ class CrawlLikelihood:
         others. None where no first date is told.
     birth_rate : ndarray of float, shape (n,), or None
         η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
+    loaded : bool
+        Whether compiled loops are loaded already, because the log that this is of has many rows. They then
+        take samples of it too.
 
     Examples
     --------
@@ -95,13 +98,14 @@ class CrawlLikelihood:
     possible: Array | None = None
     age: Array | None = None
     birth_rate: Array | None = None
+    loaded: bool = False
 
     @classmethod
     def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
         """Return the likelihood of a log, with optional row weights."""
         require_log(log)
         if worthwhile(len(log)):
-            return cls(**split_rows(log, weight))
+            return cls(**split_rows(log, weight), loaded=True)
         changes, time = counted_changes(log)
         known = ~np.isnan(changes)
         found = log.changed & ~known
@@ -189,7 +193,7 @@ class CrawlLikelihood:
         0 where nothing changed, inf where every crawl interval ended with a change, NaN where there is no
         crawl interval.
         """
-        if worthwhile(len(self.intervals)):
+        if self.loaded or worthwhile(len(self.intervals)):
             return maximise(self, *self._begin()).rate
         rate = np.empty(len(self.counted))
         for part, block in self._blocks():
@@ -202,7 +206,7 @@ class CrawlLikelihood:
 
         All > 0 and finite; of l, and of minus its second derivatives in ln Δ.
         """
-        if worthwhile(len(self.intervals)):
+        if self.loaded or worthwhile(len(self.intervals)):
             return maximise(self, *self._begin(), described=True)
         rate = self.maximum()
         return Peaks(rate, self.value(rate), rate * rate * self.slope(rate)[1])
@@ -297,10 +301,11 @@ class CrawlLikelihood:
             exposure=self.exposure[mask],
             pseudo=self.pseudo,
             weight=None if self.weight is None else self.weight[np.repeat(mask, self.found)],
+            loaded=self.loaded,
             **self._first(mask),
         )
 
-    def _first(self, keep: BoolArray | slice) -> dict[str, Array | None]:
+    def _first(self, keep: BoolArray | slice) -> dict[str, Any]:
         """Return what first dates tell of some of the sources."""
         parts = {"possible": self.possible, "age": self.age, "birth_rate": self.birth_rate}
         return {key: None if part is None else part[keep] for key, part in parts.items()}

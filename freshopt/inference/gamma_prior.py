@@ -5,8 +5,9 @@ hold more. The gamma prior is conjugate: it enters the likelihood as pseudo-obse
 changes as its shape, in as much time as its second parameter, the exposure.
 
 The hyperparameters maximise the marginal likelihood of the log, in which the rates are integrated out
-(`evidence`). Where first crawls are dated the rate of births is one of them; few changes found could then all
-be births, and the shape infinite: first dates come with a weak hyperprior of the shape.
+(`marginal_likelihood`). Where first crawls are dated the rate of births is one of them; few changes found
+could then all be births, and the shape infinite. A crawl or two of each source hardly tell how rates are
+spread. Both come with a weak hyperprior of the shape.
 
 Cost: some 150 maximisations of the likelihood, over 10 000 of the sources at most.
 """
@@ -21,7 +22,8 @@ import numpy as np
 from freshopt.errors import SourceDataError, expect_settings
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import best_evidence, log_evidence
+from freshopt.inference.evidence import best_evidence
+from freshopt.inference.marginal_likelihood import MarginalLikelihood
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.units import check_time_unit, convert_time
@@ -33,10 +35,14 @@ STEEPEST = 1e6
 # Initial simplex of the search in ln(shape) and ln(mean): the default one has steps of 1e-4.
 SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
 # Typical shape and standard deviation of ln(shape) over ten real histories: the hyperprior that comes with
-# first dates, and the shape of a weak prior.
+# first dates and few crawls, and the shape of a weak prior.
 TYPICAL, VARIETY = 0.6, 0.5
 # Smallest shape: rates are spread over 1000 decades.
 FLATTEST = 1e-3
+# Crawl intervals of a source, on average, below which changes found do not tell the shape well.
+FEW = 3
+# Nats from the pooled rate within which the mean is sought.
+FAR = 30.0
 # Values of the relative spread 1/√shape at which its evidence is evaluated.
 SPREADS = np.concatenate(([1e-3], np.linspace(0.05, 2.5, 50)))
 # Difference in nats at which differences of the evidence are taken.
@@ -122,13 +128,29 @@ class GammaPrior:
         them towards each other: with the most likely one, 95 % intervals of 30 sources of equal rates,
         crawled 20 times, covered a fifth of them. So the squared relative spread 1/shape is averaged over its
         posterior, under a flat hyperprior of the spread, and the posterior variance of the mean is added.
-        With hundreds of sources both are small. Where first crawls are dated, ln(shape) has the hyperprior
-        N(ln 0.6, 0.5²), whose parameters are those of ten real histories.
+        With hundreds of sources both are small. Where first crawls are dated, or sources that changed have
+        fewer than three crawl intervals on average, ln(shape) has the hyperprior N(ln 0.6, 0.5²), whose
+        parameters are those of ten real histories: one interval tells how many sources change, but not how
+        rates are spread.
         """
-        observed = _sampled(log)
-        shape, mean, births = _most_likely(observed)
-        shape, mean = _averaged(observed, shape, mean, births)
-        return cls(shape, shape / mean, log.time_unit, births)
+        return cls.from_likelihood(CrawlLikelihood.of(log), log.time_unit, few=few_crawls(log))
+
+    @classmethod
+    def from_likelihood(cls, observed: CrawlLikelihood, time_unit: str, *, few: bool) -> GammaPrior:
+        """Return the empirical Bayes prior of a log's likelihood.
+
+        As `from_log`, in the log's time unit; of a log with `few_crawls`, or not.
+
+        Raises
+        ------
+        SourceDataError
+            As `from_log`.
+        """
+        evidence = _evidence(observed)
+        typical = (few and evidence.grid is not None) or observed.age is not None
+        shape, mean, births = _most_likely(evidence, typical=typical)
+        shape, mean = _averaged(evidence, shape, mean, births, typical=typical)
+        return cls(shape, shape / mean, time_unit, births)
 
     @classmethod
     def from_marginal_likelihood(cls, log: CrawlLog) -> GammaPrior:
@@ -149,7 +171,8 @@ class GammaPrior:
         -----
         If the log shows no more spread than sampling variance, the shape stops at 10⁶.
         """
-        shape, mean, births = _most_likely(_sampled(log))
+        evidence = _evidence(CrawlLikelihood.of(log))
+        shape, mean, births = _most_likely(evidence, typical=evidence.observed.age is not None)
         return cls(shape, shape / mean, log.time_unit, births)
 
     @classmethod
@@ -179,7 +202,7 @@ class GammaPrior:
         >>> GammaPrior.weak(CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 5.0], changed=[0, 0, 0]))
         GammaPrior(shape=0.6, exposure=6.0, time_unit='day')
         """
-        observed = _sampled(log)
+        observed = _sampled(CrawlLikelihood.of(log))
         changes = float(np.sum(observed.found) + np.sum(observed.counted)) + 0.5
         time = float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
         if observed.age is not None and observed.possible is not None and not time > 0.0:
@@ -204,36 +227,59 @@ class GammaPrior:
         return GammaParameters(np.full(n, self.shape), np.full(n, exposure), np.full(n, births))
 
 
-def _sampled(log: CrawlLog) -> CrawlLikelihood:
+def few_crawls(log: CrawlLog) -> bool:
+    """Return whether crawls are too few to tell how rates are spread."""
+    crawls = np.diff(log.offsets) - np.isnan(log.interval[log.offsets[:-1]])
+    return bool(np.sum(crawls) < FEW * np.count_nonzero(crawls))
+
+
+def _sampled(observed: CrawlLikelihood) -> CrawlLikelihood:
     """Return the likelihood of the sources, or a sample.
 
     A sample where there are very many.
     """
-    observed = CrawlLikelihood.of(log)
-    if len(log.sources_) > ENOUGH:
-        observed = observed.select(np.linspace(0, len(log.sources_) - 1, ENOUGH).astype(np.int64))
+    n = len(observed.counted)
+    if n > ENOUGH:
+        return observed.select(np.linspace(0, n - 1, ENOUGH).astype(np.int64))
     return observed
 
 
-def _most_likely(observed: CrawlLikelihood) -> tuple[float, float, float]:
-    """Return shape, mean and birth rate of maximum marginal likelihood."""
+def _evidence(observed: CrawlLikelihood) -> MarginalLikelihood:
+    """Return the marginal likelihood of the sources, or of a sample."""
+    observed = _sampled(observed)
     changes = float(np.sum(observed.found + observed.counted))
     if changes == 0 or not np.any(observed.exposure):
         what = "no source changed" if changes == 0 else "all sources had always changed"
         raise SourceDataError(
             f"{what} in this log. It does not tell how change rates are spread. Pass a prior, or none."
         )
-    time = float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
-    pooled = [changes / time]
+    return MarginalLikelihood.of(observed, _pooled(observed), TYPICAL)
+
+
+def _pooled(observed: CrawlLikelihood) -> float:
+    """Return changes by time, of all sources."""
+    changes = float(np.sum(observed.found + observed.counted))
+    return changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
+
+
+def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float, float, float]:
+    """Return shape, mean and birth rate of maximum marginal likelihood.
+
+    With the hyperprior of the shape where that is `typical`.
+    """
+    observed = evidence.observed
+    pooled = [_pooled(observed)]
     if observed.possible is not None and observed.age is not None:
         # As if every first date were a change, beside the mean as if none were.
-        pooled.append((changes + float(np.sum(observed.possible))) / (time + float(np.sum(observed.age))))
+        changes = float(np.sum(observed.found + observed.counted + observed.possible))
+        time = float(np.sum(observed.exposure + observed.age) + 0.5 * np.sum(observed.intervals))
+        pooled.append(changes / time)
     from scipy.optimize import minimize
 
     def loss(parameters: Array) -> float:
         shape, mean = np.exp(parameters)
-        evidence, _ = best_evidence(observed, shape, shape / mean)
-        return -evidence - _hyperprior(observed, shape)
+        value, _ = evidence.best(shape, shape / mean)
+        return -value - _hyperprior(shape, typical=typical)
 
     answers = []
     for mean in pooled:
@@ -243,21 +289,23 @@ def _most_likely(observed: CrawlLikelihood) -> tuple[float, float, float]:
             loss,
             start,
             method="Nelder-Mead",
-            bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (None, None)],
+            bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (start[1] - FAR, start[1] + FAR)],
             options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 1000, "initial_simplex": start + SIMPLEX},
         )
         answers.append(answer)
     best = min(answers, key=lambda answer: float(answer.fun))
     shape, mean = map(float, np.exp(best.x))
-    return shape, mean, best_evidence(observed, shape, shape / mean)[1]
+    return shape, mean, evidence.best(shape, shape / mean)[1]
 
 
-def _hyperprior(observed: CrawlLikelihood, shape: float) -> float:
-    """Return the log density of ln(shape) that comes with first dates."""
-    return 0.0 if observed.age is None else -0.5 * (math.log(shape / TYPICAL) / VARIETY) ** 2
+def _hyperprior(shape: float, *, typical: bool) -> float:
+    """Return the log density of a typical ln(shape), or 0."""
+    return 0.0 if not typical else -0.5 * (math.log(shape / TYPICAL) / VARIETY) ** 2
 
 
-def _averaged(observed: CrawlLikelihood, shape: float, mean: float, births: float) -> tuple[float, float]:
+def _averaged(
+    marginal: MarginalLikelihood, shape: float, mean: float, births: float, *, typical: bool
+) -> tuple[float, float]:
     """Return shape and mean averaged over their posterior.
 
     `shape` and `mean` are the most likely values, `births` the rate of births.
@@ -266,9 +314,7 @@ def _averaged(observed: CrawlLikelihood, shape: float, mean: float, births: floa
 
     def evidence(spread: Array) -> Array:
         shapes = (spread**-2.0).tolist()
-        return np.array(
-            [log_evidence(observed, s, s / mean, births) + _hyperprior(observed, s) for s in shapes]
-        )
+        return np.array([marginal.at(s, s / mean, births) + _hyperprior(s, typical=typical) for s in shapes])
 
     spread = np.append(SPREADS, best * SPREADS[-1] / 2.0)
     sides = evidence(best * np.exp(np.array([-NEARBY, 0.0, NEARBY])))
@@ -279,14 +325,12 @@ def _averaged(observed: CrawlLikelihood, shape: float, mean: float, births: floa
     spread = np.unique(np.maximum(spread, SPREADS[0]))
     values = evidence(spread)
     weight = np.exp(values - np.max(values))
-    if observed.age is not None:
+    if typical:
         weight /= spread  # the hyperprior is one of ln(shape), and not flat in the spread
     step = np.diff(spread)  # by trapezoids
     area, second = (float(np.dot(step, f[1:] + f[:-1])) for f in (weight, weight * spread**2))
     shape = area / second
-    around = [
-        log_evidence(observed, shape, shape / (mean * f), births) for f in np.exp([-NEARBY, 0.0, NEARBY])
-    ]
+    around = [marginal.at(shape, shape / (mean * f), births) for f in np.exp([-NEARBY, 0.0, NEARBY])]
     curve = (2.0 * around[1] - around[0] - around[2]) / NEARBY**2
     # Posterior variance of ln mean; a factor of e if the log holds no information.
     variance = 1.0 / max(curve, 1.0)

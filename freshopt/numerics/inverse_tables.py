@@ -23,6 +23,7 @@ OCTAVE = 16
 # Exponent and those four bits, the other ones, and the bits of 1.0. Unsigned, for which processors without
 # AVX-512 have vector shifts.
 _FIRST_BITS, _LAST_BITS, _ONE = np.uint64(48), np.uint64(0xFFFFFFFFFFFF), np.uint64(0x3FF0000000000000)
+_IN_FRONT = 2.0**52
 
 
 def ratio_table(inverse: Callable[[Array], Array], top: float) -> Array:
@@ -61,10 +62,29 @@ def octave_table(function: Callable[[Array], Array], lowest: int, highest: int) 
     There are 16 segments in each octave from 2^lowest to 2^highest.
     `octave_place` finds the row of a q in it, and where in the row.
     """
-    z = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
+    return octave_rows(function(octave_points(lowest, highest)))
+
+
+def octave_points(lowest: int, highest: int, z: Array | None = None) -> Array:
+    """Return the q at z of each segment of octaves.
+
+    Their shape is (segments, len(z)). z in [−1, 1] is Chebyshev's points unless given.
+    """
+    z = _chebyshev_points() if z is None else z
     octave, sixteenth = np.divmod(np.arange(OCTAVE * (highest - lowest)), OCTAVE)
-    q = 2.0 ** (octave + lowest)[:, None] * (1.0 + (sixteenth[:, None] + 0.5 + 0.5 * z) / OCTAVE)
-    return np.ascontiguousarray(np.linalg.solve(np.vander(z, increasing=True), function(q).T).T)
+    q: Array = 2.0 ** (octave + lowest)[:, None] * (1.0 + (sixteenth[:, None] + 0.5 + 0.5 * z) / OCTAVE)
+    return q
+
+
+def octave_rows(values: Array) -> Array:
+    """Return the polynomials through values at Chebyshev's points, shape (segments, 8)."""
+    vandermonde = np.vander(_chebyshev_points(), increasing=True)
+    return np.ascontiguousarray(np.linalg.solve(vandermonde, values.T).T)
+
+
+def _chebyshev_points() -> Array:
+    points: Array = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
+    return points
 
 
 def octave_place(q: float, lowest: int) -> tuple[int | np.int64, float]:
@@ -120,6 +140,17 @@ def ratio_from_table(table: Array, s: float) -> float:
 
     It takes one row of the table and one polynomial.
     """
+    row, z = segment_place(s)
+    return polynomial(table, row, z)
+
+
+def segment_place(s: float) -> tuple[int | np.int64, float]:
+    """Return the row of s in a table of segments, and z.
+
+    It is for s ≥ 0. A whole number is the last bits of its sum with 2^52: processors without AVX-512 have no
+    vector instruction between floats and integers.
+    """
     place = s * SEGMENTS
-    segment = int(place)
-    return polynomial(table, segment, 2.0 * (place - segment) - 1.0)
+    whole = np.rint(place - 0.5)
+    bits = np.float64(whole + _IN_FRONT).view(np.uint64)
+    return np.int64(bits & _LAST_BITS), 2.0 * (place - whole) - 1.0

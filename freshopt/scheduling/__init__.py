@@ -1,5 +1,6 @@
 """Refresh times from refresh rates."""
 
+from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.scheduling.carousel import Carousel
 from freshopt.scheduling.discrete_counts import DiscreteCounts
 from freshopt.scheduling.earliest_deadline import EarliestDeadline
@@ -20,4 +21,5 @@ __all__ = [
     "Schedule",
     "SlotAssignment",
     "crawl_counts",
+    "retried_at_once",
 ]

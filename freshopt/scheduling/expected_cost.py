@@ -5,10 +5,20 @@ In expectation over Poisson changes.
 A refresh interval of length τ costs C(τ) = ∫₀^τ c(s) ds, c the objective's cost of age. So the cost of a
 written schedule is a sum over its intervals, exact for the horizon it covers, including the first (which
 began with the last crawl before it) and the last (which the horizon cuts off).
-Cost: one evaluation of C per refresh and source.
+
+Where fetches succeed with chance s, q = 1 − s, a copy made by attempt i lasts until attempt i + k with
+probability s·q^{k−1}, and to the horizon if none of the m − i later ones succeeds:
+
+    s·Σ_i (Σ_k s·q^{k−1}·C(t_{i+k} − t_i) + q^{m−i}·C(H − t_i)), and the same once of the copy at the start.
+
+Cost: one evaluation of C per refresh and source; where fetches fail, one per pair of attempts of a source
+that are at most `DEPTH`/s attempts apart.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +27,12 @@ from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, exact_sum
+from freshopt.numerics.arrays import Array, IntArray, exact_sum
 from freshopt.scheduling.initial_ages import check_ages
 from freshopt.scheduling.schedule import Schedule
+
+# Runs of failures of probability below e^{−DEPTH} are left out.
+DEPTH = 50.0
 
 
 def expected_value(
@@ -34,7 +47,7 @@ def expected_value(
     objective : Objective
         One that is a cost of age, as the named ones are; its own discipline does not matter here.
     sources : Sources
-        In the schedule's order; none of them signalled.
+        In the schedule's order; none of them signalled. With `success`, what is scheduled are attempts.
     age : array_like, scalar or shape (n,)
         Time since each copy was last refreshed when the schedule starts; 0 means fresh.
 
@@ -80,10 +93,68 @@ def expected_value(
     def measured(own: Curve, gap: Array) -> Array:
         return own.gap_gain(gap) if gains else own.gap_cost(gap)
 
-    parts = (
-        weight[source] * measured(curve.take(source), time - previous),
-        weight * measured(curve, schedule.horizon - last),
-        -weight * measured(curve, np.array(ages)),
-    )
+    kept: Iterable[Array]
+    if sources.failing is None:
+        kept = (
+            weight[source] * measured(curve.take(source), time - previous),
+            weight * measured(curve, schedule.horizon - last),
+        )
+    else:
+        events = _Attempts.of(source, time, ages, sources.failing)
+        kept = (
+            share * weight[own] * measured(curve.take(own), gap)
+            for own, gap, share in events.gaps(schedule.horizon)
+        )
+    parts = (*kept, -weight * measured(curve, np.array(ages)))
     mean = exact_sum(float(np.sum(part)) for part in parts) / schedule.horizon
     return mean if gains else objective.value_from_cost(mean, sources)
+
+
+class _Attempts(NamedTuple):
+    """Beginnings of copies: the start and the attempts of each source.
+
+    Attributes
+    ----------
+    source : ndarray of int, shape (events,)
+        Ascending.
+    time : ndarray, shape (events,)
+        Ascending by source; of a start minus the age there.
+    chance : ndarray, shape (events,)
+        That a copy begins there, 1 of a start.
+    later : ndarray of int, shape (events,)
+        How many attempts of the source follow.
+    fails : ndarray, shape (events,)
+        Chance that an attempt of the source fails.
+    """
+
+    source: IntArray
+    time: Array
+    chance: Array
+    later: IntArray
+    fails: Array
+
+    @classmethod
+    def of(cls, source: IntArray, time: Array, ages: Array, success: Array) -> _Attempts:
+        """Return the events of attempts in order of source, then time."""
+        n = len(ages)
+        many = np.bincount(source, minlength=n)
+        starts = np.concatenate(([0], np.cumsum(many + 1)[:-1])).astype(np.int64)
+        own = np.repeat(np.arange(n), many + 1)
+        begins = np.zeros(len(own), dtype=np.bool_)
+        begins[starts] = True
+        clock, chance = np.empty(len(own)), success[own]
+        clock[begins], clock[~begins], chance[begins] = -ages, time, 1.0
+        later = many[own] - (np.arange(len(own)) - starts[own])
+        return cls(own, clock, chance, later, 1.0 - success[own])
+
+    def gaps(self, horizon: float) -> Iterator[tuple[IntArray, Array, Array]]:
+        """Yield sources, lengths and probabilities of what copies may last."""
+        with np.errstate(divide="ignore"):
+            decay = -np.log(self.fails)
+        yield self.source, horizon - self.time, self.chance * self.fails**self.later
+        at, lag = np.flatnonzero(self.later > 0), 1
+        while len(at):
+            share = self.chance[at] * (1.0 - self.fails[at]) * self.fails[at] ** (lag - 1)
+            yield self.source[at], self.time[at + lag] - self.time[at], share
+            lag += 1
+            at = at[(self.later[at] >= lag) & ((lag - 1) * decay[at] < DEPTH)]

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import Curve, CurveObjective
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64, total
 from freshopt.scheduling import greedy_loops
@@ -92,6 +93,11 @@ class Greedy:
             raise ObjectiveError(
                 f"{problem.objective!r} has no cost of age, hence no index. Use another method."
             )
+        if sources.failing is not None:
+            raise SourceDataError(
+                "fetches of the sources may fail, which greedy picks do not know. Use Periodic() or "
+                "Carousel()."
+            )
         bounds = (np.any(problem.sources.min_rate > 0.0), np.any(np.isfinite(sources.max_rate)))
         for what, found in zip(("min_rate", "max_rate"), bounds, strict=True):
             if found:
@@ -99,6 +105,7 @@ class Greedy:
                     f"the problem has a {what}, which greedy picks do not keep to. "
                     "Use Periodic() or Carousel()."
                 )
+        require_fixed_costs(sources, "a greedy schedule")
         if len(problem.hosts) or bool(np.any(sources.refresh_cost != sources.refresh_cost[0])):
             raise SourceDataError(
                 "the problem has host limits or unequal costs, which greedy picks do not keep to. "

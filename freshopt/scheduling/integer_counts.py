@@ -27,6 +27,7 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole
@@ -88,6 +89,7 @@ def crawl_counts(
     horizon = as_number(horizon, "horizon", "Pass a finite number > 0.")
     if not 0.0 < horizon < np.inf:
         raise SourceDataError(f"horizon is {horizon} {sources.time_unit}s. Pass a finite number > 0.")
+    require_fixed_costs(sources, "the count of refreshes")
     if len(problem.hosts) or bool(np.any(sources.refresh_cost != sources.refresh_cost[0])):
         raise SourceDataError(
             "the problem has host limits or unequal costs, under which counts are not bought one by one. "
@@ -118,6 +120,11 @@ def crawl_counts(
 def _periodic(problem: Problem) -> Numerics:
     """Return the numerics of equally spaced refreshes."""
     objective = problem.objective
+    if problem.sources.failing is not None:
+        raise SourceDataError(
+            "fetches of the sources may fail, and counts of refreshes are for those that succeed. Use rates: "
+            "fo.solve, then fo.schedule."
+        )
     if isinstance(objective, CurveObjective):
         return objective.curve(problem.sources).kernel(problem.sources.importance, Refresh.PERIODIC)
     if objective.refresh is Refresh.PERIODIC and problem.numerics is not None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
+from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, as_vector
 from freshopt.units import check_time_unit
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 # A signalled rate above its change rate by less is rounding, and becomes probability 1.
 SLACK = 1e-9
+_ON_REQUEST = (
+    "copies that are refreshed on request have no refresh times: the first request after a lifetime "
+    "refreshes. Use solution.lifetimes, or a format of caches, such as --format cache-control."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +46,8 @@ class RateTable:
         Weights of the sources, where a solution or a column tells them.
     change_rate : ndarray of float, shape (n,), or None
         Changes per time unit, where a solution or a complete column tells them.
+    success : ndarray of float, shape (n,), or None
+        Chances that fetches succeed, of rates that are attempts.
     """
 
     rates: Array
@@ -50,6 +57,31 @@ class RateTable:
     crawl_probability: Array | None
     importance: Array | None = None
     change_rate: Array | None = None
+    success: Array | None = None
+
+    def of_successes(self) -> RateTable:
+        """Return the rates sρ of fetches that are retried at once.
+
+        They take as many attempts.
+
+        Raises
+        ------
+        SourceDataError
+            If the rates are not attempts.
+
+        Examples
+        --------
+        >>> import polars
+        >>> rates = read_rates(polars.DataFrame({"source": ["a"], "rate": [4.0], "success": [0.5]}))
+        >>> rates.of_successes().rates
+        array([2.])
+        """
+        if self.success is None:
+            raise SourceDataError(
+                "the rates have no column 'success': no fetch fails, or they are of successes already. Leave "
+                "retry_at_once (--retry-at-once) out."
+            )
+        return replace(self, rates=self.rates * self.success, success=None)
 
     @property
     def weight(self) -> Array | None:
@@ -98,12 +130,16 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
     if not hasattr(rates, "problem"):
         return _from_frame(rates, time_unit or "day")
     sources = rates.problem.sources
+    # What has rates and a problem need not be a solution of ours.
+    if getattr(getattr(rates.problem, "objective", None), "refresh", None) is Refresh.ON_REQUEST:
+        raise SourceDataError(_ON_REQUEST)
     if time_unit not in (None, sources.time_unit):
         raise SourceDataError(
             f"time_unit is {time_unit!r} but the solution's rates are per {sources.time_unit}. Leave it out."
         )
     table = _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
-    return replace(table, importance=sources.importance, change_rate=sources.change_rate)
+    known = replace(table, importance=sources.importance, change_rate=sources.change_rate)
+    return replace(known, success=sources.failing)
 
 
 def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
@@ -116,6 +152,8 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
         raise SourceDataError(
             f"rates are a {type(frame).__name__}. Pass a solution, a mapping of names or a dataframe."
         ) from None
+    if "lifetime" in table.columns:
+        raise SourceDataError(_ON_REQUEST)
     wanted = ["source", "rate"]
     if "signalled" in table.columns and bool(table["signalled"].any()):
         wanted += ["signalled", "change_rate"]
@@ -142,6 +180,8 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
     changes = table["change_rate"] if "change_rate" in columns else None
     if changes is not None and changes.dtype.is_numeric() and not int(changes.null_count()):
         found = replace(found, change_rate=as_vector(changes.to_numpy(), n, "change_rate"))
+    if "success" in columns:
+        found = replace(found, success=_chances(table["success"].to_numpy(), found))
     if "importance" not in columns:
         return found
     return replace(found, importance=as_vector(table["importance"].to_numpy(), n, "importance"))
@@ -183,6 +223,16 @@ def _checked(
             f"crawled more often than signalled: {where}. Lower the rate to the change rate or less."
         )
     return RateTable(rates, labels, table.time_unit, flags, np.minimum(probability, 1.0))
+
+
+def _chances(given: npt.NDArray[Any], table: RateTable) -> Array:
+    """Return chances of success, in (0, 1]."""
+    chance = as_vector(given, len(table.rates), "success")
+    bad = np.flatnonzero(~((chance > 0.0) & (chance <= 1.0))).tolist()
+    if bad:
+        where = list_offenders(f"{_label(table.names, k)}: {chance[k]:g}" for k in bad)
+        raise SourceDataError(f"success out of range for {where}. It is in (0, 1]. Correct or drop them.")
+    return chance
 
 
 def _label(names: npt.NDArray[Any] | None, k: int) -> str:

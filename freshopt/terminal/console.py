@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from freshopt.formatting import WIDTH, aligned
 from freshopt.formatting import count as count  # what people see of numbers, for all commands
 from freshopt.formatting import number as number
 
@@ -40,7 +43,8 @@ def plain(text: str) -> str:
 def progress(total: int) -> Iterator[Callable[[str], None]]:
     """Yield a function that announces the next of `total` steps.
 
-    A bar is drawn where standard error is a terminal.
+    A bar is drawn where standard error is a terminal; elsewhere a line says every `SILENCE` seconds which
+    step it is.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -48,7 +52,9 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     if not console.is_terminal:  # a bar that is disabled ends with an empty line in Rich 13 and 14.1
-        yield lambda _: None
+        with heartbeat() as announce:
+            announce("reading")
+            yield announce
         return
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=total)
@@ -59,8 +65,8 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 def heartbeat() -> Iterator[Callable[[str], None]]:
     """Yield a function that announces the next step.
 
-    A step that takes longer than `SILENCE` is named again and again on standard output, with its time so far,
-    so that no one has to ask whether anything still happens. Lines are written at once, into pipes too.
+    Every `SILENCE` seconds the step is named on standard error, with its time so far, so that no one has to
+    ask whether anything still happens. Lines are written at once, into pipes too.
     """
     done = threading.Event()
     step, begun = "", time.monotonic()
@@ -72,7 +78,7 @@ def heartbeat() -> Iterator[Callable[[str], None]]:
     def speak() -> None:
         with suppress(OSError):  # no one reads any more, which the command itself will notice
             while not done.wait(SILENCE):
-                click.echo(f"... {step}: {time.monotonic() - begun:.0f} s")
+                click.echo(f"... {step}: {time.monotonic() - begun:.0f} s", err=True)
 
     speaker = threading.Thread(target=speak, daemon=True)
     speaker.start()
@@ -83,8 +89,31 @@ def heartbeat() -> Iterator[Callable[[str], None]]:
         speaker.join()
 
 
+@contextmanager
+def working(step: str) -> Iterator[None]:
+    """Say every `SILENCE` seconds what a command does; also a decorator."""
+    with heartbeat() as announce:
+        announce(step)
+        yield
+
+
 def show(rows: Sequence[tuple[str, str]]) -> None:
-    """Print labelled rows, labels aligned and bold."""
-    width = max(len(label) for label, _ in rows)
-    for label, text in rows:
-        click.echo(f"{click.style(label.ljust(width), bold=True)}  {text}")
+    """Print labelled rows, labels aligned and bold, texts wrapped."""
+    for label, text in aligned(rows, columns()):
+        click.echo(f"{click.style(label, bold=True)}  {text}")
+
+
+def say(text: str) -> None:
+    """Print a paragraph, wrapped."""
+    for _, line in aligned([("", text)], columns() + 2):
+        click.echo(line)
+
+
+def columns() -> int:
+    """Return how wide lines may be.
+
+    A narrower terminal has shorter lines; a file or a pipe has them as a wide one.
+    """
+    if not sys.stdout.isatty():
+        return WIDTH
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)

@@ -64,6 +64,12 @@ class Named:
         return known
 
     @property
+    def on_request(self) -> bool:
+        """Whether it exists for copies that are refreshed on request."""
+        own = self.owner if issubclass(self.owner, Objective) else SynchronizationCost
+        return bool(getattr(own, "on_request", False))
+
+    @property
     def planned(self) -> bool:
         """Whether a plan can use it: it costs by age."""
         return not issubclass(self.owner, Objective) or issubclass(self.owner, CurveObjective)

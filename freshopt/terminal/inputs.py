@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -53,19 +54,21 @@ def moment_of(option: str, text: str | None) -> datetime | None:
         ) from None
 
 
-def log_of(path: Path | None, example: str | None, time_unit: str) -> CrawlLog:
+def log_of(
+    path: Path | None, example: str | None, time_unit: str, columns: Mapping[str, str] | None = None
+) -> CrawlLog:
     """Return the crawl log of LOG or --example, in `time_unit`."""
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
-        return read_log(path or "", time_unit)
+        return read_log(path or "", time_unit, columns=columns)
     log = load_example(example)
     if log.time_unit == time_unit:
         return log
-    columns = {"source": log.source_index, "time": moments(log, log.time), "changed": log.changed}
+    own = {"source": log.source_index, "time": moments(log, log.time), "changed": log.changed}
     if log.last_modified is not None:
-        columns["last_modified"] = moments(log, log.last_modified)
-    return derived_log(columns, log.sources_, time_unit)
+        own["last_modified"] = moments(log, log.last_modified)
+    return derived_log(own, log.sources_, time_unit)
 
 
 def moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers

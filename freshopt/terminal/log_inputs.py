@@ -10,7 +10,11 @@ from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
+from freshopt.inference.success_rates import SuccessRates
+from freshopt.io.fetch_outcomes import fetch_statuses
+from freshopt.io.log_files import log_hosts
 from freshopt.io.read_bing import read_bing
 from freshopt.io.read_changedetection import read_changedetection
 from freshopt.io.read_dbt import read_dbt
@@ -20,14 +24,20 @@ from freshopt.io.read_nutch import read_nutch
 from freshopt.logs.births import since_birth
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
-from freshopt.terminal.tables import starts_of
+from freshopt.terminal.tables import look_up, starts_of
 
 _OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--columns",
+        metavar="NAMES",
+        help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
+    ),
     click.option(
         "--git",
         type=click.Path(path_type=Path),
@@ -129,6 +139,7 @@ class Origin:
 
     log: Path | None
     example: str | None
+    columns: str | None
     git: Path | None
     since: str | None
     files: tuple[str, ...]
@@ -149,6 +160,8 @@ class Origin:
                 "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
                 "--changedetection and --bing, and only one."
             )
+        if self.columns is not None and self.log is None:
+            raise click.UsageError("--columns is for LOG. Leave it out.")
         if self.sources is not None and self.log is None:
             raise click.UsageError("--sources is for LOG. Leave it out.")
         if self.git is None:
@@ -177,10 +190,45 @@ class Origin:
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")
             data = read_bing(self.bing)
             return Found(data.log, str(self.bing), data.importance)
-        log = inputs.log_of(self.log, self.example, time_unit)
+        log = inputs.log_of(self.log, self.example, time_unit, self.names())
         if self.sources is not None:
             log = since_birth(log, starts_of(self.sources, log.sources_))
         return Found(log, self.example or str(self.log))
+
+    def names(self) -> dict[str, str] | None:
+        """Return the names of --columns: of the file, and of a log."""
+        if self.columns is None:
+            return None
+        pairs = [pair.rpartition("=") for pair in self.columns.split(",")]
+        wrong = [name + sign + to for name, sign, to in pairs if not (name and to)]
+        if wrong:
+            raise click.UsageError(
+                f"--columns: {wrong[0]!r} is no pair of names. Write those of the file first, such as "
+                "url=source,fetched_at=time."
+            )
+        return {name.strip(): to.strip() for name, _, to in pairs}
+
+    def success_rates(self) -> SuccessRates | None:
+        """Return chances of success from a log's statuses.
+
+        None without statuses, or where no fetch failed and no source ended.
+        """
+        told = None if self.log is None else fetch_statuses(self.log, self.names())
+        if told is None or not len(told.source):
+            return None
+        found = SuccessRates.from_statuses(*told)
+        return found if found.fails or bool(np.any(found.ended)) else None
+
+    def hosts(self) -> Callable[[Any], npt.NDArray[Any]]:
+        """Return the function from source names to hosts.
+
+        They are in the log's column host, or named by the sources' URLs.
+        """
+        path = self.log
+        told = None if path is None else log_hosts(path, self.names())
+        if path is None or told is None:
+            return hosts_of_urls
+        return lambda names: np.array(look_up(told, names.tolist(), "host", path))
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:

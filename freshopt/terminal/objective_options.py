@@ -57,8 +57,8 @@ def objective_of(name: str, refresh: str | None, given: Parameters | None = None
     freshopt.errors.ObjectiveError: --objective penalty-sqrt has no periodic cell. Use --refresh poisson.
     """
     named = OBJECTIVES[name]
-    chosen = named.refreshes[0] if refresh is None else Refresh(refresh)
-    if chosen not in named.refreshes:
+    chosen = named.refreshes[0] if refresh is None else Refresh(refresh.replace("-", " "))
+    if chosen not in named.refreshes and not (chosen is Refresh.ON_REQUEST and named.on_request):
         raise ObjectiveError(
             f"--objective {name} has no {chosen.value} cell. Use --refresh {named.refreshes[0].value}."
         )

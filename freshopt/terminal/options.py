@@ -88,10 +88,11 @@ hosts_option: Decorator = click.option(
     "--hosts",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with columns source, host: host of each source.",
+    help="Table with columns source, host: host of each source (default: the log's column host, or that of "
+    "its URL).",
 )
 columns_option: Decorator = click.option(
-    "--columns",
+    "--source-columns",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Table with the column source, and the columns that --budget, --nested and --target name.",
@@ -103,6 +104,20 @@ refresh_option: Decorator = click.option(
     "poisson "
     "(exponential intervals, the papers' model).",
 )
+requests_option: Decorator = click.option(
+    "--requests",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="For --refresh on-request: access log of those who ask the cache, or a table with columns source, "
+    "time (default: LOG, each line a request).",
+)
+solve_refresh_option: Decorator = click.option(
+    "--refresh",
+    type=click.Choice(["periodic", "poisson", "on-request"]),
+    help="Refresh discipline: periodic (equal intervals; the default wherever the objective has it), poisson "
+    "(exponential intervals, the papers' model) or on-request (of caches: the first request after a lifetime "
+    "fetches; lifetimes in place of intervals).",
+)
 bandwidth_option: Decorator = click.option(
     "--bandwidth", required=True, metavar="RATE", help="Total refresh rate, such as 200/day or 4/h."
 )
@@ -110,10 +125,12 @@ bandwidth_option: Decorator = click.option(
 optional_bandwidth_option: Decorator = click.option(
     "--bandwidth",
     metavar="RATE",
-    help="Total refresh rate, such as 200/day or 4/h. Required without --budget or --cheapest.",
+    help="Total refresh rate, such as 200/day or 4/h. Required without --budget, --cheapest or --freshness.",
 )
 horizon_option: Decorator = click.option(
-    "--horizon", required=True, metavar="TIME", help="Length of the schedule, such as 7d or 12h."
+    "--horizon",
+    metavar="TIME",
+    help="Length of the schedule, such as 7d or 12h. Required but with --refresh on-request.",
 )
 time_unit_option: Decorator = click.option(
     "--time-unit",
@@ -126,6 +143,12 @@ table_unit_option: Decorator = click.option(
     "--time-unit",
     type=click.Choice(list(SECONDS)),
     help="Time unit of the table's rates and of the results (default: the one that the table names, or day).",
+)
+retry_option: Decorator = click.option(
+    "--retry-at-once",
+    is_flag=True,
+    help="The crawler repeats a fetch that fails at once: rates and intervals are then of successes, and the "
+    "attempts that these take keep to the bandwidth. Best where failures do not depend on each other.",
 )
 overwrite_option: Decorator = click.option("--overwrite", is_flag=True, help="Replace an earlier result.")
 log_argument: Decorator = click.argument("log", required=False, type=click.Path(path_type=Path))

@@ -15,17 +15,21 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
-from freshopt.io.tables import UNIT, read_table, table_ending, without_blank_end
+from freshopt.io.tables import UNIT, read_table, require_file, table_ending, without_blank_end
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.scheduling.rate_table import read_rates
+from freshopt.scheduling.lifetime_table import read_lifetimes
+from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.terminal.objective_options import NAMES, Parameters
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
 
-_NUMBERS = ("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "rate", "limit", *NAMES)
+_NUMBERS = (
+    *("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "changed_cost", "rate", "limit"),
+    *("request_rate", "stale_while_revalidate", "lifetime", "interval", "success", *NAMES),
+)
 _TEXTS = ("host", UNIT)
 _LABELS = ("source", "name")
 _FLAGS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -51,15 +55,63 @@ def sources_of(path: Path, time_unit: str | None) -> SourceTable:
     return SourceTable(sources, Parameters(**{name: _parameter(frame, name, path) for name in NAMES}), frame)
 
 
-def rates_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
-    """Return a table of rates (source, rate) and its unit."""
+def rates_of(
+    path: Path, time_unit: str | None, *, retry_at_once: bool = False
+) -> tuple[polars.DataFrame, str]:
+    """Return a table of rates (source, rate) and its unit.
+
+    With `retry_at_once` rates of attempts become those of successes.
+    """
     frame = table_of(path)
     unit = unit_of(frame, path, time_unit)
     try:
-        read_rates(frame, unit)
+        rates = read_rates(frame, unit)
+        if retry_at_once:
+            frame = frame.drop("success", strict=False).with_columns(rate=rates.of_successes().rates)
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
     return frame, unit
+
+
+def lifetimes_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
+    """Return a table of lifetimes (source, lifetime) and its unit."""
+    frame = table_of(path)
+    unit = unit_of(frame, path, time_unit)
+    try:
+        read_lifetimes(frame, unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
+    return frame, unit
+
+
+def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
+    """Return the rates of an earlier plan's folder, or of a table.
+
+    A table has the columns source and rate, or interval in place of the rate: empty where never.
+    """
+    import polars
+
+    if not path.exists():
+        raise SourceDataError(f"there is no folder or file {path}. Name the folder of a plan, or a table.")
+    if path.is_dir():
+        tables = [path / f"rates{ending}" for ending in (".parquet", ".csv")]
+        there = [table for table in tables if table.exists()]
+        if not there:
+            raise SourceDataError(f"{path} holds no table rates. Name the folder of a plan, or a table.")
+        path = there[0]
+    frame = table_of(path)
+    if "rate" not in frame.columns and "interval" in frame.columns:
+        interval = numbers_of(frame["interval"], path).cast(polars.Float64)
+        if bool((interval <= 0.0).any()):
+            raise SourceDataError(
+                f"interval in {path} is not > 0 throughout. Correct it, or leave it empty for never."
+            )
+        frame = frame.with_columns((1.0 / interval).fill_null(0.0).alias("rate"))
+    unit = unit_of(frame, path, None) if UNIT in frame.columns else time_unit
+    try:
+        return read_rates(frame, unit)
+    except SourceDataError as error:
+        raise SourceDataError(f"{path}: {error}") from None
 
 
 def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
@@ -209,6 +261,7 @@ def table_of(path: Path) -> polars.DataFrame:
     """Read a table with its known columns in their types."""
     import polars
 
+    require_file(path)
     is_text = table_ending(path) != ".parquet"
     frame = read_table(path, as_text=is_text)
     frame = without_blank_end(frame) if is_text else frame

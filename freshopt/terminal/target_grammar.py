@@ -103,7 +103,7 @@ def _goal(text: str, goal: str, refresh: str | None, time_unit: str) -> tuple[st
     if name == LATER:
         if age is None:
             raise SourceDataError(f"--target {text!r} names no age. Write such as {LATER}=3d<=1%.")
-        chosen = Refresh.PERIODIC if refresh is None else Refresh(refresh)
+        chosen = Refresh.PERIODIC if refresh is None else Refresh(refresh.replace("-", " "))
         objective: Objective = LaterThan(_duration(text, age, time_unit), chosen)
         label, value = f"{LATER} {age.strip()}", _share(text, bound)
     else:

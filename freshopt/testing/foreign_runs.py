@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Status
-from freshopt.certificates.solver_protocol import SolveOptions, Solver, refusal
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, refusal, run_solver
 from freshopt.errors import SolverRefusedError, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
@@ -200,7 +200,7 @@ def _solve(solver: Solver, problem: Problem) -> object:
     reason = refusal(solver, problem)
     if reason is not None:
         raise SolverRefusedError(reason)
-    solution = solver.solve(problem, SolveOptions())
+    solution = run_solver(solver, problem, SolveOptions())
     if solution.status is Status.REFUSED:
         raise SolverRefusedError(solution.note)
     return solution

@@ -67,7 +67,8 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     Notes
     -----
     The gap is the certificate's bound F* − F(ρ) ≤ Σ_k max(0, (ρ̂_k−ρ_k)(f_k'(ρ_k)−ν_k)) + λ(B−Σ cost·ρ) +
-    Σ_h μ_h(L_h−S_h) of the repaired rates, at the prices for which it is smallest. A source loses its term.
+    Σ_h μ_h(L_h−S_h) of the repaired rates, at the prices for which it is smallest, or the dual function's
+    where that is less. A source loses its term.
 
     Examples
     --------
@@ -78,9 +79,9 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     >>> assert_optimal(problem, [1.5, 1.5], tolerance=1e-3)  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
-    AssertionError: not proved optimal to 0.001: the certified gap is 0.63 (relative 0.092), the
-    infeasibility 0. Most is lost at 'a' (rate 1.5 is too high, 65 % of the gap), 'b' (rate 1.5 is too low,
-    35 % of the gap).
+    AssertionError: not proved optimal to 0.001: the certified gap is 0.33 (relative 0.053), the
+    infeasibility 0. Most is lost at 'b' (rate 1.5 is too low, 58 % of the gap), 'a' (rate 1.5 is too high,
+    42 % of the gap).
     """
     try:
         judgement = judge(problem, rates, tolerance)
@@ -105,7 +106,8 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
     rates = as_vector(rates, len(problem.sources), "rates")
     if problem.couplings:
         raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.couplings[0]}")
-    if problem.numerics is None and not isinstance(problem.objective, Worst):
+    solved = problem.per_bandwidth or problem
+    if solved.numerics is None and not isinstance(problem.objective, Worst):
         raise ObjectiveError(f"nothing can be proved about {problem!r}: {problem.unknown_atom}")
     if not tolerance >= 0.0:
         raise SourceDataError(f"tolerance is {tolerance}. Pass a relative gap >= 0, such as 1e-6.")
@@ -136,8 +138,8 @@ def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement
 
 def violations(problem: Problem, rates: Array, tolerance: float) -> str:
     """Name the violated bounds and limits, worst first."""
-    cost, label = problem.sources.refresh_cost, problem.sources.label
-    used, hosts = np.clip(rates, problem.lower, problem.upper) * cost, problem.hosts
+    label = problem.sources.label
+    used, hosts = problem.used_by_source(np.clip(rates, problem.lower, problem.upper)), problem.hosts
     found: list[tuple[float, str]] = []
     tiny = np.finfo(np.float64).tiny
     for word, bound, off in (
@@ -163,14 +165,20 @@ def losses(problem: Problem, certificate: Certificate) -> str:
     """Name the largest terms of the certified gap."""
     if problem.program is not None:
         return row_losses(problem, problem.program, certificate)
-    if problem.numerics is None or not certificate.gap < np.inf:
-        return "The cost, or the bound on it, is infinite at these rates: " + _infinite(problem, certificate)
-    gap = Gap.of(problem, certificate.rates, problem.numerics)
+    solved, rates = problem, certificate.rates
+    if problem.per_bandwidth is not None:
+        solved, rates = problem.per_bandwidth, problem.used_by_source(rates)
+    if solved.numerics is None or not certificate.gap < np.inf:
+        costs = np.zeros(0) if solved.numerics is None else solved.numerics.cost(rates)
+        return "The cost, or the bound on it, is infinite at these rates: " + _infinite(
+            problem, certificate, costs
+        )
+    gap = Gap.of(solved, rates, solved.numerics)
     hosts = problem.hosts
     extra = np.array([certificate.host_prices[name] for name in hosts.names])
     each = np.broadcast_to(certificate.price, certificate.rates.shape)
     each = hosts.broadcast_to_sources(certificate.price + extra, certificate.price) if len(hosts) else each
-    terms, paid = gap.source_gaps(each), problem.sources.refresh_cost * each
+    terms, paid = gap.source_gaps(each), solved.sources.refresh_cost * each
     found = [
         (float(terms[k]), _source(problem, certificate, k, rising=bool(gap.slope[k] > paid[k])))
         for k in np.argsort(-terms)[:LISTED]
@@ -178,12 +186,10 @@ def losses(problem: Problem, certificate: Certificate) -> str:
     found.append((certificate.price * gap.slack, f"{gap.slack:.3g} of the bandwidth (not used)"))
     for name, price, slack in zip(hosts.names, extra, gap.host_slack, strict=True):
         found.append((float(price * slack), f"{slack:.3g} of the limit of host {name!r} (not used)"))
-    largest = [
-        item
-        for item in sorted(found, key=lambda item: -item[0])[:LISTED]
-        if item[0] > NAMED * certificate.gap
-    ]
-    named = [f"{text[:-1]}, {100.0 * term / certificate.gap:.0f} % of the gap)" for term, text in largest]
+    # The terms are those of the tangent bound, which may exceed the certified one: only shares are told.
+    whole = float(np.sum(terms)) + certificate.price * gap.slack + float(np.sum(extra * gap.host_slack))
+    largest = [item for item in sorted(found, key=lambda item: -item[0])[:LISTED] if item[0] > NAMED * whole]
+    named = [f"{text[:-1]}, {100.0 * term / whole:.0f} % of the gap)" for term, text in largest]
     return f"Most is lost at {', '.join(named)}." if named else ""
 
 
@@ -193,9 +199,8 @@ def _source(problem: Problem, certificate: Certificate, k: np.intp, *, rising: b
     )
 
 
-def _infinite(problem: Problem, certificate: Certificate) -> str:
+def _infinite(problem: Problem, certificate: Certificate, costs: Array) -> str:
     """Name the sources whose cost is infinite."""
-    costs = np.zeros(0) if problem.numerics is None else problem.numerics.cost(certificate.rates)
     where = np.flatnonzero(~np.isfinite(costs))
     names = list_offenders(f"{problem.sources.label(k)} at rate {certificate.rates[k]:.4g}" for k in where)
     return f"{names or 'no price bounds it'}."

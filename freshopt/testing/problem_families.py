@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, as_whole, total
 from freshopt.problems import (
     AccumulatedDelay,
@@ -59,6 +61,7 @@ def instances(
     scale: Scale = "benign",
     *,
     constraints: bool = False,
+    conditional: bool = False,
 ) -> Iterator[Instance]:
     """Yield named problems: each constraint kind at each budget.
 
@@ -75,11 +78,15 @@ def instances(
     constraints : bool
         Whether to yield the families with declared constraints in place of the others: several budgets,
         nested limits, targets, the cheapest rates under a target, the fairest, ties and ratios.
+    conditional : bool
+        Whether to yield the families of fetches that cost what they bring in place of the others; none of an
+        objective that refuses them.
 
     Yields
     ------
     Instance
-        ``(name, problem)``. Bandwidths are 1e-3, 0.5 and 20 times ΣΔ. Signals appear where the objective
+        ``(name, problem)``. Bandwidths are 1e-3, 0.5 and 20 times ΣΔ, or the sum of the request rates for
+        refreshes on request, which are lognormal or 10^U(−6, 4) too. Signals appear where the objective
         admits them. Every problem is feasible and has a finite optimum.
 
     Raises
@@ -94,25 +101,44 @@ def instances(
     >>> import freshopt as fo
     >>> found = list(instances(fo.problems.AccumulatedDelay(), n=3, seed=1))
     >>> len(found), found[0].name
-    (54, 'plain, bandwidth 0.001·ΣΔ')
+    (60, 'plain, bandwidth 0.001·ΣΔ')
     """
     expect(objective, Objective, "objective", "Pass one of freshopt.problems, or one of your own")
     n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
     if not isinstance(scale, str) or scale not in SCALES:
         raise SourceDataError(f"scale is {scale!r}: there is no such family. Pass 'benign' or 'ill'.")
     expect(constraints, (bool, np.bool_), "constraints", "Pass True or False")
-    kinds = CONSTRAINED if constraints else KINDS
-    for position, (kind, change) in enumerate(kinds.items(), start=len(KINDS) if constraints else 0):
+    expect(conditional, (bool, np.bool_), "conditional", "Pass True or False")
+    kinds = CONDITIONAL if conditional else CONSTRAINED if constraints else KINDS
+    start = 1000 if conditional else len(KINDS) if constraints else 0
+    for position, (kind, change) in enumerate(kinds.items(), start=start):
         if "signal" in kind and objective.refuses_signals() is not None:
+            continue
+        # Periodic attempts need a cost of age; there are no attempts on request.
+        curved = objective.refresh is Refresh.POISSON or isinstance(objective, CurveObjective)
+        if "fail" in kind and (not curved or objective.refresh is Refresh.ON_REQUEST):
             continue
         for budget in BUDGETS:
             rng = np.random.default_rng([seed, n, position, SCALES.index(scale)])
             recipe = change(_plain(objective, n, budget, scale, rng), rng)
-            yield Instance(f"{kind}, bandwidth {budget:g}·ΣΔ", recipe.problem())
+            if conditional and refuses_conditional_fetches(objective, recipe):
+                continue
+            unit = "ΣΔ" if recipe.request_rate is None else "Σζ"
+            yield Instance(f"{kind}, bandwidth {budget:g}·{unit}", recipe.problem())
+
+
+def refuses_conditional_fetches(objective: Objective, recipe: Recipe) -> bool:
+    """Return whether an objective refuses conditional fetches."""
+    sources = Sources(recipe.change_rate, refresh_cost=recipe.refresh_cost, changed_cost=recipe.changed_cost)
+    return (
+        recipe.objective.convex_per_bandwidth(sources) is not None or objective.refresh is Refresh.ON_REQUEST
+    )
 
 
 def standard_objectives() -> tuple[Objective, ...]:
     """Return the named objectives under each of their disciplines.
+
+    Refreshes on request, which need request rates, are not among them; `instances` takes such objectives too.
 
     Examples
     --------
@@ -141,15 +167,21 @@ def _plain(objective: Objective, n: int, budget: float, scale: Scale, rng: np.ra
         d, w = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n)
     else:
         d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
+    asked = None
+    if objective.refresh is Refresh.ON_REQUEST:
+        asked = 10.0 ** rng.uniform(-6.0, 4.0, n) if scale == "ill" else rng.lognormal(0.0, 1.0, n)
     return Recipe(
         objective,
-        budget * total(d),
+        budget * total(d if asked is None else asked),
         change_rate=d,
         importance=w,
         signalled=np.zeros(n, dtype=np.bool_),
         min_rate=np.zeros(n),
         max_rate=np.full(n, np.inf),
         refresh_cost=np.ones(n),
+        success=np.ones(n),
+        request_rate=asked,
+        changed_cost=np.zeros(n),
     )
 
 
@@ -163,8 +195,7 @@ def _lower(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     floor *= min(
         1.0, 0.9 * recipe.available / max(total(recipe.refresh_cost * floor), recipe.available * ROUNDING)
     )
-    floor = np.where(recipe.signalled, np.minimum(floor, recipe.change_rate / 2.0), floor)
-    return replace(recipe, min_rate=floor)
+    return replace(recipe, min_rate=np.minimum(floor, recipe.most / 2.0))
 
 
 def _upper(recipe: Recipe, rng: np.random.Generator) -> Recipe:
@@ -182,7 +213,9 @@ def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     bounded = _upper(_lower(recipe, rng), rng)
     floor, cap = bounded.min_rate.copy(), bounded.max_rate.copy()
     floor[-1] = min(
-        0.1 * recipe.available / len(recipe) / recipe.refresh_cost[-1], recipe.change_rate[-1] / 2.0
+        0.1 * recipe.available / len(recipe) / recipe.refresh_cost[-1],
+        recipe.change_rate[-1] / 2.0,
+        recipe.most[-1] / 2.0,
     )
     cap[-1] = floor[-1]
     return replace(bounded, min_rate=floor, max_rate=cap)
@@ -191,7 +224,8 @@ def _both(recipe: Recipe, rng: np.random.Generator) -> Recipe:
 def _no_room(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     """Make the lower bounds use all of the bandwidth."""
     shares = rng.dirichlet(np.ones(len(recipe)))
-    return replace(recipe, min_rate=recipe.available * (1.0 - ROUNDING) * shares / recipe.refresh_cost)
+    floor = recipe.available * (1.0 - ROUNDING) * shares / recipe.refresh_cost
+    return replace(recipe, min_rate=np.minimum(floor, recipe.most))
 
 
 def _idle(recipe: Recipe, rng: np.random.Generator) -> Recipe:
@@ -234,6 +268,12 @@ def _signals(recipe: Recipe, rng: np.random.Generator) -> Recipe:
 
 def _costs(recipe: Recipe, rng: np.random.Generator) -> Recipe:
     return replace(recipe, refresh_cost=10.0 ** rng.uniform(-1.0, 1.0, len(recipe)))
+
+
+def _failures(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Let the fetches of some sources fail."""
+    chance = 10.0 ** rng.uniform(-1.0, 0.0, len(recipe))
+    return replace(recipe, success=np.where(_some(rng, len(recipe)), chance, 1.0))
 
 
 def _ties(recipe: Recipe, rng: np.random.Generator) -> Recipe:
@@ -279,4 +319,39 @@ KINDS: dict[str, Callable[[Recipe, np.random.Generator], Recipe]] = {
     "no importance at all": lambda recipe, _: replace(recipe, importance=np.zeros(len(recipe))),
     "bounds, costs and hosts": _everything,
     "one source": lambda recipe, _: recipe.take(np.zeros(1, dtype=np.int64)),
+    "fetches that fail": _failures,
+    "fetches that fail, bounds, costs and hosts": lambda recipe, rng: _everything(
+        _failures(recipe, rng), rng
+    ),
+}
+
+
+def _changed(most: float) -> Callable[[Recipe, np.random.Generator], Recipe]:
+    """Let changed fetches cost up to `most` times as much."""
+
+    def change(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+        dear = most ** rng.uniform(-1.0, 1.0, len(recipe)) * _some(rng, len(recipe))
+        dear[0] = most
+        return replace(recipe, changed_cost=recipe.refresh_cost * dear)
+
+    return change
+
+
+def _changed_everything(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    """Bounds, costs, hosts and conditional fetches, with limits for whatever min_rate needs."""
+    recipe = _changed(100.0)(_everything(recipe, rng), rng)
+    shrunk = recipe.min_rate / (1.0 + recipe.changed_cost / recipe.refresh_cost)
+    return replace(recipe, min_rate=shrunk)
+
+
+CONDITIONAL: dict[str, Callable[[Recipe, np.random.Generator], Recipe]] = {
+    "changes cost as much again": _changed(1.0),
+    "changes cost ten times as much": _changed(10.0),
+    "changes cost a million times as much": _changed(1e6),
+    "changes cost, bounds, costs and hosts": _changed_everything,
+    "changes cost, ties": lambda recipe, rng: _changed(3.0)(_ties(recipe, rng), rng),
+    "changes cost, zero importances": lambda recipe, rng: _changed(30.0)(_zeros(recipe, rng), rng),
+    "changes cost, one source": lambda recipe, rng: _changed(10.0)(
+        recipe.take(np.zeros(1, dtype=np.int64)), rng
+    ),
 }

@@ -30,8 +30,12 @@ DEFAULTS: dict[str, float] = {
     "min_rate": 0.0,
     "max_rate": np.inf,
     "refresh_cost": 1.0,
+    "success": 1.0,
+    "changed_cost": 0.0,
 }
 COLUMNS = ("change_rate", *DEFAULTS)
+# Columns that a problem may do without.
+OPTIONAL = ("host", "name", "request_rate", "stale_while_revalidate")
 
 
 @frozen_arrays
@@ -45,8 +49,9 @@ class Recipe:
     bandwidth : float or None
         None where constraints say what it is.
     change_rate, importance, min_rate, max_rate, refresh_cost : ndarray of float, shape (n,)
+    success, changed_cost : ndarray of float, shape (n,)
     signalled : ndarray of bool, shape (n,)
-    host, name : ndarray, shape (n,), or None
+    host, name, request_rate, stale_while_revalidate : ndarray, shape (n,), or None
     host_limits : dict of host to float
     time_unit : str
     constraints : tuple of Constraint
@@ -60,11 +65,15 @@ class Recipe:
     min_rate: Array
     max_rate: Array
     refresh_cost: Array
+    success: Array
+    changed_cost: Array
     host: npt.NDArray[Any] | None = None
     name: npt.NDArray[Any] | None = None
     host_limits: dict[Any, float] = field(default_factory=dict)
     time_unit: str = "day"
     constraints: tuple[Any, ...] = ()
+    request_rate: Array | None = None
+    stale_while_revalidate: Array | None = None
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Recipe:
@@ -78,9 +87,9 @@ class Recipe:
         Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day)
         """
         sources = problem.sources
-        columns: dict[str, Any] = {key: np.array(getattr(sources, key)) for key in COLUMNS}
+        columns: dict[str, Any] = {key: column_of(sources, key) for key in COLUMNS}
         labels: dict[str, Any] = {
-            key: None if (x := getattr(sources, key)) is None else np.array(x) for key in ("host", "name")
+            key: None if (x := getattr(sources, key)) is None else np.array(x) for key in OPTIONAL
         }
         return cls(
             problem.objective,
@@ -102,7 +111,7 @@ class Recipe:
         """
         columns: dict[str, Any] = {key: np.array(getattr(self, key)) for key in COLUMNS}
         labels: dict[str, Any] = {
-            key: None if (x := getattr(self, key)) is None else np.array(x) for key in ("host", "name")
+            key: None if (x := getattr(self, key)) is None else np.array(x) for key in OPTIONAL
         }
         sources = Sources(**columns, **labels, time_unit=self.time_unit)
         given = copy.deepcopy(self.constraints)
@@ -111,6 +120,12 @@ class Recipe:
     def __len__(self) -> int:
         """Return the number of sources."""
         return len(self.change_rate)
+
+    @property
+    def most(self) -> Array:
+        """Rates that sources may have, by their signals and requests."""
+        most = np.where(self.signalled, self.change_rate, np.inf)
+        return most if self.request_rate is None else np.minimum(most, self.request_rate)
 
     @property
     def available(self) -> float:
@@ -128,7 +143,7 @@ class Recipe:
             If a constraint cannot be cut, as a function of the rate.
         """
         cut = {key: getattr(self, key)[index] for key in COLUMNS}
-        cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in ("host", "name")}
+        cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in OPTIONAL}
         present = set() if cut["host"] is None else set(cut["host"].tolist())
         limits = {host: limit for host, limit in self.host_limits.items() if host in present}
         parts = (cut_of(one, index, self.host) for one in self.constraints)
@@ -143,7 +158,7 @@ class Recipe:
         The problem was built from the recipe; a solver may have changed it since.
         """
         now, intended = Recipe.from_problem(problem), self.problem()
-        pairs = [(key, getattr(self, key), getattr(now, key)) for key in (*COLUMNS, "host", "name")]
+        pairs = [(key, getattr(self, key), getattr(now, key)) for key in (*COLUMNS, *OPTIONAL)]
         pairs += [(key, getattr(intended, key), getattr(problem, key)) for key in ("lower", "upper")]
         found = [key for key, old, new in pairs if not _equal(old, new)]
         plain = ("bandwidth", "host_limits", "time_unit")
@@ -188,7 +203,7 @@ class Recipe:
             if not bool(np.all(column == default)):
                 alike = bool(np.all(column == column[0]))
                 arguments[key] = spell(column[0] if alike else column, imports)
-        for key in ("host", "name"):
+        for key in OPTIONAL:
             if getattr(self, key) is not None:
                 arguments[key] = spell(getattr(self, key), imports)
         if self.time_unit != "day":
@@ -210,6 +225,12 @@ class Recipe:
                 f"problem = Problem(objective, sources{limits}{given})",
             ]
         )
+
+
+def column_of(sources: Sources, key: str) -> npt.NDArray[Any]:
+    """Return a copy of a column, or its default."""
+    column = getattr(sources, key)
+    return np.full(len(sources), DEFAULTS[key]) if column is None else np.array(column)
 
 
 def _equal(old: npt.NDArray[Any] | None, new: npt.NDArray[Any] | None) -> bool:

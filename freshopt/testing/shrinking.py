@@ -16,7 +16,7 @@ import numpy as np
 
 from freshopt.errors import FreshoptError
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.testing.recipe import DEFAULTS, Recipe
+from freshopt.testing.recipe import COLUMNS, DEFAULTS, Recipe
 
 Edit: TypeAlias = Callable[[Recipe], Recipe]
 # Solver runs at most; with ten sources a kind of failure takes 5 to 30.
@@ -113,7 +113,7 @@ def _edits(recipe: Recipe) -> Iterator[Edit]:
             yield partial(_set, key=key, scope=scope, value=partial(np.full_like, fill_value=default))
     yield _with_unit_bandwidth
     for digits in DIGITS:
-        for key in ("change_rate", "importance", "min_rate", "max_rate", "refresh_cost"):
+        for key in (key for key in COLUMNS if key != "signalled"):
             for scope in scopes:
                 yield partial(_set, key=key, scope=scope, value=partial(_round, digits=digits))
         yield partial(_round_totals, digits=digits)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
@@ -88,9 +88,10 @@ def problems(
 
     d = np.array(each(magnitudes()))
     w = np.array(each(st.one_of(magnitudes(-6, 6), st.just(0.0))))
-    bandwidth = math.fsum(d) * draw(st.sampled_from(BUDGETS))
+    asked = np.array(each(magnitudes())) if objective.refresh is Refresh.ON_REQUEST else None
+    bandwidth = math.fsum(d if asked is None else asked) * draw(st.sampled_from(BUDGETS))
     if not constrained:
-        return Problem(objective, Sources(d, w), bandwidth)
+        return Problem(objective, Sources(d, w, request_rate=asked), bandwidth)
     signalled = np.zeros(n, dtype=np.bool_)
     if objective.refuses_signals() is None:
         signalled = np.array(each(st.booleans()))
@@ -98,12 +99,22 @@ def problems(
     share = bandwidth / n / cost
     lower = share * np.array(each(st.sampled_from((0.0, 0.01, 0.3, 0.9))))
     lower = np.where(signalled, np.minimum(lower, d / 2.0), lower)
+    lower = lower if asked is None else np.minimum(lower, asked / 2.0)
     upper = np.maximum(lower, share * np.array(each(st.sampled_from((np.inf, 0.01, 0.9, 3.0)))))
     host = np.array(each(st.sampled_from(HOSTS)))
     limits = draw(st.lists(st.sampled_from((math.inf, 0.01, 0.5, 2.0)), min_size=2, max_size=2))
     return Problem(
         objective,
-        Sources(d, w, host=host, signalled=signalled, min_rate=lower, max_rate=upper, refresh_cost=cost),
+        Sources(
+            d,
+            w,
+            host=host,
+            signalled=signalled,
+            min_rate=lower,
+            max_rate=upper,
+            refresh_cost=cost,
+            request_rate=asked,
+        ),
         bandwidth,
         _host_limits(host, cost * share, cost * lower, limits),
     )

@@ -19,7 +19,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
 from freshopt.testing.problem_families import SCALES, Instance, Scale, instances, standard_objectives
-from freshopt.testing.recipe import DEFAULTS, Recipe
+from freshopt.testing.recipe import DEFAULTS, Recipe, column_of
 from freshopt.testing.shrinking import shrink
 from freshopt.testing.validation_report import Report, Reproduction, Run
 
@@ -84,7 +84,7 @@ def validate(
     ...     return [problem.bandwidth / n] * n
     >>> report = validate(even, [fo.problems.AccumulatedDelay()], n=3, scales=["benign"], smallest=False)
     >>> report.passed, len(report.runs)
-    (False, 54)
+    (False, 60)
     """
     runs: list[Run] = []
     run = run or partial(attempt, as_function(solver))
@@ -179,7 +179,7 @@ def _relative_gap(outcome: Outcome) -> float:
 def _size(run: Run) -> tuple[int, int]:
     """Return a problem's size: sources, then features in use."""
     sources, hosts = run.instance.problem.sources, run.instance.problem.hosts
-    features = [bool(np.any(getattr(sources, key) != default)) for key, default in DEFAULTS.items()]
+    features = [bool(np.any(column_of(sources, key) != default)) for key, default in DEFAULTS.items()]
     return len(sources), sum(features) + len(hosts)
 
 

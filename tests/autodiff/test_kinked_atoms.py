@@ -176,6 +176,7 @@ def test_costs_with_kinks_are_solved_and_certified(form: str, share: float) -> N
     assert solution.certificate.bound <= best + EXACT * scale
 
 
+@pytest.mark.exhaustive
 def test_a_cone_solver_with_kinks() -> None:
     w, t = np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
     problem, best, scale = targeted(pos_form, w, t, 0.6)
@@ -193,6 +194,7 @@ def targeted(form: Any, w: Any, t: Any, share: float) -> tuple[fo.Problem, float
     return problem, best, best + float(np.max(w)) * bandwidth
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**16), at_kinks=st.booleans(), price=st.sampled_from([0.0, 0.3, 1.0, 2.0, 5.0]))
 def test_no_certificate_is_below_the_true_gap(seed: int, at_kinks: bool, price: float) -> None:

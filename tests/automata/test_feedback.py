@@ -84,6 +84,7 @@ def observed(
     return np.array([np.mean(v) for v in each]), np.array(error)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("polling", "feedback", "gain"), CASES)
 def test_the_mean_feedback_is_the_weighted_derivative(
     polling: Polling, feedback: Feedback, gain: Gain
@@ -95,6 +96,7 @@ def test_the_mean_feedback_is_the_weighted_derivative(
     assert np.all(error <= 0.05 * expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("polling", "feedback", "gain"), CASES[1:3])
 def test_with_penalties_weights_are_chances_of_a_reward(
     polling: Polling, feedback: Feedback, gain: Gain
@@ -190,6 +192,7 @@ SAMPLED = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("polling", "feedback", "gain"), SAMPLED)
 def test_trees_settle_where_the_derivatives_are_equal(
     polling: Polling, feedback: Feedback, gain: Gain

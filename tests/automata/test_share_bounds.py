@@ -29,6 +29,7 @@ def bounds(
     return ShareBounds(floors, ceilings, codes, np.array(most, dtype=np.float64))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("polling", [Polling.EARLIEST_DEADLINE, Polling.RANDOM])
 def test_floors_are_polled_whatever_is_learnt(polling: Polling) -> None:
     floor = np.array([0.3, 0.0, 0.1, 0.0, 0.05])

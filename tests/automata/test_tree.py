@@ -67,6 +67,7 @@ def test_the_mean_share_tends_to_equal_chances_as_the_automaton_gets_finer() -> 
     assert abs(errors[-1]) < 1e-6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("update", stratified(Update, every=3))
 def test_a_tree_of_two_is_the_chain(update: Update) -> None:
     """Polled at random and answered by the present share's probability, as the chain supposes."""

@@ -61,6 +61,7 @@ def instances(count: int, n: int, seed: int) -> tuple[Matrix, Matrix, Matrix, Ma
     return w, true, estimated, n * 10 ** rng.uniform(-1.5, 1, count)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_no_loss_exceeds_its_bound(kind: str) -> None:
     ratios: list[float] = []

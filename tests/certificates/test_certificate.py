@@ -15,10 +15,11 @@ from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStalene
 from freshopt.solvers import Uniform
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
+from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.strata import exhaustive, stratified
-from tests.ground_truth.strategies import FAMILIES, PLAIN, sample
+from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
-from tests.ground_truth.truth import CURVES, Floats, Instance, instance
+from tests.ground_truth.truth import Floats, Instance, instance
 from tests.ground_truth.unknown_atom import stranger
 
 CANDIDATES = 15  # per instance; × 36 instances = 540
@@ -57,7 +58,10 @@ def solved(curve: str, discipline: str, family: str) -> tuple[Instance, fo.Probl
 
 @pytest.mark.parametrize(
     ("curve", "discipline", "family", "kind"),
-    stratified(CURVES, PLAIN, FAMILIES, range(CANDIDATES), every=11),
+    [
+        *stratified(CURVES, PLAIN, FAMILIES, range(CANDIDATES), every=23),
+        *stratified(CURVES, FETCHED, FAMILIES, range(CANDIDATES), every=66, of=6),
+    ],
 )
 def test_bound_is_never_below_the_true_gap(curve: str, discipline: str, family: str, kind: int) -> None:
     plain, problem, best = solved(curve, discipline, family)
@@ -81,9 +85,10 @@ def test_bound_is_never_below_the_true_gap(curve: str, discipline: str, family: 
             assert as_cost(plain, proof.bound) <= best.value + EXACT * (best.scale + cost)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("discipline", PLAIN)
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize(
+    ("curve", "discipline", "family"),
+    [*stratified(CURVES, PLAIN, FAMILIES, every=3), *stratified(CURVES, FETCHED, FAMILIES, every=23)],
+)
 def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, family: str) -> None:
     plain = sample(9, curve, discipline, family, 5, budget=0.4)
     problem, best = as_problem(plain), truth.best(plain)

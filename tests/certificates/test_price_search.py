@@ -30,6 +30,7 @@ def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 300)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("objective", "spread"), stratified(OBJECTIVES, [0.5, 3.0], every=6), ids=repr)
 def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, spread: float
@@ -101,6 +102,7 @@ def test_rates_of_no_use_under_host_limits() -> None:
     assert none.gap >= fo.solve(task).value - none.value
 
 
+@pytest.mark.exhaustive
 def test_prices_of_hosts_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     d, host = rng.lognormal(0.0, 1.0, N), rng.integers(0, 90, N)
@@ -115,6 +117,7 @@ def test_prices_of_hosts_have_the_same_bits_on_any_number_of_threads(monkeypatch
     assert found[0].host_prices == found[1].host_prices == found[2].host_prices
 
 
+@pytest.mark.exhaustive
 def test_rates_of_no_use_are_proved_at_price_zero() -> None:
     sources = fo.Sources(np.linspace(1.0, 2.0, N), max_rate=1.0)
     task = fo.Problem(BinaryFreshness(), sources, bandwidth=2.0 * N)

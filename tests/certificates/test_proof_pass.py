@@ -20,6 +20,9 @@ from freshopt.problems import (
 )
 from tests.ground_truth.routes import compile_all
 
+# Its loops take long to compile.
+pytestmark = pytest.mark.exhaustive
+
 PERIODIC = fo.Refresh.PERIODIC
 N = 1000
 OBJECTIVES = [
@@ -37,11 +40,10 @@ OBJECTIVES = [
     SynchronizationCost(BinaryCost()),
 ]
 
-# Every fourth objective as it is, and one of them in all families.
 CASES = [
-    pytest.param(objective, family, marks=[] if k == 0 or (j == 0 and k % 4 == 3) else pytest.mark.exhaustive)
-    for k, objective in enumerate(OBJECTIVES)
-    for j, family in enumerate(("plain", "hosts", "signals"))
+    (objective, family)
+    for objective in OBJECTIVES
+    for family in ("plain", "hosts", "signals")
     if family != "signals" or objective.refuses_signals() is None
 ]
 
@@ -105,6 +107,7 @@ def test_a_pass_proves_what_numpy_proves(
     assert np.median(ratios) < 3.0
 
 
+@pytest.mark.exhaustive
 def test_an_answer_is_proved_in_one_pass_and_a_poor_one_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,6 +157,7 @@ def test_one_source_and_prices_of_zero() -> None:
     assert solution.price == 0.0
 
 
+@pytest.mark.exhaustive
 def test_the_value_without_a_certificate_is_the_same() -> None:
     task = problem(HarmonicStaleness(), hosts=True)
     assert fo.solve(task, certify=False).value == pytest.approx(fo.solve(task).value, rel=1e-12)

@@ -18,10 +18,11 @@ from freshopt.testing import assert_optimal
 from tests.contracts import discovery
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_problem
+from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.strata import stratified
-from tests.ground_truth.strategies import FAMILIES, PLAIN, constrained, sample
+from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, constrained, sample
 from tests.ground_truth.tolerances import SCALAR
-from tests.ground_truth.truth import CURVES, Floats
+from tests.ground_truth.truth import Floats
 
 
 class Constant(fo.Objective):
@@ -43,7 +44,9 @@ class Exponential(fo.Objective):
         return cp.multiply(sources.importance, cp.exp(cp.multiply(-3.0 / sources.change_rate, rate)))
 
 
-OBJECTIVES = discovery.objectives() | {"declared": Constant(7.0), "exponential": Exponential()}
+OWN = {"declared": discovery.Cell(Constant(7.0)), "exponential": discovery.Cell(Exponential())}
+CELLS = discovery.cells() | OWN
+PLAINLY = [name for name, cell in CELLS.items() if cell.fetches == "plain" and not cell.on_request]
 SITUATIONS = (*FAMILIES, "tight", "scarce")
 FREE = (1e-3, 1e-6, 1e-9, 1e-12, 1e-13, 1e-14)  # of a limit, beyond min_rate
 PARTS = (("source", 1e-4), ("host", 1e-6), ("light", 1e-2), ("exchange", 1e-3))
@@ -108,7 +111,7 @@ def tight(plain: truth.Instance) -> truth.Instance:
 
 
 @functools.cache
-def optimum(objective: str, family: str) -> tuple[fo.Problem, fo.Solution] | None:
+def optimum(cell: str, family: str) -> tuple[fo.Problem, fo.Solution] | None:
     """Return a problem and its solution, or None where the objective does not exist there."""
     n, rng = 8, np.random.default_rng(8)
     d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
@@ -116,37 +119,32 @@ def optimum(objective: str, family: str) -> tuple[fo.Problem, fo.Solution] | Non
     budget = {"scarce": 1e-9}.get(family, 0.5) * float(d.sum())
     plain = constrained(rng, "binary", "poisson", kind, d, w, budget)
     plain = tight(plain) if family == "tight" else plain
-    sources = fo.Sources(
-        plain.change_rate,
-        plain.importance,
-        host=plain.host,
-        signalled=plain.signalled,
-        min_rate=plain.lower,
-        max_rate=plain.upper,
-        refresh_cost=plain.cost,
-    )
-    limits = {int(h): float(plain.limits[h]) for h in set(plain.host.tolist()) - {-1}}
-    try:
-        problem = fo.Problem(discovery.sized(OBJECTIVES[objective], n), sources, plain.bandwidth, limits)
-    except fo.ObjectiveError:
-        return None
-    return problem, fo.solve(problem)
+    problem = CELLS[cell].problem(plain, n)
+    return None if problem is None else (problem, fo.solve(problem))
 
 
 def cost_at(problem: fo.Problem, rates: Floats) -> float:
-    assert problem.numerics is not None
+    solved = problem.per_bandwidth or problem
+    used = rates if solved is problem else problem.used_by_source(rates)
+    assert solved.numerics is not None
     with np.errstate(all="ignore"):
-        return float(np.sum(problem.numerics.cost(rates)))
+        return float(np.sum(solved.numerics.cost(used)))
 
 
-@pytest.mark.parametrize(("objective", "family"), stratified(OBJECTIVES, SITUATIONS, every=len(PARTS)))
-def test_no_loss_is_hidden_in_any_objective(objective: str, family: str) -> None:
-    found = optimum(objective, family)
+@pytest.mark.parametrize(
+    ("cell", "family"),
+    [
+        *stratified(PLAINLY, SITUATIONS, every=3 * len(PARTS)),
+        *stratified([name for name in CELLS if name not in PLAINLY], SITUATIONS, every=17 * len(PARTS)),
+    ],
+)
+def test_no_loss_is_hidden_in_any_objective(cell: str, family: str) -> None:
+    found = optimum(cell, family)
     if found is None:
         return
     problem, best = found
-    cell = list(OBJECTIVES).index(objective) + SITUATIONS.index(family)
-    rates = perturbed(problem, best.rates, *PARTS[cell // len(PARTS) % len(PARTS)])
+    place = list(CELLS).index(cell) + SITUATIONS.index(family)
+    rates = perturbed(problem, best.rates, *PARTS[place // len(PARTS) % len(PARTS)])
     cost = cost_at(problem, rates)
     noise = 1e-14 * (abs(cost) + float(np.sum(problem.sources.importance)))
     loss = max(0.0, cost - cost_at(problem, best.rates) - noise)
@@ -156,7 +154,10 @@ def test_no_loss_is_hidden_in_any_objective(objective: str, family: str) -> None
 
 @pytest.mark.parametrize(
     ("curve", "discipline", "family", "part"),
-    stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS[:2], every=6),
+    [
+        *stratified(CURVES, PLAIN, (*FAMILIES, "tight"), PARTS[:2], every=6),
+        *stratified(CURVES, FETCHED, FAMILIES, PARTS[:2], every=30, of=3),
+    ],
 )
 def test_no_true_loss_is_hidden(curve: str, discipline: str, family: str, part: tuple[str, float]) -> None:
     """Losses in 40 digits against the optimum of the ground truth."""
@@ -220,6 +221,7 @@ def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> No
             assert_optimal(problem, best + np.array([0.0, 0.0, 2.0, -2.5]), 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_constants_of_the_cost_hide_nothing() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0])
     for bandwidth in (1e-6, 1e6):

@@ -36,6 +36,7 @@ def tried(
     return repaired.rates, y
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_bound_holds_for_any_feasible_rates_and_multipliers(batch: int) -> None:
     rng = np.random.default_rng(batch)

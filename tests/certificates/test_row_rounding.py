@@ -17,6 +17,7 @@ OFF = (0.0, 1e-16, 1e-12, 1e-5)
 BATCHES = [pytest.param(k, marks=[] if k == 0 else pytest.mark.exhaustive) for k in range(8)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch", BATCHES)
 def test_bounds_hold_to_the_last_bit(batch: int) -> None:
     checks = beyond = 0

@@ -65,6 +65,7 @@ def test_table_gives_the_root_of_the_printed_equation(refresh: fo.Refresh) -> No
                 assert abs(plain / exact - 1) < FEW_ULP, (worth, d)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("refresh", DISCIPLINES)
 def test_rates_rise_with_the_marginal_value_up_to_rounding(refresh: fo.Refresh) -> None:
     for d in (1e-100, 1e-6, 1.0, 1e4, 1e100):

@@ -75,6 +75,7 @@ def test_few_solves_load_no_numba() -> None:
     assert ran.stdout.strip() == "False"
 
 
+@pytest.mark.exhaustive
 def test_warm_loads_what_a_problem_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = task(300)
     fo.warm(problem)

@@ -184,6 +184,7 @@ def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fo.solve(more, WaterFilling(), certify=False, warm_start=before).iterations <= before.iterations
 
 
+@pytest.mark.exhaustive
 def test_a_price_that_tells_nothing_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
     sources = fo.Sources(np.random.default_rng(3).lognormal(size=N), max_rate=np.ones(N))
@@ -230,6 +231,7 @@ def test_hosts_whose_sources_are_all_at_max_rate_or_at_nothing(monkeypatch: pyte
         np.testing.assert_allclose([*fast.host_prices.values()], [*plain.host_prices.values()], rtol=EXACT)
 
 
+@pytest.mark.exhaustive
 def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
     d = np.full(N, 2.0)
     task = fo.Problem(BinaryFreshness(), fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
@@ -292,6 +294,7 @@ def corners() -> list[fo.Problem]:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "task", stratified(corners(), every=3), ids=["held", "rare", "capped", "unimportant", "few"]
 )
@@ -304,6 +307,7 @@ def test_flat_demand_is_solved_like_any_other(monkeypatch: pytest.MonkeyPatch, t
     assert certified.certificate.infeasibility <= EXACT
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay(PERIODIC)], ids=repr
 )
@@ -327,6 +331,7 @@ def test_sums_do_not_depend_on_where_arrays_lie(objective: fo.Objective) -> None
         assert len(sums) == 1
 
 
+@pytest.mark.exhaustive
 def test_hosts_whose_demand_has_steps_alone_are_solved_for() -> None:
     rng, hosts, each = np.random.default_rng(5), 400, 3
     n = hosts * each

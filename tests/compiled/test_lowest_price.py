@@ -87,6 +87,7 @@ def compiled_cases() -> list[object]:
     return [pytest.param(name, marks=[] if name == OFTEN else [rare]) for name in CELLS]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", compiled_cases())
 def test_compiled_demands_are_finite_at_the_lowest_price(name: str) -> None:
     sizes = [1e-100, 1e-30, 1e-6, 1.0, 1e4, 1e30, 1e100]
@@ -200,6 +201,7 @@ def within(problem: fo.Problem, rates: Floats) -> None:
         assert math.fsum(used[hosts.codes == k]) <= limit * (1.0 + 1e-14)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", ["0", "1"])
 @pytest.mark.parametrize("name", compiled_cases())
 def test_limits_hold_exactly_where_sources_are_alike(

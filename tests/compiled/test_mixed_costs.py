@@ -20,6 +20,9 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.routes import compile_all
 
+# Its loops take long to compile.
+pytestmark = pytest.mark.exhaustive
+
 LATE = 0.7
 # J, −J' and J'' of a source of importance 1, as in the documentation.
 FORMULAS: dict[str, tuple[Callable[..., Array], Callable[..., Array], Callable[..., Array]]] = {
@@ -138,7 +141,6 @@ class Case:
         return np.clip(np.where(low == -700.0, 0.0, np.exp(high)), self.lower, self.upper)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("ill", [False, True], ids=["benign", "ill"])
 @pytest.mark.parametrize("names", MIXED, ids="-".join)
 def test_responses_used_amounts_and_matrix(names: tuple[str, ...], ill: bool) -> None:
@@ -193,6 +195,7 @@ def test_a_source_that_neither_pays_nor_gains_stays_at_its_lower_bound() -> None
     np.testing.assert_array_equal(columns.evaluate(0.0 * case.y).rates, case.lower)
 
 
+@pytest.mark.exhaustive
 def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     case, found = Case(("harmonic", "binary", "delay"), ill=True, n=30_000), []
     for threads in ("1", "3", "8"):

@@ -116,6 +116,7 @@ def test_signalled_sources_have_a_cell_of_their_own(name: str) -> None:
     same(own.prove(rates, 0.5), by_source(own, rates, np.asarray(own.cost) * 0.5))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["harmonic", "binary periodic"])
 def test_sources_of_hosts_pay_more_and_are_added_up_by_host(name: str) -> None:
     own, rates = columns(name)

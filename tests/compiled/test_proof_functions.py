@@ -36,10 +36,9 @@ MEDIAN = 6.5
 
 
 def term(
-    name: str, rate: float, w: float, paid: float, bounds: tuple[float, float], p: list[float]
+    cell: ProofCell, rate: float, w: float, paid: float, bounds: tuple[float, float], p: list[float]
 ) -> tuple[float, float, float, float]:
     """Return cost, gain, gap term and whether outside, in plain Python."""
-    cell = PROOFS[name]
     own: Any = tuple(np.float64(value) for value in p)
     here, weight, price, lower, upper = (np.float64(value) for value in (rate, w, paid, *bounds))
     with np.errstate(all="ignore"):
@@ -83,7 +82,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
             bounds = [(0.0, upper), (min(rate, 0.9 * best), min(upper, max(rate, 1.1 * best))), (rate, upper)]
             lower, upper = bounds[trial % 3]
             truth = exact_source_gap(exact, rate, w, paid, (lower, upper), p)
-            cost, _, found, outside = term(name, rate, own, paid, (lower, upper), p)
+            cost, _, found, outside = term(PROOFS[name], rate, own, paid, (lower, upper), p)
             assert outside == 0.0
             assert found >= truth, (name, p, w, rate, paid, lower, upper)
             whole = float(w * exact.cost(mpmath.mpf(rate), *map(mpmath.mpf, p)))
@@ -139,18 +138,18 @@ def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() ->
 def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None:
     p = [-np.inf, 1.0] if name == "power" else [1.0]
     for rate, lower in ((0.5, 0.0), (0.5, 0.25), (0.5, 0.5)):
-        cost, gain, gap, outside = term(name, rate, 0.0, 2.0, (lower, 1.0), p)
+        cost, gain, gap, outside = term(PROOFS[name], rate, 0.0, 2.0, (lower, 1.0), p)
         assert (cost, gain, outside) == (0.0, 0.0, 0.0)
         assert 2.0 * (rate - lower) <= gap <= 2.0 * (rate - lower) * (1.0 + 1e-11)
-    assert term(name, 0.0, 0.0, 2.0, (0.0, 1.0), p)[:3] == (0.0, 0.0, 0.0)
+    assert term(PROOFS[name], 0.0, 0.0, 2.0, (0.0, 1.0), p)[:3] == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
     p = [0.0, 1.0] if name == "power" else [1.0]
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
-        assert term(name, rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
-    cost, _, gap, _ = term(name, 0.0, 1.0, 2.0, (0.0, 1.0), p)
+        assert term(PROOFS[name], rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
+    cost, _, gap, _ = term(PROOFS[name], 0.0, 1.0, 2.0, (0.0, 1.0), p)
     if name in ("binary", "binary periodic", "binary signals", "polls", "materials"):
         # Starved for good: the marginal value at 0 is below the price.
         assert (cost, gap) == (0.0 if name == "materials" else 1.0, 0.0)

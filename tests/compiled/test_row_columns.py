@@ -179,6 +179,7 @@ def test_rows_of_the_rate(objective: fo.Objective, signals: str | None, ill: boo
     assert_gram(matrix, inverse, gram, 1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ill", [False, True], ids=["benign", "ill"])
 @pytest.mark.parametrize("objective", FAMILIES, ids=repr)
 def test_rows_of_a_cost_of_the_same_family(objective: fo.Objective, ill: bool) -> None:
@@ -212,6 +213,7 @@ def test_rows_of_a_cost_of_the_same_family(objective: fo.Objective, ill: bool) -
     assert_gram(slopes, inverse, gram, 1e-5)
 
 
+@pytest.mark.exhaustive
 def test_targets_alone_have_no_objective_to_weigh() -> None:
     n, rng = 500, np.random.default_rng(3)
     d, w = scales(n, rng, False)
@@ -338,6 +340,7 @@ def test_numpy_says_the_same() -> None:
     np.testing.assert_allclose(got.used, program.rows.used(got.rates), rtol=1e-14)
 
 
+@pytest.mark.exhaustive
 def test_signalled_sources_have_their_own_demand() -> None:
     n, rng = 3000, np.random.default_rng(7)
     d, w = scales(n, rng, False)

@@ -97,6 +97,7 @@ def test_jets_have_the_same_bits_alone_in_chunks_and_in_threads(monkeypatch: pyt
         assert np.array_equal(inverse[index], some.inverse_marginal(price[index]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STRATIFIED)
 def test_best_responses_are_those_of_bisection_and_of_numpy(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -136,6 +137,7 @@ def program(objective: DerivedNumerics | None, rng: np.random.Generator) -> Prog
     return Program(objective, lower, upper, d, Rows.gather([one], N))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "names", [SUMS[0], *(pytest.param(names, marks=pytest.mark.exhaustive) for names in SUMS[1:])]
 )

@@ -61,10 +61,14 @@ from tests.contracts.api_fixtures import (
     sources,
     synchronized,
 )
+from tests.contracts.api_live import LIVE
+from tests.contracts.api_pipelines import PIPELINES
 
 CALLS: dict[str, Call] = {
     **CONSTRAINTS,
     **AUTOMATA,
+    **PIPELINES,
+    **LIVE,
     "freshopt.CrawlLog": Call(
         fo.CrawlLog,
         {
@@ -174,6 +178,16 @@ CALLS: dict[str, Call] = {
     ),
     "freshopt.cross_check": Call(
         fo.cross_check, {"problem": PROBLEM, "solvers": [solvers.WaterFilling()], "tolerance": 1e-6}
+    ),
+    "freshopt.bandwidth_for": Call(
+        fo.bandwidth_for,
+        {
+            "problem": PROBLEM,
+            "freshness": "as today",
+            "value": None,
+            "today": [1.0, 0.5, 0.5],
+            "tolerance": 1e-6,
+        },
     ),
     "freshopt.frontier": Call(
         fo.frontier,

@@ -13,6 +13,9 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "freshopt.Certificate",
             "freshopt.Frontier",
             "freshopt.BackTest",
+            "freshopt.BandwidthFor",
+            "freshopt.LifetimePlan",
+            "freshopt.Pipeline",
             "freshopt.Plan",
             "freshopt.Replay",
             "freshopt.Solution",
@@ -25,6 +28,8 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "simulation.Replay",
             "exporters.Exported",
             "io.BingData",
+            "pipelines.NodeFreshness",
+            "pipelines.PipelineReplay",
             "testing.Instance",
             "testing.KnownOptimum",
             "testing.Recipe",
@@ -66,8 +71,20 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     ),
     "no callable": frozenset(["freshopt.__version__"]),
     "the same as another": frozenset(
-        ["scheduling.Schedule", "simulation.World", "simulation.replay", "io.read_log"]
+        [
+            "scheduling.Schedule",
+            "simulation.World",
+            "simulation.replay",
+            "io.read_log",
+            "pipelines.Pipeline",
+            "pipelines.pipeline",
+        ]
     ),
+    "test_request_replay": frozenset(["simulation.compare_lifetimes"]),
+    "test_lifetimes": frozenset(
+        ["exporters.CacheControl", "exporters.Dns", "exporters.Nginx", "exporters.Redis"]
+    ),
+    "test_read_requests": frozenset(["io.read_requests"]),
     "test_tree": frozenset(["automata.draw", "automata.to_networkx"]),
     "test_poisson_check": frozenset(["goodness_of_fit.interpret", "goodness_of_fit.plot"]),
     "test_signal_quality": frozenset(["noisy_signals.NoisySignals"]),
@@ -81,6 +98,9 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "exporters.write_icalendar",
         ]
     ),
+    "test_dbt": frozenset(["exporters.Dbt"]),
+    "test_dbt_jobs": frozenset(["exporters.DbtJobs"]),
+    "test_templates": frozenset(["exporters.PgCron", "exporters.TextTemplate"]),
     "test_read_log": frozenset(["freshopt.read_log", "io.read_history"]),
     "test_read_bing": frozenset(["io.read_bing"]),
     "test_read_crawlers": frozenset(["io.read_changedetection", "io.read_nutch"]),

@@ -2,7 +2,8 @@
 
 An objective enters by the doctest that every public class has (whatever it passes to `Problem`), a solver by
 its defaults, or by its doctest where it has none. Fields that are a choice (`refresh`, `form`, `backend`) are
-tried in all their values.
+tried in all their values. A cell is an objective and what its fetches are like: plain, failing, dearer where
+they find a change, or of copies that may be served while they are fetched; sources suit it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import inspect
 import io
 import itertools
 import pkgutil
+import re
 import typing
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import freshopt as fo
 from freshopt.certificates.solver_protocol import Solver
+from tests.ground_truth.truth import Floats, Instance
 
 
 def modules(package: str) -> list[ModuleType]:
@@ -64,10 +67,11 @@ def variants(value: Any) -> list[Any]:  # noqa: ANN401 - any frozen record
     if not dataclasses.is_dataclass(value):
         return [value]
     hints = typing.get_type_hints(type(value))
+    refreshes = [fo.Refresh.POISSON, fo.Refresh.PERIODIC]
+    if getattr(value, "on_request", False):
+        refreshes.append(fo.Refresh.ON_REQUEST)
     choices = {
-        field.name: [r for r in fo.Refresh if r is not fo.Refresh.ON_SIGNAL]
-        if hints[field.name] is fo.Refresh
-        else list(typing.get_args(hints[field.name]))
+        field.name: refreshes if hints[field.name] is fo.Refresh else list(typing.get_args(hints[field.name]))
         for field in dataclasses.fields(value)
         if field.init
         and (hints[field.name] is fo.Refresh or typing.get_origin(hints[field.name]) is typing.Literal)
@@ -88,6 +92,72 @@ def objectives() -> dict[str, fo.Objective]:
         for objective in calls_in_doctest(owner, "Problem", 0):
             for variant in variants(objective):
                 found.setdefault(repr(variant), variant)
+    return found
+
+
+class Cell(NamedTuple):
+    """An objective, and what its fetches are like: "plain", or one of `KINDS`."""
+
+    objective: fo.Objective
+    fetches: str = "plain"
+
+    @property
+    def on_request(self) -> bool:
+        """Whether the copies are refreshed on request."""
+        return self.objective.refresh is fo.Refresh.ON_REQUEST
+
+    def columns(self, seed: int, rates: Floats, refresh_cost: Floats | float = 1.0) -> dict[str, Any]:
+        """Return the columns of sources that the cell needs; request rates are spread around `rates`."""
+        rng, n = np.random.default_rng([seed, len(rates)]), len(rates)
+        some = np.arange(n) % 3 > 0
+        found: dict[str, Any] = {}
+        if self.on_request:
+            found["request_rate"] = rates * rng.lognormal(0.0, 0.5, n)
+        if self.fetches == "windows":
+            found["stale_while_revalidate"] = rng.exponential(1.0, n) * some
+        elif self.fetches == "failing":
+            found["success"] = np.where(some, rng.uniform(0.2, 1.0, n), 1.0)
+        elif self.fetches == "conditional":
+            found["changed_cost"] = refresh_cost * np.where(some, 9.0 * rng.random(n), 0.0)
+        return found
+
+    def problem(self, plain: Instance, seed: int = 0) -> fo.Problem | None:
+        """Return the cell's problem with an instance's columns, or None where it is refused, in one line.
+
+        Lower bounds are lowered to what requests, or fetches that find changes, leave room for.
+        """
+        more = self.columns(seed, plain.change_rate, plain.cost)
+        lower = np.minimum(plain.lower, 0.5 * more.get("request_rate", np.inf))
+        sources = fo.Sources(
+            plain.change_rate,
+            plain.importance,
+            host=plain.host,
+            signalled=plain.signalled,
+            min_rate=lower / (1.0 + more.get("changed_cost", 0.0) / plain.cost),
+            max_rate=plain.upper,
+            refresh_cost=plain.cost,
+            **more,
+        )
+        limits = {int(h): float(plain.limits[h]) for h in set(plain.host.tolist()) - {-1}}
+        try:
+            return fo.Problem(sized(self.objective, len(sources)), sources, plain.bandwidth, limits)
+        except fo.ObjectiveError as refusal:
+            if re.fullmatch(r".*(Pass signalled=False|Use |Drop |Leave success out).*", str(refusal)):
+                return None
+            raise
+
+
+# Fetches that are not plain, and whether they are of copies that are refreshed on request.
+KINDS = {"windows": True, "failing": False, "conditional": False}
+
+
+@functools.cache
+def cells() -> dict[str, Cell]:
+    """Return every cell by its name: those of an objective and of its fetches."""
+    found = {name: Cell(objective) for name, objective in objectives().items()}
+    for name, cell in list(found.items()):
+        kinds = (kind for kind, on_request in KINDS.items() if on_request == cell.on_request)
+        found |= {f"{name}, {kind}": cell._replace(fetches=kind) for kind in kinds}
     return found
 
 

@@ -18,6 +18,7 @@ from tests.ground_truth.tolerances import EXACT
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive
 def test_threads_find_what_one_after_the_other_finds() -> None:
     assert difference(threads(list(TASKS)), [answer(task) for task in TASKS]) <= EXACT
     threads(["cones CLARABEL"] * WORKERS)

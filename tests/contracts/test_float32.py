@@ -8,7 +8,9 @@ import pytest
 import freshopt as fo
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 from freshopt.solvers import SeparableNewton, WaterFilling
+from tests.contracts.discovery import Cell
 from tests.ground_truth.routes import compile_all
+from tests.ground_truth.strata import exhaustive, stratified
 from tests.ground_truth.tolerances import EXACT
 
 N = 3000
@@ -24,7 +26,17 @@ OBJECTIVES = [
     PollingKnapsack(form="materials"),
 ]
 COMPILED = [OBJECTIVES[k] for k in (0, 3, 4)]  # compiling takes time
-CASES = [*((each, "0") for each in OBJECTIVES), *((each, "1") for each in COMPILED)]
+CASES = [*((Cell(each), "0") for each in OBJECTIVES), *((Cell(each), "1") for each in COMPILED)]
+ON_REQUEST = fo.Refresh.ON_REQUEST
+OTHERS = [
+    Cell(HarmonicStaleness(ON_REQUEST)),
+    Cell(BinaryFreshness(ON_REQUEST), "windows"),
+    Cell(AccumulatedDelay(fo.Refresh.PERIODIC), "failing"),
+    Cell(HarmonicStaleness(), "failing"),
+    Cell(BinaryFreshness(), "conditional"),
+    Cell(Age(fo.Refresh.PERIODIC), "conditional"),
+]
+COMPILED_OTHERS = [pytest.param(each, "1", marks=exhaustive) for each in OTHERS]
 
 
 def columns() -> tuple[np.ndarray, np.ndarray]:
@@ -44,15 +56,18 @@ def test_narrow_columns_are_kept_and_never_copied() -> None:
     assert sources.to_frame()["change_rate"].to_list() == d.tolist()
 
 
-@pytest.mark.parametrize(("objective", "compiled"), CASES, ids=repr)
-def test_as_if_widened(objective: fo.Objective, compiled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cell", "compiled"), [*CASES, *stratified(OTHERS, ["0"], every=2), *COMPILED_OTHERS], ids=repr
+)
+def test_as_if_widened(cell: Cell, compiled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
     d, w = columns()
     bandwidth = 0.3 * float(np.sum(d, dtype=float))
-    narrow = fo.solve(fo.Problem(objective, fo.Sources(d, w), bandwidth), WaterFilling())
-    widened = fo.Sources(d.astype(float), w.astype(float))
-    wide = fo.solve(fo.Problem(objective, widened, bandwidth), WaterFilling())
+    more = cell.columns(1, d.astype(float))
+    narrow = fo.solve(fo.Problem(cell.objective, fo.Sources(d, w, **more), bandwidth), WaterFilling())
+    widened = fo.Sources(d.astype(float), w.astype(float), **more)
+    wide = fo.solve(fo.Problem(cell.objective, widened, bandwidth), WaterFilling())
     assert narrow.status is fo.Status.OPTIMAL
     assert np.allclose(narrow.rates, wide.rates, rtol=EXACT, atol=0.0)
     assert narrow.value == pytest.approx(wide.value, rel=EXACT)

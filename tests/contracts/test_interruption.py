@@ -135,6 +135,7 @@ def limited(folder: Path, *arguments: str, size: int) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
+@pytest.mark.exhaustive
 def test_no_room_for_a_table(ending: str, folder: Path) -> None:
     names = [f"page/{k}" for k in range(20_000)]
     pl.DataFrame({"source": names, "rate": [1.0] * len(names)}).write_csv("many.csv")
@@ -149,6 +150,7 @@ def test_no_room_for_a_table(ending: str, folder: Path) -> None:
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", stratified([0, 300, 2000, 6000], every=2))
 def test_no_room_for_a_plan(size: int, folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}

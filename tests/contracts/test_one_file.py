@@ -138,6 +138,7 @@ def ran(house: Path, *arguments: str, code: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_checks_them(house: Path) -> None:
     output = ran(
         house, "-m", "freshopt", "check", "--objective", "toy-staleness", "--solvers",
@@ -154,10 +155,14 @@ def test_the_command_line_checks_them(house: Path) -> None:
     assert re.search(r"^toy-halving +(\d+) +\1 +0 ", delay, re.MULTILINE)
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_tells_of_them(house: Path) -> None:
     told = " ".join(ran(house, "-m", "freshopt", "check", "--help").split()).replace("- ", "-")
     assert "toy-staleness: Minimise Σ w·Δ/ρ²" in told
-    assert re.search(r"comma-separated, of auto, water-filling, .*, proportional, toy-halving\b", told)
+    assert re.search(
+        r"comma-separated, of auto, water-filling, .*, square-root, lifetime-rule, toy-halving\b",
+        told,
+    )
     assert "toy-staleness" not in " ".join(ran(house, "-m", "freshopt", "plan", "--help").split())
     solved = " ".join(ran(house, "-m", "freshopt", "solve", "--help").split())
     assert "toy-staleness: Minimise" in solved

@@ -390,3 +390,15 @@ def test_without_a_certificate_nothing_is_claimed() -> None:
         repr(found.problem)
         == "DeviceProblem(Age(refresh=Refresh.POISSON, nodes=2), n=3, bandwidth=2 per day)"
     )
+
+
+@pytest.mark.parametrize(
+    "objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay(PERIODIC)], ids=repr
+)
+def test_attempts_that_fail(objective: fo.Objective) -> None:
+    sources = fo.Sources([0.5, 1.0, 2.0, 8.0], success=[1.0, 0.9, 0.5, 0.1])
+    problem = fo.Problem(objective, sources, bandwidth=3.0)
+    there, here = fo.solve(problem, WaterFillingCuda()), fo.solve(problem, WaterFilling())
+    np.testing.assert_allclose(there.rates, here.rates, rtol=1e-12)
+    assert there.certificate is not None
+    assert there.certificate.relative_gap < 1e-12

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FILE = Path(__file__).with_name("simulated.py")
 
 
+@pytest.mark.exhaustive
 def test_everything_that_runs_on_a_device_in_the_simulator() -> None:
     """The file tests what `fo.solve` does there, cell by cell, against the host's solver."""
     # The options of the suite itself: no workers, and files of other names.

@@ -118,3 +118,9 @@ def test_a_correction_uses_what_is_missing_or_less(
     step = 2.0 * float(np.max(cost * np.spacing(rates)))
     assert -rounding <= missing - more <= step + rounding
     assert np.all(np.abs(new / rates - 1.0) < 3e-6)
+
+
+def test_refreshes_on_request_need_columns_that_a_device_problem_has_not() -> None:
+    objective = HarmonicStaleness(fo.Refresh.ON_REQUEST)
+    with pytest.raises(fo.ObjectiveError, match=r"needs request rates, .* Solve a Problem of host arrays\.$"):
+        DeviceProblem(objective, [1.0, 2.0], 1.0)

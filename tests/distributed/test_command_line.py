@@ -43,6 +43,7 @@ def test_rates_of_a_folder_are_those_of_a_table(run: Run, files: pl.DataFrame) -
     run("solve", "in", *DASK, "--overwrite")
 
 
+@pytest.mark.exhaustive
 def test_on_a_scheduler(run: Run, files: pl.DataFrame, tmp_path: Path) -> None:
     absolute = (
         "--engine",
@@ -65,6 +66,7 @@ def test_on_a_scheduler(run: Run, files: pl.DataFrame, tmp_path: Path) -> None:
     assert len(files) == len(found)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -169,6 +171,7 @@ def test_constraints_that_are_none(run: Run, arguments: tuple[str, ...], message
     assert not Path("out").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_plan_with_constraints_is_that_in_memory(run: Run) -> None:
     frame, rng = declared_files(), np.random.default_rng(6)
     time = np.tile(np.arange(30.0), len(frame))
@@ -188,9 +191,12 @@ def test_a_plan_with_constraints_is_that_in_memory(run: Run) -> None:
     for name in ("nested", "cheapest"):
         more = (*common, *DECLARED[name], "--overwrite")
         shown = run(
-            *("plan", "log", "--engine", "dask", "--columns", "columns", "--out", "far"), *more
+            *("plan", "log", "--engine", "dask", "--source-columns", "columns", "--out", "far"), *more
         ).output
-        run(*("plan", "log.parquet", "--columns", "columns.parquet", "--out", "near", "--draws", "0"), *more)
+        run(
+            *("plan", "log.parquet", "--source-columns", "columns.parquet", "--out", "near", "--draws", "0"),
+            *more,
+        )
         far, near = (json.loads(Path(f"{one}/summary.json").read_text()) for one in ("far", "near"))
         assert far["value"] == pytest.approx(near["value"], rel=1e-9)
         assert far["method"] == near["method"]

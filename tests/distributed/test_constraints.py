@@ -258,6 +258,7 @@ def test_objectives_with_arrays_give_each_partition_its_part(
     assert cheapest.value == pytest.approx(other.value, rel=SCALAR)
 
 
+@pytest.mark.exhaustive
 def test_schedulers_change_no_bit_and_files_hold_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def solved(case: Forest, folder: Path, seed: int, **options: Any) -> tuple[Any, 
         for curve in OBJECTIVES
     ],
 )
+@pytest.mark.exhaustive
 def test_optimality_conditions(
     curve: str, seed: int, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

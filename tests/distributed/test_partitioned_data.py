@@ -14,7 +14,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.distributed import PartitionedSources
-from freshopt.problems import AccumulatedDelay, HarmonicStaleness
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.partitioned import rates_of, write
 
 GOOD = pl.DataFrame({"source": list("abcdef"), "change_rate": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
@@ -170,3 +170,22 @@ def test_an_answer_that_is_not_proved_is_not_written(tmp_path: Path) -> None:
     assert caught.value.solution.relative_gap > 0.0
     assert not (tmp_path / "out").exists()
     assert solve(files, tolerance=0.0, throw=False).status is fo.Status.INACCURATE
+
+
+@pytest.mark.parametrize("column", ["success", "changed_cost", "request_rate", "stale_while_revalidate"])
+def test_columns_that_passes_do_not_carry_are_refused(column: str, tmp_path: Path) -> None:
+    files = write(tmp_path / "in", GOOD.with_columns(pl.lit(0.5).alias(column)), 2)
+    with pytest.raises(fo.SourceDataError, match=rf"has a column '{column}', and .* use fo\.solve\.$"):
+        solve(files)
+    frame = dd.from_pandas(GOOD.with_columns(pl.lit(0.5).alias(column)).to_pandas(), npartitions=2)
+    with pytest.raises(fo.SourceDataError, match=rf"the Dask DataFrame has a column '{column}'"):
+        PartitionedSources.from_dask(frame)
+
+
+def test_refreshes_on_request_are_refused(tmp_path: Path) -> None:
+    files = write(tmp_path / "in", GOOD, 2)
+    asked = BinaryFreshness(fo.Refresh.ON_REQUEST)
+    with pytest.raises(fo.SolverRefusedError, match=r"know no requests\. Use fo\.solve\.$"):
+        fo.distributed.solve(asked, files, 3.0)
+    with pytest.raises(fo.SolverRefusedError, match=r"know no requests\. Use fo\.solve\.$"):
+        fo.distributed.solve(HarmonicStaleness(), files, 3.0, constraints=[fo.Target(asked, at_least=0.1)])

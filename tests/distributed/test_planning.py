@@ -186,6 +186,7 @@ def deadly(fuse: Path) -> Callable[[fo.CrawlLog], Any]:
     return fit
 
 
+@pytest.mark.exhaustive
 def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # noqa: ANN401
     split(tmp_path / "in", crawls(), 5)
     (tmp_path / "fuse").touch()
@@ -207,6 +208,7 @@ def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # 
     assert len(set(starts)) == 5  # random times are other ones in each part
 
 
+@pytest.mark.exhaustive
 def test_few_partitions_are_in_flight(client: Any) -> None:  # noqa: ANN401
     client.wait_for_workers(2)
     known, squares = [], {}
@@ -222,6 +224,7 @@ def test_few_partitions_are_in_flight(client: Any) -> None:  # noqa: ANN401
     assert max(known) <= 2 * dask_passes.IN_FLIGHT * 2 + 4  # of two threads; the message is a task as well
 
 
+@pytest.mark.exhaustive
 def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     log = split(tmp_path / "in", crawls(), 3)
     log.write_parquet("all.parquet")
@@ -250,6 +253,7 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     refuse(tmp_path, (*dask, "--overwrite"), ["rates/mine.txt", "would be lost"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -24,11 +24,11 @@ from freshopt.problems import (
 )
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
+from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.partitioned import frame_of, rates_of, solved, web, write
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.strategies import BUDGETS, FAMILIES, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
-from tests.ground_truth.truth import CURVES
 
 HOLD = 6  # passes over the files until the rates are written
 

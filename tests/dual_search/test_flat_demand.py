@@ -64,6 +64,7 @@ def test_marginals_that_fall_below_all_that_is_looked_for(top: float) -> None:
         assert rates[1] > 500.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("solver", "price"), stratified([WaterFilling(), SeparableNewton()], [0.1, 0.7, 1.0 / 3.0], every=2)
 )

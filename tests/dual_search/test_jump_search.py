@@ -82,6 +82,7 @@ def test_a_crossing_is_the_least_price_within_the_target(seed: int) -> None:
     assert demand(found) <= target < demand(found * (1.0 - 1e-15))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "budget", "ties"),
     [
@@ -111,6 +112,7 @@ def test_signals_that_are_followed_all_or_not_at_all(n: int, budget: float, ties
     assert np.all((found.rates >= least) & (found.rates <= own["max_rate"]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("budget", [1e-4, 0.02, 0.3, 0.999])
 def test_sources_that_are_all_alike(budget: float) -> None:
     """By symmetry all have the mean rate, at its own marginal value, where that is above no price's rate."""
@@ -125,6 +127,7 @@ def test_sources_that_are_all_alike(budget: float) -> None:
     assert math.fsum(gain) == pytest.approx(N * 3.0 * mean * -math.expm1(-2.0 / mean) / 2.0, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_where_any_price_of_an_interval_will_do_it_is_the_least() -> None:
     d, w = np.ones(N), np.where(np.arange(N) < N // 2, 10.0, 1.0)
     free, none = np.full(N, np.inf), np.zeros(N)
@@ -138,6 +141,39 @@ def test_where_any_price_of_an_interval_will_do_it_is_the_least() -> None:
     most = jump_search(columns_of(plenty), plenty.bandwidth)
     assert most is not None
     assert (most.price, float(np.sum(most.rates))) == (0.0, N)
+
+
+@pytest.mark.exhaustive
+def test_many_that_are_alike_among_others_are_told_by_a_sample() -> None:
+    """A hundredth of the sources differ; the price of all others is found in two or three pairs of passes."""
+    rng = np.random.default_rng(1)
+    rare = rng.random(20_000) < 0.01
+    own = fo.Sources(np.where(rare, 1e3, 1.0), np.where(rare, 1e-3, 1.0))
+    task = fo.Problem(BinaryFreshness(PERIODIC), own, 0.01 * 20_000)
+    # Near the plateau's edge a known demand is 30 times the bandwidth, a hair below the price.
+    known = [(1.0 - 1.5e-10, 34.0 * task.bandwidth)]
+    found = jump_search(columns_of(task), task.bandwidth, known=known)
+    assert found is not None
+    assert found.price == pytest.approx(1.0, rel=1e-12)
+    assert math.fsum(found.rates) == pytest.approx(task.bandwidth, rel=2e-13)
+    assert found.passes <= 7
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(6))
+def test_demands_that_are_known_save_passes_and_change_no_answer(seed: int) -> None:
+    own = sources(20_000, seed)
+    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.2 * float(np.sum(own["change_rate"])))
+    columns = columns_of(task)
+    alone = jump_search(columns, task.bandwidth)
+    assert alone is not None
+    prices = [alone.price * factor for factor in (0.97, 1.00003, 0.99997)]
+    known = [(price, math.fsum(binary_rates(own, price))) for price in prices]
+    told = jump_search(columns, task.bandwidth, known=known)
+    assert told is not None
+    assert told.price == pytest.approx(alone.price, rel=1e-12)
+    np.testing.assert_allclose(told.rates, alone.rates, rtol=1e-9, atol=1e-12)
+    assert told.passes - len(known) <= alone.passes
 
 
 def test_a_pass_at_two_prices_adds_up_and_mixes() -> None:

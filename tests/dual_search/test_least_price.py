@@ -76,6 +76,7 @@ def market(case: Flat, order: str, fours: int = FOURS) -> fo.Problem:
     return fo.Problem(BinaryFreshness(), sources, case.bandwidth * fours, limits)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "compiled", "order"), stratified(CASES, ["0", "1"], ORDERS, every=3))
 def test_the_least_price_in_any_order(
     monkeypatch: pytest.MonkeyPatch, name: str, compiled: str, order: str
@@ -94,6 +95,7 @@ def test_the_least_price_in_any_order(
         assert total(solution.rates) <= task.bandwidth * (1.0 + FEW_ULP)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "order"), stratified(CASES, ORDERS, every=3))
 def test_the_least_price_by_newton_steps(name: str, order: str) -> None:
     case = CASES[name]
@@ -109,6 +111,7 @@ def test_the_least_price_by_newton_steps(name: str, order: str) -> None:
             assert total(solution.rates) <= task.bandwidth * (1.0 + FEW_ULP)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_starting_elsewhere_among_the_prices_ends_at_the_least(name: str) -> None:
     case = CASES[name]

@@ -55,6 +55,7 @@ def columns(kind: str) -> dict[str, Any]:
     return given[kind]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("share", [1e-3, 0.3, 5.0])
 @pytest.mark.parametrize("kind", ["plain", "ill", "alike", "bounded", "unequal"])
 @pytest.mark.parametrize(

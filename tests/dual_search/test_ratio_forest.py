@@ -85,6 +85,7 @@ def cells() -> list[Any]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("curve", "shape", "seed"), cells())
 def test_optimality_conditions(curve: str, shape: str, seed: int) -> None:
     case = trees(seed, curve, shape, ill=seed % 2 == 1)

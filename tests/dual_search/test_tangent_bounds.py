@@ -71,6 +71,7 @@ KINKED: dict[
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("name", KINKED)
 def test_kinks_and_linear_pieces(name: str, bounded: bool) -> None:
@@ -143,6 +144,7 @@ class Floored(fo.Objective):
         return cp.maximum(cp.multiply(sources.change_rate, cp.inv_pos(rate)), 0.5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(40))
 def test_linear_gains_are_spent_where_they_are_largest(seed: int) -> None:
     rng = np.random.default_rng(seed)

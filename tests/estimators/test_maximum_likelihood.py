@@ -165,6 +165,7 @@ def simulate(rng: np.random.Generator, rates: np.ndarray[Any, Any], crawls: int)
     return CrawlLog.from_columns({"source": source, "elapsed": gaps.ravel(), "changed": changed.ravel()})
 
 
+@pytest.mark.exhaustive
 def test_rates_of_simulated_poisson_changes_are_recovered() -> None:
     rng = np.random.default_rng(2)
     rates = np.exp(rng.normal(-0.5, 1.0, 200))
@@ -198,6 +199,7 @@ def test_random_row_order_gives_identical_rates() -> None:
     np.testing.assert_array_equal(one.interval(), other.interval())
 
 
+@pytest.mark.exhaustive
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(6)
     log = log_of([random_rows(rng) for _ in range(80)] + [[(1.0, False, math.nan)]])

@@ -77,6 +77,7 @@ def test_rates_solve_the_equation_of_each_source() -> None:
     assert {bounds[0], bounds[1]} <= set(clipped.tolist())
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.tuples(st.floats(-12, 12), st.booleans()), min_size=2, max_size=12))
 def test_any_gaps_are_solved(cells: list[tuple[float, bool]]) -> None:
     gaps, changed = np.array([10.0**decade for decade, _ in cells]), np.array([found for _, found in cells])

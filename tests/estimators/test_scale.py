@@ -150,6 +150,7 @@ def test_at_equal_gaps_estimates_are_medians_from_the_first_crawl_on() -> None:
         np.testing.assert_allclose(rates, -np.log1p(-share) / gap, rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_medians_and_intervals_are_calibrated() -> None:
     """At 0.1 to 3 changes per gap; where every crawl sees a change, no estimate but the prior's is left."""
     gap = MINUTE

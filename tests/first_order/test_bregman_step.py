@@ -65,6 +65,7 @@ def require_conditions(method: Method, case: StepCase) -> None:
     assert worst_exchange(case, rates, *wish_of(method, case, rates)) <= EXACT
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @given(case=step_cases(decades=2))
 @settings(max_examples=150, deadline=None)
@@ -72,6 +73,7 @@ def test_step_is_the_exact_solution(method: Method, case: StepCase) -> None:
     require_exact(method, case)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @given(case=step_cases(decades=2, largest=6, hosts=2))
 @settings(max_examples=40, deadline=None)
@@ -82,6 +84,7 @@ def test_step_with_host_limits_is_the_exact_solution(method: Method, case: StepC
 @pytest.mark.parametrize("method", METHODS)
 @given(case=step_cases(decades=8))
 @settings(max_examples=300, deadline=None)
+@pytest.mark.exhaustive
 def test_no_feasible_exchange_between_two_sources_is_nearer(method: Method, case: StepCase) -> None:
     require_conditions(method, case)
 
@@ -132,6 +135,7 @@ def test_all_at_their_bounds(method: Method) -> None:
     assert np.array_equal(method.step(np.ones(3), np.full(3, -9.0), 3.5, 0.0, caps, 9.0), caps)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("method", "name", "refresh", "n"),
     stratified(
@@ -139,7 +143,7 @@ def test_all_at_their_bounds(method: Method) -> None:
         ["HarmonicStaleness", "BinaryFreshness", "AccumulatedDelay"],
         ["POISSON", "PERIODIC"],
         [1, 2, 10, 1000],
-        every=2,
+        every=4,
     ),
 )
 def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, n: int) -> None:
@@ -166,6 +170,7 @@ def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, 
     assert np.sum(np.abs(solution.rates - expected)) <= 0.005 * np.sum(expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("share", [0.5, 1.0])
 @pytest.mark.parametrize("bandwidth", [30.0, 1e4])

@@ -15,6 +15,7 @@ from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
+from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.step_truth import StepCase, exact_step, mp
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.strategies import sample
@@ -72,6 +73,7 @@ def test_bounds_of_which_one_is_too_coarse_to_tell_the_multipliers_of_another_ap
     assert abs(np.sum(rates) - bandwidth) <= EXACT * 1e-3 * bandwidth
 
 
+@pytest.mark.exhaustive
 def test_an_event_too_coarse_to_lie_on_either_side_of_two_others() -> None:
     # The last source's bounds have multipliers 2e-17 apart; the cap from its host blurs another's by 1e-14.
     q, g = np.append(np.ones(7), 1000.0), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 100.0, 1.0, -0.01])
@@ -139,7 +141,7 @@ def test_step_refuses_floors_beyond_a_limit_and_takes_floors_that_use_it_up(desc
 
 @pytest.mark.parametrize(
     ("curve", "discipline", "family", "descent"),
-    stratified(truth.CURVES, ["poisson", "periodic"], ["hosts", "all"], DESCENTS, every=2),
+    stratified(CURVES, ["poisson", "periodic"], ["hosts", "all"], DESCENTS, every=2),
 )
 def test_full_solves_are_the_truth(curve: str, discipline: str, family: str, descent: Descent) -> None:
     binding = 0
@@ -183,6 +185,7 @@ def test_a_hundred_hosts_agree_with_water_filling(objective: fo.Objective, desce
     assert np.sum(prices > 0.0) > 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("descent", DESCENTS)
 def test_sources_that_cannot_pay_their_hosts_price_end_at_rate_zero(descent: Descent) -> None:
     rng = np.random.default_rng(9)

@@ -50,6 +50,7 @@ def require_level(check: PoissonCheck, uniform: tuple[str, ...]) -> set[str]:
     return asked
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories_of_poisson_processes(name: str) -> None:
     check = poisson_check(HISTORIES[name](np.random.default_rng(1)))
@@ -63,6 +64,7 @@ def test_histories_of_poisson_processes(name: str) -> None:
     assert abs(check.pooled["dispersion"] - 1.0) < 3.3 * check.pooled["dispersion_error"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LOGS)
 def test_logs_of_poisson_processes(name: str) -> None:
     check = poisson_check(LOGS[name](np.random.default_rng(2)))
@@ -80,6 +82,7 @@ def test_ten_changes_are_enough() -> None:
     require_level(poisson_check(ChangeHistory(source, time, 0.0, 90.0)), ("weekly", "daily", "drift", "gaps"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("points", "error"), [(9, 3e-3), (20, 6e-4), (100, 2e-4)])
 def test_the_tail_of_kolmogorovs_distance_is_nearly_the_exact_one(points: int, error: float) -> None:
     distance = kstwo.isf(np.geomspace(1e-6, 0.99, 60), points)

@@ -315,6 +315,7 @@ def test_the_bundled_history_and_its_log_agree() -> None:
     assert log.changes[first] > 50
 
 
+@pytest.mark.exhaustive
 def test_the_picture_and_the_summary(tmp_path: Path) -> None:
     check: PoissonCheck = poisson_check(history(traces(bursts), SPAN))
     for ending in ("png", "svg"):

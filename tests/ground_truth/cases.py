@@ -23,7 +23,11 @@ OBJECTIVES: dict[str, Callable[..., fo.Objective]] = {
     "harmonic": HarmonicStaleness,
     "count": AccumulatedDelay,
 }
-REFRESHES = {"poisson": fo.Refresh.POISSON, "periodic": fo.Refresh.PERIODIC}
+REFRESHES = {
+    "poisson": fo.Refresh.POISSON,
+    "periodic": fo.Refresh.PERIODIC,
+    "on request": fo.Refresh.ON_REQUEST,
+}
 
 
 def objective_of(problem: Instance) -> fo.Objective:
@@ -40,6 +44,9 @@ def as_problem(problem: Instance) -> fo.Problem:
         refresh_cost=problem.cost,
         signalled=problem.signalled,
         host=[str(h) if h >= 0 else "free" for h in problem.host],
+        success=problem.success if np.any(problem.success < 1.0) else None,
+        changed_cost=problem.changed,
+        request_rate=problem.asked if problem.discipline == "on request" else None,
     )
     present = {str(h) for h in problem.host}
     limits = {str(h): float(x) for h, x in enumerate(problem.limits) if str(h) in present}
@@ -72,6 +79,9 @@ def as_instance(problem: fo.Problem) -> Instance:
         signalled=sources.signalled,
         host=host,
         limits=list(problem.host_limits.values()),
+        success=1.0 if sources.success is None else sources.success,
+        changed=0.0 if sources.changed_cost is None else sources.changed_cost,
+        asked=np.inf if sources.request_rate is None else sources.request_rate,
     )
 
 

@@ -48,9 +48,15 @@ def crawl_log(n: int = 8, crawls: int = 40) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row")
 
 
+def unwrapped(output: str) -> str:
+    """Return what was printed, wrapped lines joined."""
+    return re.sub(r"\n {3,}", " ", output)
+
+
 def fields(output: str) -> dict[str, str]:
-    """Return the labelled rows that a command printed."""
-    return dict(re.split(r"  +", line, maxsplit=1) for line in output.splitlines() if "  " in line)
+    """Return the labelled rows that a command printed, wrapped lines joined."""
+    lines = unwrapped(output).splitlines()
+    return dict(re.split(r"  +", line, maxsplit=1) for line in lines if "  " in line)
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

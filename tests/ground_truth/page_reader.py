@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from html.parser import HTMLParser
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "input"}
 PARAGRAPHS = {"p", "li", "dd", "h1", "h2", "h3", "figcaption"}
 HARMLESS = {  # every element that a page of ours may have
     *(
@@ -42,7 +45,8 @@ HARMLESS = {  # every element that a page of ours may have
         "data",
     ),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
-    *("svg", "path", "line", "circle", "rect", "text"),
+    *("svg", "g", "path", "line", "circle", "rect", "text"),
+    *("label", "input", "select", "option", "button", "script"),
     *VOID,
 }
 
@@ -72,6 +76,9 @@ class PageReader(HTMLParser):
         self.text = ""
         self.prose = ""  # what stands in no table and no picture, a paragraph a line
         self.drawn: list[str] = []
+        self.blocks: dict[str, Any] = {}  # JSON for scripts
+        self.code: list[str] = []  # what a browser executes
+        self._script: tuple[str, str] | None = None
         self.counts: dict[str, int] = {}
         self._section = ""
         self._value: float | None = None
@@ -86,7 +93,11 @@ class PageReader(HTMLParser):
         assert style is not None
         for foreign in ("url(", "@import", "@font-face", "expression("):
             assert foreign not in style[1]
-        assert "default-src 'none'" in text.partition("<style>")[0].replace("&#x27;", "'")
+        policy = text.partition("<style>")[0].replace("&#x27;", "'")
+        assert "default-src 'none'" in policy
+        allowed = re.findall(r"script-src '(sha256-[^']*)'[\";]", policy)
+        assert ["sha256-" + _hash(code) for code in self.code] == allowed
+        assert len(re.findall("<script", text, re.IGNORECASE)) == len(self.blocks) + len(self.code)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._element(tag, attrs)
@@ -105,6 +116,8 @@ class PageReader(HTMLParser):
             self.tables[-1].rows[-1].append("")
             if tag == "th":
                 self.scopes.append(given["scope"] or "")
+        elif tag == "script":
+            self._script = given.get("type") or "", given.get("id") or ""
         elif tag == "data":
             self._value = float(given["value"] or "")
             self.data.append((self._value, ""))
@@ -129,6 +142,15 @@ class PageReader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if "style" in self.open:
+            return
+        if self._script is not None:
+            kind, anchor = self._script
+            assert kind in ("", "application/json")
+            if kind:
+                self.blocks[anchor] = json.loads(data)
+            else:
+                self.code.append(data)
+            self._script = None
             return
         if self.open and self.open[-1] == "title":
             if "svg" in self.open:
@@ -176,3 +198,7 @@ class PageReader(HTMLParser):
             elif key == "aria-labelledby":
                 self.named.append(value or "")
             assert "url(" not in (value or "")
+
+
+def _hash(code: str) -> str:
+    return base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode()

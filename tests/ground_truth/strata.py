@@ -11,8 +11,10 @@ import pytest
 exhaustive = pytest.mark.exhaustive
 
 
-def stratified(*axes: Iterable[Any], every: int) -> list[Any]:
+def stratified(*axes: Iterable[Any], every: int, of: int = 1) -> list[Any]:
     """Return the product of the axes, of which every run has the cells whose positions add up to a multiple.
+
+    Of a product too large for any run only the multiples of ``of``, a divisor of ``every``, are cells.
 
     So each value of an axis is met as often as any other, and with each value of the others where the rest of
     the axes have at least ``every`` values.
@@ -20,6 +22,9 @@ def stratified(*axes: Iterable[Any], every: int) -> list[Any]:
     numbered: list[Sequence[tuple[int, Any]]] = [list(enumerate(axis)) for axis in axes]
     cells = []
     for cell in itertools.product(*numbered):
-        rare = sum(position for position, _ in cell) % every > 0
+        place = sum(position for position, _ in cell)
+        if place % of:
+            continue
+        rare = place % every > 0
         cells.append(pytest.param(*(value for _, value in cell), marks=[exhaustive] if rare else []))
     return cells

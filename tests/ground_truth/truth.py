@@ -1,9 +1,9 @@
-"""Ground truth: the mathematics once more, on its own, from the definitions. Nothing here imports freshopt.
+"""Ground truth: optima of small problems, on their own. Nothing here imports freshopt.
 
-A cost curve c(s) says what a copy of age s costs; a discipline turns a rate into ages. `cost_by_definition`
-integrates or sums exactly that in 40 digits; `cost` has the closed forms, for speed, and the tests compare
-the two. `best` finds the optimum of an instance by one bracketing search within another in extended
-precision, and proves itself: its value and a dual bound evaluated in 40 digits must agree.
+`best` finds the optimum of an instance by one bracketing search within another in extended precision, and
+proves itself: its value and a dual bound evaluated in 40 digits must agree. The cells are those of
+`tests.ground_truth.cell_truth`. Fetches that cost c₁ more where they find a change use c₀ρ + c₁·(changes
+found) of the bandwidth.
 """
 
 from __future__ import annotations
@@ -12,77 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 
+from tests.ground_truth import cell_truth
+from tests.ground_truth.cell_truth import Wide, mp
+
 Floats = npt.NDArray[np.float64]
-Wide = npt.NDArray[np.longdouble]
 
-CURVES = ("binary", "harmonic", "count")
-DISCIPLINES = ("poisson", "periodic", "on signal")
 PROVED = 1e-15  # largest relative duality gap that `best` accepts of itself
-
-mp = mpmath.MPContext()
-mp.dps = 40
-
-
-def age_cost(curve: str, change_rate: float, age: Any) -> Any:  # noqa: ANN401 - mpmath numbers
-    """c(s) = E C(N), N Poisson of mean Δs: C(N) is [N ≥ 1], the harmonic number of N, or N."""
-    mean = mp.mpf(change_rate) * age
-    if curve == "binary":
-        return -mp.expm1(-mean)
-    if curve == "count":
-        return mean
-    return _ein(mean)  # = E H(N), as the tests show by summing that
-
-
-def cost_by_definition(curve: str, discipline: str, change_rate: float, rate: float) -> Any:  # noqa: ANN401
-    """J(ρ): the mean of c over exponential ages, over one period, or over the geometric number of misses."""
-    r = mp.mpf(rate)
-    if discipline == "poisson":
-        return mp.quad(lambda t: mp.exp(-t) * age_cost(curve, change_rate, t / r), [0, 1, 4, 16, 40, 100])
-    if discipline == "periodic":
-        return mp.quad(lambda t: age_cost(curve, change_rate, t / r), [0, 0.5, 1])
-    p = r / mp.mpf(change_rate)
-    of_missed = {"binary": lambda _: 1, "harmonic": mp.harmonic, "count": lambda m: m}[curve]
-    return mp.nsum(lambda m: p * (1 - p) ** m * of_missed(m), [1, mp.inf])
-
-
-def cost(curve: str, discipline: str, change_rate: float, rate: float) -> Any:  # noqa: ANN401
-    """J(ρ) in closed form, exact in 40 digits for ratios up to 1e±12 and well beyond."""
-    with mp.workdps(80):
-        d, r = mp.mpf(change_rate), mp.mpf(rate)
-        if r == 0:
-            return mp.mpf(1) if curve == "binary" else mp.inf
-        u = d / r
-        if discipline == "on signal":
-            return {"binary": 1 - r / d, "harmonic": mp.log(u), "count": u - 1}[curve]
-        if discipline == "poisson":
-            return {"binary": d / (d + r), "harmonic": mp.log(1 + u), "count": u}[curve]
-        if curve == "count":
-            return u / 2
-        mean_stale = 1 + mp.expm1(-u) / u
-        if curve == "binary":
-            return mean_stale
-        return _ein(u) - mean_stale
-
-
-def marginal(curve: str, discipline: str, change_rate: float, rate: float) -> Any:  # noqa: ANN401
-    """−J'(ρ) by differentiating `cost` numerically in 80 digits."""
-    r = mp.mpf(rate)
-    with mp.workdps(80):
-        h = r * mp.mpf(10) ** -20
-        return (cost(curve, discipline, change_rate, r - h) - cost(curve, discipline, change_rate, r + h)) / (
-            2 * h
-        )
-
-
-def _ein(u: Any) -> Any:  # noqa: ANN401
-    """Ein(u): its series where that is short, the exponential integral beyond."""
-    if u < 1:
-        return u * mp.hyp2f2(1, 1, 2, 2, -u)  # Σ −(−u)^k/(k!·k)
-    return mp.e1(u) + mp.log(u) + mp.euler
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +38,38 @@ class Instance:
     signalled: npt.NDArray[np.bool_]
     host: npt.NDArray[np.int64]  # position in `limits`, or −1
     limits: Floats
+    success: Floats
+    changed: Floats  # c₁, of a fetch that finds a change, beyond `cost`
+    asked: Floats  # requests per time, inf where nothing waits for them
 
     def discipline_of(self, k: int) -> str:
         return "on signal" if self.signalled[k] else self.discipline
 
     def caps(self) -> Floats:
-        """The upper bounds; a signalled source is refreshed at most once per change."""
-        return np.where(self.signalled, np.minimum(self.upper, self.change_rate), self.upper)
+        """The upper bounds; a signalled source is refreshed at most once per change, others per request."""
+        return np.where(
+            self.signalled, np.minimum(self.upper, self.change_rate), np.minimum(self.upper, self.asked)
+        )
+
+    def used(self, rates: npt.NDArray[Any]) -> Wide:
+        """The bandwidth that each source uses, in extended precision."""
+        c, d, r = (
+            self.cost.astype(np.longdouble),
+            self.change_rate.astype(np.longdouble),
+            rates.astype(np.longdouble),
+        )
+        if not np.any(self.changed):
+            return c * r
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = cell_truth.changes_found(self.discipline, d, r, np)
+        return c * r + np.where(r > 0, self.changed * found, 0)
+
+    def used_slope(self, rates: Wide) -> Wide:
+        """The derivative of that by the rate."""
+        if not np.any(self.changed):
+            return self.cost.astype(np.longdouble)
+        d = self.change_rate.astype(np.longdouble)
+        return self.cost + self.changed * cell_truth.changes_found_slope(self.discipline, d, rates)
 
 
 def instance(
@@ -122,6 +85,9 @@ def instance(
     signalled: npt.ArrayLike = False,
     host: npt.ArrayLike = -1,
     limits: npt.ArrayLike = (),
+    success: npt.ArrayLike = 1.0,
+    changed: npt.ArrayLike = 0.0,
+    asked: npt.ArrayLike = np.inf,
 ) -> Instance:
     """Fill scalars up to the number of change rates."""
     d = np.atleast_1d(np.asarray(change_rate, dtype=float))
@@ -141,6 +107,9 @@ def instance(
         full(signalled).astype(bool),
         full(host).astype(np.int64),
         np.asarray(limits, dtype=float),
+        full(success),
+        full(changed),
+        full(asked),
     )
 
 
@@ -165,7 +134,8 @@ def _total(problem: Instance, rates: npt.NDArray[Any]) -> Any:  # noqa: ANN401
     terms = [mp.mpf(0)]
     for k, w in enumerate(problem.importance):
         if w > 0:
-            each = cost(problem.curve, problem.discipline_of(k), problem.change_rate[k], _wide(rates[k]))
+            own = problem.change_rate[k], _wide(rates[k]), problem.success[k], problem.asked[k]
+            each = cell_truth.cost(problem.curve, problem.discipline_of(k), *own)
             terms.append(mp.mpf(w) * each)
     return mp.fsum(terms)
 
@@ -177,36 +147,14 @@ def _wide(x: np.longdouble) -> Any:  # noqa: ANN401
 
 
 def _slopes(problem: Instance, rate: Wide) -> Wide:
-    """−w·J'(ρ) of all sources in extended precision, by cancellation-free forms."""
-    d, w = problem.change_rate.astype(np.longdouble), problem.importance.astype(np.longdouble)
-    signal = {"binary": 1 / d, "harmonic": 1 / rate, "count": d / rate / rate}[problem.curve]
-    if problem.discipline == "poisson":
-        plain = {
-            "binary": d / (d + rate) ** 2,
-            "harmonic": d / rate / (rate + d),
-            "count": d / rate / rate,
-        }[problem.curve]
-    else:
-        u = d / rate
-        plain = _tail(u, problem.curve) / d if problem.curve != "count" else u / rate / 2
-    return w * np.where(problem.signalled, signal, plain)
-
-
-# 1/k! and (k−1)/k! from k = 2 on; 0.5^18/18! is 1e-21, where the sums end.
-_ORDERS = np.arange(2, 18, dtype=np.longdouble)
-_SERIES = {
-    "binary": 1 / np.cumprod(_ORDERS),
-    "harmonic": (_ORDERS - 1) / np.cumprod(_ORDERS),
-}
-
-
-def _tail(u: Wide, curve: str) -> Wide:
-    """1−(1+u)e^{−u} = e^{−u}Σ_{k≥2} u^k/k!, and u−1+e^{−u} = e^{−u}Σ_{k≥2} (k−1)u^k/k!: no cancellation."""
-    x = np.minimum(u, np.longdouble(0.5))
-    powers = np.cumprod(np.broadcast_to(x, (len(_SERIES[curve]) + 1, *x.shape)), axis=0)[1:]
-    series = np.sum(_SERIES[curve][:, np.newaxis] * powers, axis=0)
-    large = 1 - (1 + u) * np.exp(-u) if curve == "binary" else u - 1 + np.exp(-u)
-    return np.where(u <= 0.5, np.exp(-x) * series, large)
+    """−w·J'(ρ) of all sources in extended precision."""
+    columns = problem.change_rate, problem.success, problem.asked, problem.importance
+    d, success, asked, w = (column.astype(np.longdouble) for column in columns)
+    found = cell_truth.slopes(problem.curve, problem.discipline, d, rate, success, asked)
+    if np.any(problem.signalled):
+        announced = cell_truth.slopes(problem.curve, "on signal", d, rate, success, asked)
+        found = np.where(problem.signalled, announced, found)
+    return w * found
 
 
 def where_it_falls(excess: Callable[[Wide], Wide], low: Wide, high: Wide) -> tuple[Wide, Wide]:
@@ -236,6 +184,10 @@ def where_it_falls(excess: Callable[[Wide], Wide], low: Wide, high: Wide) -> tup
         t = np.where(trusted, np.clip(t, least, 1 - least), 0.5)
 
 
+# Instead of a slope of 0, where a request rate is reached.
+_TINY = np.finfo(np.longdouble).tiny
+
+
 class _Demand:
     """Rates at prices, by a search on log ρ between bounds that hold every optimal rate."""
 
@@ -249,17 +201,22 @@ class _Demand:
         self.floor = np.minimum(np.maximum(self.low, least), np.maximum(self.high, least))
 
     def rates(self, price: Wide) -> Wide:
-        """The rate at which w·(−J') falls to cost·price, within the bounds."""
-        paid = self.problem.cost.astype(np.longdouble) * price
+        """The rate within bounds at which w·(−J') falls to the price of what more of it uses."""
+
+        def paid(rate: Wide) -> Wide:
+            return self.problem.used_slope(rate) * price
+
         a, b = np.log(self.floor), np.log(np.maximum(self.high, self.floor))
-        at_low = _slopes(self.problem, np.exp(a)) <= paid
-        at_high = _slopes(self.problem, np.exp(b)) >= paid
+        at_low = _slopes(self.problem, np.exp(a)) <= paid(np.exp(a))
+        at_high = _slopes(self.problem, np.exp(b)) >= paid(np.exp(b))
         searched = ~(at_low | at_high)
         a, b = np.where(searched, a, b), np.where(searched, b, b)  # nothing to find at a bound
 
         def too_dear(x: Wide) -> Wide:
-            worth = _slopes(self.problem, np.exp(x))
-            return np.where(searched, np.log(np.where(searched, worth, 1) / np.where(searched, paid, 1)), 0)
+            rate = np.exp(x)
+            worth = np.maximum(_slopes(self.problem, rate), _TINY)
+            priced = np.where(searched, paid(rate), 1)
+            return np.where(searched, np.log(np.where(searched, worth, 1)) - np.log(priced), 0)
 
         a, b = where_it_falls(too_dear, a, b)
         inner = np.clip(np.exp((a + b) / 2), self.low, self.high)
@@ -273,20 +230,22 @@ def best(problem: Instance) -> Optimum:
     that; its sources pay the larger of the two prices. That this is optimal is not assumed: the dual bound
     at these prices is evaluated and must equal the value.
     """
-    demand, c = _Demand(problem), problem.cost.astype(np.longdouble)
-    zero = np.zeros(len(c), dtype=np.longdouble)
+    demand = _Demand(problem)
+    zero = np.zeros(len(problem.cost), dtype=np.longdouble)
     own, own_rates = zero, demand.rates(zero)
     kappa = np.zeros(len(problem.limits), dtype=np.longdouble)
     for h, limit in enumerate(problem.limits):
         members = problem.host == h
-        found = _clear(lambda p: demand.rates(zero + p), lambda r, m=members: np.sum(c[m] * r[m]), limit)
+        found = _clear(
+            lambda p: demand.rates(zero + p), lambda r, m=members: np.sum(problem.used(r)[m]), limit
+        )
         kappa[h] = found[0]
         own, own_rates = np.where(members, found[0], own), np.where(members, found[1], own_rates)
 
     def rates_at(price: np.longdouble) -> Wide:
         return np.where(own > price, own_rates, demand.rates(zero + price))
 
-    price, rates = _clear(rates_at, lambda r: np.sum(c * r), problem.bandwidth)
+    price, rates = _clear(rates_at, lambda r: np.sum(problem.used(r)), problem.bandwidth)
     excess = np.maximum(kappa - price, 0)
     value = _total(problem, rates)
     scale = abs(value) + _wide(price) * problem.bandwidth
@@ -304,9 +263,11 @@ def _dual(problem: Instance, demand: _Demand, price: np.longdouble, excess: Wide
     """min over ρ within bounds of the Lagrangian: a lower bound on every feasible cost."""
     per_source = price + np.append(excess, np.longdouble(0))[problem.host]
     wish = demand.rates(per_source)
-    priced = [
-        mp.mpf(c) * _wide(nu) * _wide(r) for c, nu, r in zip(problem.cost, per_source, wish, strict=True)
-    ]
+    priced = []
+    for k, (nu, rate) in enumerate(zip(per_source, wish, strict=True)):
+        c, more, d, r = problem.cost[k], problem.changed[k], problem.change_rate[k], _wide(rate)
+        found = cell_truth.changes_found(problem.discipline, mp.mpf(d), r, mp) if more and r else 0
+        priced.append((mp.mpf(c) * r + mp.mpf(more) * found) * _wide(nu))
     limits = [_wide(m) * mp.mpf(limit) for m, limit in zip(excess, problem.limits, strict=True)]
     return _total(problem, wish) + mp.fsum(priced) - _wide(price) * problem.bandwidth - mp.fsum(limits)
 

@@ -12,9 +12,14 @@ import pytest
 
 from freshopt.errors import FreshoptError
 from freshopt.estimators import GammaPrior, LikelihoodRatio, MaximumLikelihood
-from freshopt.inference import compiled_likelihood
+from freshopt.inference import compiled_likelihood, gamma_prior
+from freshopt.inference.compiled_likelihood import Peaks
+from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.lane_math import lane_exp, lane_expm1, lane_log
+
+# Its loops take long to compile.
+pytestmark = pytest.mark.exhaustive
 
 Floats = npt.NDArray[np.float64]
 LEVELS = np.array([1e-3, 0.025, 0.3, 0.5, 0.9, 0.975, 0.999])
@@ -89,6 +94,7 @@ def test_both_routes_have_the_same_rates_and_quantiles(routes: Any, told: dict[s
                 np.testing.assert_allclose(one, other, rtol=2e-10)
 
 
+@pytest.mark.exhaustive
 def test_priors_and_likelihood_ratios_are_the_same_on_both_routes(routes: Any) -> None:  # noqa: ANN401
     log = odd_log(dates=True)
     one, other = routes(lambda: GammaPrior.from_log(log))
@@ -155,6 +161,7 @@ def test_compiled_quantiles_are_those_of_the_integrated_density(monkeypatch: pyt
             np.testing.assert_allclose(1.0 - got, 1.0 - LEVELS, rtol=3e-3, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_same_log_has_the_same_bits_and_python_takes_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_likelihood, "WORTHWHILE", 0)
     log = odd_log()
@@ -162,6 +169,32 @@ def test_the_same_log_has_the_same_bits_and_python_takes_numpy(monkeypatch: pyte
     np.testing.assert_array_equal(ends[0], ends[1])
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     assert not compiled_likelihood.worthwhile(10**9)
+
+
+def test_samples_of_a_large_log_stay_with_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their crawl intervals alone would be too few; the prior learnt from them is that of NumPy."""
+    log = odd_log()
+    monkeypatch.setattr(gamma_prior, "ENOUGH", 40)
+    monkeypatch.setattr(compiled_likelihood, "WORTHWHILE", len(log))
+    sample = gamma_prior._sampled(CrawlLikelihood.of(log))
+    assert len(sample.intervals) < len(log) / 2
+    calls: list[int] = []
+    real = compiled_likelihood.maximise
+
+    def counted(likelihood: CrawlLikelihood, *given: Any, **more: Any) -> Peaks:  # noqa: ANN401
+        calls.append(len(likelihood.counted))
+        return real(likelihood, *given, **more)
+
+    monkeypatch.setattr("freshopt.inference.crawl_likelihood.maximise", counted)
+    found = GammaPrior.from_log(log)
+    assert len(calls) > 50
+    assert max(calls) == 40
+    monkeypatch.setattr(compiled_likelihood, "WORTHWHILE", len(log) + 1)
+    calls.clear()
+    expected = GammaPrior.from_log(log)
+    assert not calls
+    assert found.shape == pytest.approx(expected.shape, rel=1e-6)
+    assert found.exposure == pytest.approx(expected.exposure, rel=1e-6)
 
 
 def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

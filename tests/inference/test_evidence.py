@@ -70,6 +70,7 @@ def integral(case: tuple[float, ...], power: int = 0, until: float = math.inf) -
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_posteriors_with_births_are_the_brute_force_integrals(case: tuple[float, ...]) -> None:
     observed, prior = single(case)
@@ -149,6 +150,7 @@ def log_posterior(log: CrawlLog, k: int, prior: GammaPrior, rate: float) -> floa
     "births",
     [0.0, pytest.param(0.004, marks=pytest.mark.exhaustive), pytest.param(1.0, marks=pytest.mark.exhaustive)],
 )
+@pytest.mark.exhaustive
 def test_intervals_and_quantiles_are_those_of_the_row_by_row_posterior(births: float) -> None:
     log, prior = random_log(5), GammaPrior(0.7, 9.0, "day", births)
     model = MaximumLikelihood(prior=prior).fit(log)
@@ -169,6 +171,7 @@ def test_intervals_and_quantiles_are_those_of_the_row_by_row_posterior(births: f
         assert math.log(max(far[k], at)) == pytest.approx(inside[-1], abs=3e-3)
 
 
+@pytest.mark.exhaustive
 def test_estimates_do_not_depend_on_the_clock() -> None:
     log, prior = random_log(6), GammaPrior(0.7, 9.0, "day", 0.01)
     assert log.last_modified is not None
@@ -211,6 +214,7 @@ def simulated(births: float, seed: int, n: int = 3000) -> tuple[Floats, CrawlLog
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("births", [0.0, 0.001, 0.01])
 def test_births_are_learnt_and_rates_add_up(births: float) -> None:
     rate, log = simulated(births, 11)

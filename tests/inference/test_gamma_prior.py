@@ -175,6 +175,7 @@ def test_a_prior_is_no_surer_than_its_log() -> None:
     assert prior.shape < sure.shape
 
 
+@pytest.mark.exhaustive
 def test_intervals_of_few_sources_alike_cover_them() -> None:
     covered = []
     for seed in range(8):

@@ -53,6 +53,7 @@ def test_shape_and_spread_are_recovered(within: float, spread: float) -> None:
     assert np.all(variance <= priors.spread**2 * (1 + 1e-9))
 
 
+@pytest.mark.exhaustive
 def test_rates_come_closer_to_the_truth_than_with_one_prior_for_all() -> None:
     host, _, rates, log = simulate(92, within=5.0, spread=1.0)
     own = MaximumLikelihood(prior=HostPriors.from_log(log, host)).fit(log)
@@ -66,6 +67,7 @@ def test_rates_come_closer_to_the_truth_than_with_one_prior_for_all() -> None:
     assert 0.75 < np.mean((lower <= rates) & (rates <= upper)) < 0.86
 
 
+@pytest.mark.exhaustive
 def test_hosts_that_are_alike_have_the_prior_of_all() -> None:
     host, _, _, log = simulate(93, within=2.0, spread=0.0)
     priors, one = HostPriors.from_log(log, host), GammaPrior.from_log(log)

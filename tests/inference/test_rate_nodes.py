@@ -118,6 +118,7 @@ def test_other_sources_do_not_move_the_nodes() -> None:
         np.testing.assert_allclose(alone.nodes()[0][0], together.nodes()[0][k], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_expectation_of_a_problem_is_that_of_samples() -> None:
     rng = np.random.default_rng(2)
     n = 50

@@ -87,6 +87,7 @@ def brute_quantiles(gaps: Floats, found: Flags, weights: Floats, prior: tuple[fl
 
 
 @pytest.mark.parametrize("kind", ["plain", "forgetting", "prior", "both"])
+@pytest.mark.exhaustive
 def test_any_gaps_have_the_quantiles_of_the_integrated_density(kind: str) -> None:
     """Gaps over many decades and few crawls: densities with two modes, flat shoulders, no mode at all."""
     rng = np.random.default_rng(61)
@@ -139,6 +140,7 @@ def coverage(interval: tuple[Floats, Floats], rates: Floats) -> float:
     return float(np.mean((interval[0] <= rates) & (rates <= interval[1])))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["equal", "exponential"])
 def test_intervals_cover_as_often_as_they_say_after_20_crawls(kind: str) -> None:
     rng = np.random.default_rng(62)
@@ -167,6 +169,7 @@ def test_intervals_at_crawl_rates_that_differ_cover_as_often_as_they_say() -> No
         assert low - 0.01 * n <= n * coverage(model.interval(confidence), rates) <= high + 0.01 * n
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("half_life", [3.0, 30.0])
 def test_intervals_with_a_half_life_cover_rates_that_did_not_drift(half_life: float) -> None:
     rng = np.random.default_rng(64)
@@ -187,6 +190,7 @@ def test_intervals_with_a_half_life_cover_rates_that_did_not_drift(half_life: fl
             assert abs(coverage(model.interval(confidence), rates) - confidence) < 0.02 + slack
 
 
+@pytest.mark.exhaustive
 def test_draws_are_spread_as_the_intervals_say() -> None:
     log = every_share()
     law = LawOfLargeNumbers(alpha=0.5).fit(every_share_at_poisson_crawls(), 0.5)

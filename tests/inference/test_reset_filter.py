@@ -164,6 +164,7 @@ def test_hosts_bring_priors_of_their_own() -> None:
         assert rate[k] == pytest.approx(truth.mean, rel=MEAN)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("days", [1 / 40.0, 1 / 150.0])
 def test_the_rate_of_resets_is_found_within_a_factor_of_two(days: float) -> None:
     """Band set before the run: a factor of 2, of 600 sources crawled weekly for two years."""
@@ -209,6 +210,7 @@ def test_scales_of_time_do_not_matter(scale: float, shape: float) -> None:
     assert np.all((lower <= model.change_rate_) & (model.change_rate_ <= upper))
 
 
+@pytest.mark.exhaustive
 def test_outcomes_held_for_impossible_begin_anew() -> None:
     """A thousand changes a day, and then none in a century, without resets."""
     columns = {"source": [0, 0], "elapsed": [10.0, 36500.0], "changed": [1, 0], "changes": [10_000, 0]}
@@ -216,6 +218,7 @@ def test_outcomes_held_for_impossible_begin_anew() -> None:
     assert 0.0 < model.change_rate_[0] < 1.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [3e3, 1e6])
 def test_priors_that_hold_an_outcome_for_impossible_have_a_posterior(shape: float) -> None:
     """A rate near 1 a day, and a thousand days without a change."""

@@ -13,6 +13,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.resetting_sources import resetting_log
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("days", [50.0, 150.0])
 def test_shape_mean_and_resets_are_recovered(days: float) -> None:
     """Bands set before the run: the mean within 20 %, resets and shape within a factor of 2."""
@@ -32,6 +33,7 @@ def test_shape_mean_and_resets_are_recovered(days: float) -> None:
     assert default_prior(log, "auto") == prior
 
 
+@pytest.mark.exhaustive
 def test_a_given_rate_sets_the_windows() -> None:
     log, _ = resetting_log(250, 700.0, 7.0, 1.0 / 50.0, 0.6, 20.0, seed=12)
     assert 0.3 < resetting_prior(log, 0.02).shape < 1.2

@@ -55,6 +55,7 @@ def test_both_passes_say_the_same(hosts: int) -> None:
     assert fast.evaluate(y, gram=False).gram is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hosts", [20, 300], ids=["square", "arrow"])
 def test_both_passes_lead_to_the_same_optimum(hosts: int) -> None:
     own = program(hosts)

@@ -61,6 +61,7 @@ def test_thresholds_replayed_are_as_predicted(kind: str) -> None:
     assert abs(found.refreshes - crawls) < FOUR * math.sqrt(crawls)  # at most as irregular as Poisson
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_picks_reach_the_optimum_of_thresholds(kind: str) -> None:
     many, (recall, precision) = sources(), KINDS[kind]
@@ -74,6 +75,7 @@ def test_greedy_picks_reach_the_optimum_of_thresholds(kind: str) -> None:
     assert fresh.value < optimum + FOUR * fresh.error
 
 
+@pytest.mark.exhaustive
 def test_worse_knowledge_costs() -> None:
     many, (recall, precision) = sources(), KINDS["mixed"]
     values = {}
@@ -173,6 +175,7 @@ def test_signals_have_the_recall_and_precision_asked_for() -> None:
     assert again[1].tolist() == time[early].tolist()  # however far one looks
 
 
+@pytest.mark.exhaustive
 def test_signals_of_recorded_histories() -> None:
     world = fo.World.from_events({"source": [0] * 50, "time": np.arange(1.0, 51.0)}, horizon=60.0)
     source, time = noisy_signals(world, 1.0, 0.5, 60.0, seed=1)

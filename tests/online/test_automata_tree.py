@@ -53,6 +53,7 @@ class Recorder:
         return self.crawler.probe(source, time)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("learner", "objective", "sources"), CASES)
 def test_what_is_learnt_closes_most_of_the_gap_from_uniform(
     learner: AutomataTree, objective: fo.Objective, sources: fo.Sources
@@ -134,6 +135,7 @@ def test_a_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
     assert again.final.tolist() == whole.final.tolist()
 
 
+@pytest.mark.exhaustive
 def test_fixed_polling_finds_what_its_rates_are_worth() -> None:
     problem = fo.Problem(PollingKnapsack(), fo.Sources(RATES), bandwidth=0.5 * float(RATES.sum()))
     world, horizon = fo.World.poisson(fo.Sources(RATES), seed=1), 60_000.0 / problem.bandwidth
@@ -144,6 +146,7 @@ def test_fixed_polling_finds_what_its_rates_are_worth() -> None:
         assert abs(np.mean(history.extra["found"]) - expected) <= 0.015  # gaps are a slot off at times
 
 
+@pytest.mark.exhaustive
 def test_rates_learnt_in_recorded_changes() -> None:
     rng = np.random.default_rng(1)
     events = {

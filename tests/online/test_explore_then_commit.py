@@ -135,6 +135,7 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
         learner.run(world, guess(sources), 100.0, checkpoint=file)
 
 
+@pytest.mark.exhaustive
 def test_exploration_is_searched_on_the_guess() -> None:
     sources = instance(3)
     problem = fo.Problem(BINARY, sources, BANDWIDTH)
@@ -143,6 +144,7 @@ def test_exploration_is_searched_on_the_guess() -> None:
     assert history.time[0] == pytest.approx(wanted)
 
 
+@pytest.mark.exhaustive
 def test_regret_of_exploration_is_what_simulation_gives() -> None:
     """Draws of what exploration finds, committed to with an own optimum: the mean regret agrees."""
     sources = instance(4)

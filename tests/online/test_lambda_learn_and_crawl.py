@@ -98,6 +98,7 @@ def test_signalled_sources_are_counted() -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_the_loss_falls(share: float) -> None:
     sources = instance(1, share)
@@ -120,6 +121,7 @@ def test_values_are_those_of_propositions_1_and_4() -> None:
     assert history.value[0] == pytest.approx(cost, rel=SCALAR)
 
 
+@pytest.mark.exhaustive
 def test_approximate_rates_are_shares_of_importance() -> None:
     sources = instance(3)
     history = LambdaLearnAndCrawl(approximate=True).run(
@@ -160,6 +162,7 @@ def test_any_objective(objective: fo.Objective) -> None:
         assert history.spent.sum() == history.allowed.sum()
 
 
+@pytest.mark.exhaustive
 def test_memory_follows_rates_that_drift() -> None:
     sources = instance(6, 0.0)
     later = sources.change_rate[::-1][None, :]
@@ -173,6 +176,7 @@ def test_memory_follows_rates_that_drift() -> None:
     assert short.best[0] != short.best[-1]
 
 
+@pytest.mark.exhaustive
 def test_signals_are_counted_within_the_memory(tmp_path: Path) -> None:
     # With bandwidth in plenty the rate of a signalled source is its estimated change rate: (U+½)/(S+½ day).
     sources = fo.Sources([10.0, 1.0], signalled=[True, False])

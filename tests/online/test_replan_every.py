@@ -84,6 +84,7 @@ def test_with_a_learnt_prior_too() -> None:
     assert gain.mean() > max(0.03, 2.0 * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
+@pytest.mark.exhaustive
 def test_where_rates_last_resets_cost_nothing() -> None:
     """Band set before the run: 1 % of the cost, over 2 worlds."""
     assert abs(gains(0.0, PRIOR, 2).mean()) < 0.01
@@ -111,6 +112,7 @@ def test_sources_without_crawls_have_the_mean_of_the_prior() -> None:
     assert one.rates.tolist() == other.rates.tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
     world, guess = world_of(0.01, 3)
     policy = ReplanEvery(7.0, reset="auto")

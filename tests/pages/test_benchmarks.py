@@ -108,6 +108,7 @@ def test_a_quick_run_measures_saves_and_draws_everything(
     assert page != (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_part_and_an_incomplete_record_are_refused() -> None:
     script = str(ROOT / "benchmarks" / "speed" / "speed.py")
     for given, words in (

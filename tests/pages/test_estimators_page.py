@@ -159,6 +159,7 @@ def test_a_crawler_that_comes_less_often_sees_the_same_changes(modules: dict[str
     assert list(zip(labels, sparse.time, sparse.changed.tolist(), strict=True)) == expected
 
 
+@pytest.mark.exhaustive
 def test_a_prior_gains_where_rates_are_spread_and_crawls_are_few(modules: dict[str, ModuleType]) -> None:
     rng = np.random.default_rng(8)
     n, crawls = 300, 60

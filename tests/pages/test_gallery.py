@@ -107,6 +107,7 @@ def test_the_declarations_are_the_formulas(objective: fo.Objective) -> None:
     assert abs(solution.value - expected) <= EXACT * expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: type(objective).__name__)
 def test_cone_solvers_newton_and_the_dual_agree(objective: fo.Objective) -> None:
     problem = BENCHMARK.problem(objective, 50)

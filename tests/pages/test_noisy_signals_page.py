@@ -34,6 +34,7 @@ def check(record: dict[str, Any], benchmark: ModuleType) -> None:
     assert all(row["relative_gap"] < 1e-9 for row in record["speed"])
 
 
+@pytest.mark.exhaustive
 def test_a_quick_run_measures_and_saves_everything(tmp_path: Path, benchmark: ModuleType) -> None:
     script = str(ROOT / "benchmarks" / "accuracy" / "noisy_signals.py")
     command = [sys.executable, script, "--quick", "--save", str(tmp_path)]

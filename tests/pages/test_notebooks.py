@@ -29,6 +29,8 @@ NAMES = [
     "07_from_my_log_to_my_schedule",
     "08_constraints",
     "09_all_objectives_all_solvers",
+    "10_a_crawler_that_plans_for_itself",
+    "11_copies_that_are_not_pages",
 ]
 PACKAGES = set(fo._PACKAGES)
 OTHERS = {

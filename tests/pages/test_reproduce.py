@@ -53,6 +53,7 @@ def test_every_paper_has_a_table_and_a_module() -> None:
     assert len(PAPERS) == 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("paper", stratified(PAPERS, every=3))
 def test_a_quick_run_does_not_contradict_the_saved_one(frame: ModuleType, paper: str) -> None:
     kept = saved(paper)

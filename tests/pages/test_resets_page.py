@@ -60,6 +60,7 @@ def test_plans_keep_their_bands() -> None:
             assert gain > 2.0 * error
 
 
+@pytest.mark.exhaustive
 def test_the_example_prints_what_it_shows() -> None:
     section = PAGE.read_text(encoding="utf-8").split("## Beliefs that reset")[1]
     block = re.search(r"```python\n(.*?)```\n```\n(.*?)```", section, re.DOTALL)

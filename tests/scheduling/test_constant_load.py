@@ -102,6 +102,7 @@ def test_the_load_per_minute_is_flat() -> None:
     assert busiest(PoissonArrivals(seed=1).times(rates, 1.0)[1], 1440) > 1.25
 
 
+@pytest.mark.exhaustive
 def test_flat_phases_give_each_source_as_many_refreshes_as_spread_ones() -> None:
     for horizon in (0.5, 1.0, 3.0):
         rates = np.concatenate([lognormal(30_000), np.ones(500), np.zeros(3), [3000.0]])
@@ -152,6 +153,7 @@ def one_at_a_time(problem: fo.Problem, time: Floats) -> list[int]:
     return picked
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("n", [7, 700])
@@ -165,6 +167,7 @@ def test_contenders_leave_out_nobody(kind: str, alike: bool, n: int) -> None:
     assert source.tolist() == one_at_a_time(problem, time)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_greedy_settles_into_the_optimal_rates(kind: str) -> None:
     rng = np.random.default_rng(3)
@@ -234,6 +237,7 @@ def bought_one_by_one(problem: fo.Problem, horizon: float, spend: int, least: in
     return float(each(count).sum())
 
 
+@pytest.mark.exhaustive
 def test_counts_of_many_sources_with_bounds() -> None:
     rng = np.random.default_rng(9)
     sources = fo.Sources(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import numpy.typing as npt
@@ -226,3 +226,38 @@ class Undeclared(fo.Objective):
 def test_refusals(call: Callable[[Schedule], float], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(Schedule([0, 1], [0.0, 0.5], horizon=1.0, rates=[1.0, 1.0]))
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTIVES))
+def test_attempts_that_fail_by_all_their_outcomes(kind: str) -> None:
+    """The mean over the 2^m outcomes of m attempts, each with its own gaps, by quadrature."""
+    times, change, chance, ages, horizon = (
+        [[0.3, 1.1, 1.9, 2.0], [0.5]],
+        [1.3, 0.4],
+        [0.4, 0.7],
+        [0.2, 2.5],
+        3.0,
+    )
+    expected = 0.0
+    for own, rate, success, age in zip(times, change, chance, ages, strict=True):
+        for outcome in product((True, False), repeat=len(own)):
+            likely = math.prod(success if fetched else 1.0 - success for fetched in outcome)
+            kept = [-age, *(at for at, fetched in zip(own, outcome, strict=True) if fetched), horizon]
+            first = cost_of_gap(kind, rate, age, kept[1] + age)
+            expected += likely * (
+                first + sum(cost_of_gap(kind, rate, 0.0, b - a) for a, b in pairwise(kept[1:]))
+            )
+    sources = fo.Sources(change, success=chance)
+    plan = Schedule([0, 1, 0, 0, 0], [0.3, 0.5, 1.1, 1.9, 2.0], horizon=horizon, rates=[1.0, 1.0])
+    value = 2.0 - expected / horizon if kind == "binary" else expected / horizon
+    assert expected_value(plan, OBJECTIVES[kind], sources, ages) == pytest.approx(value, rel=1e-11)
+
+
+def test_a_long_schedule_of_attempts_costs_what_its_rates_promise() -> None:
+    objective, chance = AccumulatedDelay(fo.Refresh.PERIODIC), np.array([0.25, 1.0])
+    sources = fo.Sources([1.0, 3.0], success=chance)
+    rates = np.array([2.0, 1.0])
+    source, time = Periodic().times(rates, 4000.0)
+    plan = Schedule(source=source, time=time, horizon=4000.0, rates=rates)
+    promised = float(np.sum(sources.change_rate * (2.0 - chance) / (2.0 * chance * rates)))
+    assert expected_value(plan, objective, sources) == pytest.approx(promised, rel=2e-3)

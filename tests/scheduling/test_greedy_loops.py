@@ -30,6 +30,7 @@ def problem_of(kind: str, case: str, n: int) -> fo.Problem:
     return fo.Problem(KINDS[kind], fo.Sources(change_rate, importance), bandwidth=float(n))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", ["unequal", "alike", "worthless", "aged", "small marks"])
 def test_compiled_picks_are_those_of_the_tables(
@@ -72,6 +73,7 @@ def test_index_and_gap_are_those_of_the_curve(kind: str) -> None:
     assert np.all(np.array(found) > age[inside] * (1.0 - 1e-2))
 
 
+@pytest.mark.exhaustive
 def test_a_day_of_many_sources_settles_near_the_optimum() -> None:
     n = 20_000
     problem = problem_of("binary", "unequal", n)

@@ -32,6 +32,7 @@ def bunched(kind: str, many: int) -> Floats:
     return np.sort(random.exponential(1.0, many) ** 9)[::-1] - 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["uniform", "equal", "ties", "clusters", "outlier", "neighbours", "falling"])
 @pytest.mark.parametrize("many", [0, 1, 2, 17, 100, 5000, 40_000])
 def test_refreshes_come_by_time_then_source(kind: str, many: int) -> None:

@@ -141,6 +141,7 @@ def test_single_source() -> None:
     assert repr(plan) == "Schedule(6 refreshes of 1 source in 3 days, Periodic())"
 
 
+@pytest.mark.exhaustive
 def test_no_refresh_falls_on_the_horizon() -> None:
     # For every one of these pairs ρ·T is a whole number in exact arithmetic but often not in float64.
     for horizon in (0.1, 0.3, 0.7, 1.1, 49.0):

@@ -46,6 +46,7 @@ def check(demand: SlotDemand, slot: np.ndarray) -> int:
     return moved
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(4))
 def test_three_ways_to_one_optimum(seed: int) -> None:
     demand = demand_of(seed, pauses=False)
@@ -58,6 +59,7 @@ def test_three_ways_to_one_optimum(seed: int) -> None:
         assert placed.bound == pytest.approx(check(demand, placed.slot), rel=CONIC)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(6))
 def test_with_pauses_prices_prove_what_the_program_of_all_slots_finds(seed: int) -> None:
     demand = demand_of(seed, pauses=True)
@@ -143,6 +145,7 @@ def test_hosts_without_limits_are_taken_together() -> None:
     assert apart.time.tolist() == alone.time.tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_day_with_pauses_is_proved_to_the_last_slot() -> None:
     demand = demand_of(11, pauses=True, hosts=20, slots=1440, capacity=1)
     found = priced(demand)

@@ -31,6 +31,16 @@ W = np.linspace(0.5, 2.0, 61)
 APPROXIMATE = {"ExpectedPenalty": (4e-8, 1e-2, 1e3)}
 
 
+# Request rates, above all rates, from one per cent to a thousand times.
+ASKED = RATIOS * D * np.geomspace(1.01, 1e3, 61)
+
+
+def suited(objective: fo.Objective, chosen: Any = slice(None)) -> fo.Sources:  # noqa: ANN401 - an index
+    """Return some of the 61 sources, with the request rates that the objective needs."""
+    asked = ASKED[chosen] if objective.refresh is fo.Refresh.ON_REQUEST else None
+    return fo.Sources(D[chosen], importance=W[chosen], request_rate=asked)
+
+
 def derived(objective: fo.Objective, sources: fo.Sources, *, signalled: bool) -> DerivedNumerics | None:
     """Return the numerics compiled from the declaration alone, None where it has auxiliary variables."""
     rate = cp.Variable(len(sources), nonneg=True)
@@ -46,15 +56,15 @@ def declared_exactly() -> dict[str, tuple[fo.Objective, bool]]:
     """Every named objective and kind of source whose declaration is elementwise, without more variables."""
     found = {}
     for name, objective in OBJECTIVES.items():
-        one = discovery.sized(objective, 1)
+        one, source = discovery.sized(objective, 1), suited(objective, slice(1))
         for signalled in (False, True):
             if signalled and objective.refuses_signals() is not None:
                 continue
             try:
-                (one.signalled_kernel if signalled else one.kernel)(fo.Sources([1.0]))
+                (one.signalled_kernel if signalled else one.kernel)(source)
             except fo.ObjectiveError:  # a discipline that this objective does not have
                 continue
-            if derived(one, fo.Sources([1.0]), signalled=signalled) is not None:
+            if derived(one, source, signalled=signalled) is not None:
                 found[f"{name}{', on signal' if signalled else ''}"] = (objective, signalled)
     return found
 
@@ -78,7 +88,7 @@ def test_the_declared_form_has_the_kernels_numbers(name: str) -> None:
     objective, signalled = FORMS[name]
     tolerance, least, most = APPROXIMATE.get(type(objective).__name__, (EXACT, 0.0, np.inf))
     chosen = np.clip(RATIOS, least, 1.0 if signalled else most) == RATIOS
-    sources = fo.Sources(D[chosen], importance=W[chosen])
+    sources = suited(objective, chosen)
     sized = discovery.sized(objective, len(sources))
     kernel = (sized.signalled_kernel if signalled else sized.kernel)(sources)
     numerics = derived(sized, sources, signalled=signalled)
@@ -87,11 +97,13 @@ def test_the_declared_form_has_the_kernels_numbers(name: str) -> None:
     rates = RATIOS[chosen] * sources.change_rate
     cost, marginal, _ = numerics.jet(rates)
     close(marginal, kernel.marginal(rates), 10.0 * tolerance if tolerance > EXACT else tolerance)
-    ones = [fo.Sources([d], [w]) for d, w in zip(sources.change_rate, sources.importance, strict=True)]
+    ones = [sources.take(np.array([k])) for k in range(len(sources))]
     lost = kernel.cost(rates)
     value = np.array([objective.value_from_cost(c, one) for c, one in zip(lost, ones, strict=True)])
     # Where importance minus a share is declared, a value near 0 has the rounding of the importance.
-    rounding = 4.0 * np.finfo(float).eps * sources.importance
+    # Delays of requests are declared as what is left of those of refreshes: terms of the size of Δ/ρ.
+    waiting = objective.refresh is fo.Refresh.ON_REQUEST
+    rounding = 4.0 * np.finfo(float).eps * sources.importance * (1.0 + waiting * sources.change_rate / rates)
     close(cost if objective.sense == "minimise" else -cost, value, tolerance, rounding)
 
 
@@ -134,7 +146,7 @@ def test_value_slope_and_curvature_of_named_objectives_are_the_derivatives(name:
 @pytest.mark.parametrize("name", FORMS)
 def test_the_inverse_of_the_derived_marginal_leads_back(name: str) -> None:
     objective, signalled = FORMS[name]
-    numerics = derived(discovery.sized(objective, 61), fo.Sources(D, W), signalled=signalled)
+    numerics = derived(discovery.sized(objective, 61), suited(objective), signalled=signalled)
     assert numerics is not None
     rates = np.minimum(RATIOS, 1.0 if signalled else 1e3) * D
     _, price, curvature = numerics.jet(rates)
@@ -217,6 +229,7 @@ def test_a_users_objective_is_solved_and_certified(n: int) -> None:
     assert abs(solution.value - value) <= SCALAR * value
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", ["CLARABEL", "ECOS", "SCS"])
 def test_a_users_objective_by_cone_solvers(backend: Any) -> None:  # noqa: ANN401 - a Literal
     problem, rates, _ = planted(10)

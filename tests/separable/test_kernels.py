@@ -7,12 +7,17 @@ import pytest
 
 from freshopt.modelling.sources import Sources
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
-from tests.ground_truth import truth
+from tests.ground_truth import cell_truth as truth
 from tests.ground_truth.cases import REFRESHES, as_problem
+from tests.ground_truth.cell_truth import CURVES, DISCIPLINES, Wide, mp
+from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import EXACT
-from tests.ground_truth.truth import CURVES, DISCIPLINES, instance, mp
+from tests.ground_truth.truth import instance
 
 CELLS = [(curve, discipline) for curve in CURVES for discipline in DISCIPLINES]
+# Refreshes on request, of rates below the request rate, and fetches that fail: discipline, s and ζ.
+FETCHES = [("on request", 1.0, 7.0), ("periodic", 0.9, np.inf)]
+FETCHED = [(curve, *fetches) for curve in CURVES for fetches in FETCHES]
 HARMONIC = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, 400))])
 
 
@@ -70,12 +75,54 @@ def test_harmonic_curve_is_the_mean_harmonic_number_of_a_poisson_count(mean: flo
 
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
 def test_fast_marginals_of_the_truth_are_its_derivatives(curve: str, discipline: str) -> None:
-    plain = "poisson" if discipline == "on signal" else discipline
     for share in (1e-7, 1e-3, 0.2, 0.9, *(() if discipline == "on signal" else (1.9, 2.1, 1e3, 1e8))):
-        problem = instance(curve, plain, [5.0], 1.0, signalled=discipline == "on signal")
-        fast = float(truth._slopes(problem, np.array([5.0 * share], dtype=np.longdouble))[0])
+        fast = float(truth.slopes(curve, discipline, *wide(5.0, 5.0 * share, 1.0, np.inf))[0])
         exact = float(truth.marginal(curve, discipline, 5.0, 5.0 * share))
         assert abs(fast - exact) <= 1e-15 * exact
+
+
+@pytest.mark.parametrize(
+    ("curve", "discipline", "success", "asked"),
+    [
+        pytest.param(*cell, marks=[exhaustive] if cell[:2] == ("harmonic", "periodic") else [])
+        for cell in FETCHED
+    ],
+)
+def test_cells_of_requests_and_attempts_are_their_definitions(
+    curve: str, discipline: str, success: float, asked: float
+) -> None:
+    definition = truth.cost_by_definition(curve, discipline, 3.0, 1.2, success, asked)
+    found = truth.cost(curve, discipline, 3.0, 1.2, success, asked)
+    assert abs(found - definition) <= 1e-25 * (1 + definition)
+
+
+def wide(*values: float) -> list[Wide]:
+    return [np.array([value], dtype=np.longdouble) for value in values]
+
+
+@pytest.mark.parametrize(("curve", "discipline", "success", "asked"), FETCHED)
+def test_fast_marginals_of_requests_and_attempts_are_derivatives(
+    curve: str, discipline: str, success: float, asked: float
+) -> None:
+    for rate in (1e-7, 1e-3, 0.3, 4.0, 6.9999, *(() if asked < np.inf else (11.0, 13.0, 1e3, 1e8))):
+        fast = float(truth.slopes(curve, discipline, *wide(5.0, rate, success, asked))[0])
+        exact = float(truth.marginal(curve, discipline, 5.0, rate, success, asked))
+        assert abs(fast - exact) <= 1e-14 * exact, rate
+
+
+@pytest.mark.parametrize(("curve", "discipline", "success", "asked"), FETCHED)
+def test_kernels_of_requests_and_attempts_are_the_truth(
+    curve: str, discipline: str, success: float, asked: float
+) -> None:
+    d, rates = 3.7, np.append(np.logspace(-8.0, 0.8, 10), 6.99 if asked < np.inf else 1e8)
+    columns = np.full(len(rates), d)
+    numerics = as_problem(instance(curve, discipline, columns, 1.0, success=success, asked=asked)).numerics
+    assert numerics is not None
+    costs = np.array([float(truth.cost(curve, discipline, d, r, success, asked)) for r in rates])
+    slopes = np.array([float(truth.marginal(curve, discipline, d, r, success, asked)) for r in rates])
+    assert np.all(np.abs(numerics.cost(rates) - costs) <= EXACT * costs)
+    assert np.all(np.abs(numerics.marginal(rates) - slopes) <= EXACT * slopes)
+    assert np.all(np.abs(numerics.marginal(numerics.inverse_marginal(slopes)) - slopes) <= EXACT * slopes)
 
 
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
@@ -117,7 +164,7 @@ def test_inverse_marginals_solve_the_exact_equation(curve: str, discipline: str)
 
 
 @pytest.mark.parametrize("kind", [AccumulatedDelay, BinaryFreshness, HarmonicStaleness])
-@pytest.mark.parametrize("discipline", list(REFRESHES))
+@pytest.mark.parametrize("discipline", ["poisson", "periodic"])
 def test_extremes_of_price_and_rate(kind: type, discipline: str) -> None:
     objective = kind(refresh=REFRESHES[discipline])
     kernel = objective.kernel(Sources([1e-98, 1.0, 1e100]))

@@ -17,6 +17,7 @@ def dense(matrix: np.ndarray, limits: np.ndarray) -> Rows:
     return Rows.gather([block], matrix.shape[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(60))
 def test_no_feasible_rate_is_beyond_an_implied_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)

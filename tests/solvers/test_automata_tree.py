@@ -33,6 +33,7 @@ CASES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("objective", "sources"), CASES)
 def test_it_comes_near_the_optimum_and_its_certificate_says_how_near(
     objective: fo.Objective, sources: fo.Sources
@@ -53,6 +54,7 @@ def test_it_comes_near_the_optimum_and_its_certificate_says_how_near(
     assert np.mean(lost) + 3.0 * error <= 0.1  # of what uniform rates lose
 
 
+@pytest.mark.exhaustive
 def test_more_polls_are_nearer() -> None:
     problem = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), WEIGHTED, bandwidth=10.0)
     gaps = []
@@ -73,6 +75,7 @@ def test_the_seed_decides_and_the_clock_does_not() -> None:
     assert np.allclose(fo.solve(dear, AutomataTree(5000, 1)).rates, one, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_in_a_table_of_solvers_it_is_judged_by_its_seeds() -> None:
     problem = fo.Problem(PollingKnapsack(), fo.Sources(RATES[:4]), bandwidth=2.0)
     agreement = fo.cross_check(problem, [WaterFilling(), AutomataTree(50_000), Uniform()])

@@ -57,6 +57,7 @@ def data(n: int, scale: str, seed: int) -> tuple[Floats, Floats, float]:
     return d, w, float(d.sum() * 10.0 ** rng.uniform(-3.0, np.log10(20.0)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("n", "scale", "floor"),
     stratified([1, 2, 3, 10, 100, 1000], ["benign", "ill"], [0.0, 0.4, 0.99], every=3),

@@ -120,6 +120,7 @@ def test_relative_smoothness_bounds_every_step(objective: fo.Objective, constant
     assert np.all(curvature / (2e-6 * near) <= constant * w * (1 + CONIC))
 
 
+@pytest.mark.exhaustive
 def test_starved_sources_end_at_rate_zero_exactly() -> None:
     rng = np.random.default_rng(0)
     d, w = rng.lognormal(0.0, 1.0, 300), rng.lognormal(0.0, 1.0, 300)
@@ -156,6 +157,7 @@ def test_a_gap_within_the_callers_tolerance_is_no_failure_at_the_limit() -> None
     assert fo.solve(hard(), MirrorDescent(limit=30), tolerance=0.5).status is fo.Status.OPTIMAL
 
 
+@pytest.mark.exhaustive
 def test_its_own_tolerance_ends_the_loop_early() -> None:
     loose = fo.solve(hard(), MirrorDescent(tolerance=1e-2), tolerance=1e-2)
     assert loose.iterations < fo.solve(hard(), MirrorDescent(), throw=False).iterations / 3

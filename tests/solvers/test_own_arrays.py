@@ -90,6 +90,7 @@ def problem(kind: type[Delay], *, limited: bool = False) -> fo.Problem:
     return fo.Problem(kind(own), sources, 3.0, {"x": 1.0} if limited else None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_conic_solves_it(kind: type[Delay]) -> None:
     """By Cauchy-Schwarz the best rates are proportional to √(aΔ)."""

@@ -109,6 +109,7 @@ def test_hidden_kernels_are_the_truth(cell: tuple[str, str], ill: bool, family: 
 
 @settings(max_examples=80, deadline=None)
 @given(plain=instances())
+@pytest.mark.exhaustive
 def test_hidden_kernels_are_the_truth_in_the_corners(plain: Instance) -> None:
     if (plain.curve, plain.discipline) in CELLS:
         check_against_truth(plain)

@@ -183,16 +183,20 @@ def test_other_commands_refuse(tables: Path) -> None:
     refuse(tables, job, ("Missing option '--bandwidth'", "200/day"))
     refuse(tables, [*job, "--target", "95%"], ("Missing option '--bandwidth'", "--cheapest"))
     refuse(
-        tables, [*job, "--cheapest", "--target", "95%:tier"], ("--target names the column", "--columns FILE")
+        tables,
+        [*job, "--cheapest", "--target", "95%:tier"],
+        ("--target names the column", "--source-columns FILE"),
     )
     refuse(
         tables, [*job, "--cheapest", "--target", "95%", "--replay"], ("--target does not go with --replay",)
     )
-    refuse(tables, [*job, "--bandwidth", "2", "--columns", "s.csv"], ("--columns is for --budget",))
+    refuse(
+        tables, [*job, "--bandwidth", "2", "--source-columns", "s.csv"], ("--source-columns is for --budget",)
+    )
     Path("b.csv").write_text("source,tier\na,gold\n", encoding="utf-8")
     refuse(
         tables,
-        [*job, "--cheapest", "--target", "95%:tier", "--columns", "b.csv"],
+        [*job, "--cheapest", "--target", "95%:tier", "--source-columns", "b.csv"],
         ("b.csv has no row for 'b'",),
     )
 
@@ -208,10 +212,19 @@ def test_a_newcomer_plans_the_example_with_targets(run: Run) -> None:
     names = sorted(set(pl.read_csv("log.csv")["source"].to_list()))
     tier = ["gold" if k % 3 == 0 else "iron" for k in range(len(names))]
     pl.DataFrame({"source": names, "tier": tier}).reverse().write_csv("about.csv")
-    job = ("plan", "--example", "debian-uploads", "--cheapest", "--horizon", "90d", "--columns", "about.csv")
+    job = (
+        "plan",
+        "--example",
+        "debian-uploads",
+        "--cheapest",
+        "--horizon",
+        "90d",
+        "--source-columns",
+        "about.csv",
+    )
     shown = run(*job, "--target", "60%:tier", "--target", "80%:tier=gold", "--out", "plan", "--csv").output
     rows = fields(shown)
-    assert rows["objective"].startswith("Spend, the least bandwidth that meets the constraints, periodic")
+    assert rows["objective"].startswith("Spend, the least bandwidth that meets the constraints; periodic")
     assert rows["constraints"].startswith("freshness by tier[gold]: at least 80 %, which binds")
     assert "constraints.csv" in shown
     rates, change = (pl.read_csv(f"plan/{name}.csv") for name in ("rates", "change_rates"))

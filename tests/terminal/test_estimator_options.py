@@ -18,7 +18,7 @@ from freshopt.logs.births import since_birth
 from freshopt.planning.plan import make_plan
 from freshopt.planning.request import PlanRequest, default_estimate
 from freshopt.terminal.estimator_options import ESTIMATORS
-from tests.ground_truth.command_lines import Run
+from tests.ground_truth.command_lines import Run, unwrapped
 
 ROWS: dict[str, Any] = {
     "source": ["a"] * 5 + ["b"] * 5 + ["c"] * 2,
@@ -46,7 +46,7 @@ def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -
     run("estimate", given, "--out", "rates.csv", "--estimator", name)
     assert pl.read_csv("rates.csv")["change_rate"].is_finite().all()
     how = ("--bandwidth", "2/day", "--horizon", "7d", "--out", "plan", "--estimator", name, "--draws", "3")
-    shown = run("plan", given, *how).output
+    shown = unwrapped(run("plan", given, *how).output)
     assert "uncertainty" in shown
     assert "(3 samples)" in shown
     told = json.loads(Path("plan/summary.json").read_text())
@@ -54,6 +54,7 @@ def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -
     assert told["change_rate"]["estimator"].startswith(ESTIMATORS[name].make.__name__)
 
 
+@pytest.mark.exhaustive
 def test_a_value_outside_of_its_posterior_interval_is_corrected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
@@ -104,6 +105,7 @@ def test_resets_are_told(log: fo.CrawlLog, run: Run) -> None:
     assert "resets" not in run(*how).output
 
 
+@pytest.mark.exhaustive
 def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
     pl.DataFrame({"source": ["a", "b", "c"], "host": ["x", "y", "y"]}).write_csv("hosts.csv")
     by_host = MaximumLikelihood(prior=HostPriors.from_log(log, ["x", "y", "y"])).fit(log).change_rate_
@@ -112,7 +114,8 @@ def test_a_prior_by_host_needs_the_hosts(log: fo.CrawlLog, run: Run) -> None:
     run("plan", "log.csv", *how, "--hosts", "hosts.csv")
     np.testing.assert_allclose(pl.read_parquet("plan/change_rates.parquet")["change_rate"], by_host)
     output = run("plan", "log.csv", *how, "--overwrite", code=2).output
-    assert "--prior host needs --hosts FILE" in output
+    assert "no host can be read from 'a', 'b', 'c': they are no URLs. Give" in output
+    assert "--hosts" in output
     output = run("estimate", "log.csv", "--out", "more.csv", "--hosts", "hosts.csv", code=2).output
     assert "--hosts is for --prior host" in output
 

@@ -215,5 +215,5 @@ def test_limits_without_hosts_and_parameters_given_twice_are_refused(folder: Pat
     Path("powers.csv").write_text("source,change_rate,exponent\na,1,0.5\nb,2,1\n")
     refuse(folder, ["solve", "powers.csv", *how, *power, "--exponent", "1"], ("both give it", "Leave one"))
     plan = ["plan", "log.csv", "--bandwidth", "1", "--horizon", "7d", "--out", "out"]
-    refuse(folder, [*plan, "--host-limits", "limits.csv"], ("--hosts and --host-limits need each other",))
+    refuse(folder, [*plan, "--host-limits", "limits.csv"], ("no host can be read from", "--hosts"))
     refuse(folder, [*plan, "--objective", "polls"], ("'polls' is not one of", "'harmonic'"))

@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_the_worked_example_prints_what_contributing_shows(folder: Path) -> None:
     (code,) = (text for kind, text in BLOCKS if kind == "python")
     (command,) = (text for kind, text in BLOCKS if kind == "sh")
@@ -62,6 +63,7 @@ def test_the_worked_example_prints_what_contributing_shows(folder: Path) -> None
     assert untimed(ran.stdout) == untimed(shown)
 
 
+@pytest.mark.exhaustive
 def test_a_right_solver_ends_well_on_families_and_on_a_table() -> None:
     for arguments in (
         ["--objective", "delay", "--refresh", "poisson", "--seed", "3"],

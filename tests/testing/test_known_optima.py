@@ -16,7 +16,7 @@ from freshopt.testing import KnownOptimum, assert_optimal, known_optima
 from freshopt.testing.planted_optima import CELLS, Cell
 from freshopt.testing.strategies import known_optima as planted
 from freshopt.testing.strategies import magnitudes, problems
-from tests.ground_truth import cost_truth, truth
+from tests.ground_truth import cell_truth, cost_truth
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 CORNERS = settings(max_examples=60, deadline=None)
@@ -28,7 +28,7 @@ def definition(cell: Cell, change_rate: float, rate: float) -> Any:  # noqa: ANN
     name, _, discipline = cell.name.rpartition(", ")
     curves = {"binary freshness": "binary", "harmonic staleness": "harmonic", "accumulated delay": "count"}
     if name in curves:
-        cost = truth.cost_by_definition(curves[name], discipline.lower(), change_rate, rate)
+        cost = cell_truth.cost_by_definition(curves[name], discipline.lower(), change_rate, rate)
         return 1 - cost if name == "binary freshness" else cost
     if cell.name == "polling knapsack":
         return change_rate * (1 - cost_truth.binary(change_rate).integral(1 / rate) * rate)
@@ -72,6 +72,7 @@ def test_known_optima_are_many_and_named_once() -> None:
             assert np.ptp(known.rates) > 0.1 * np.max(known.rates)
 
 
+@pytest.mark.exhaustive
 @CORNERS
 @given(known=planted())
 def test_planted_optima_of_any_size(known: KnownOptimum) -> None:
@@ -81,6 +82,7 @@ def test_planted_optima_of_any_size(known: KnownOptimum) -> None:
 
 @CORNERS
 @given(problem=problems())
+@pytest.mark.exhaustive
 def test_problems_are_solved_in_the_corners(problem: fo.Problem) -> None:
     solution = fo.solve(problem, WaterFilling(), tolerance=SCALAR)
     assert_optimal(problem, solution.rates, SCALAR)

@@ -170,14 +170,16 @@ def test_a_refusal_is_no_shortfall_but_shows_nothing() -> None:
     assert both.sentence == "No shortfall: 1 answers are proved optimal, 1 declined."
 
 
+@pytest.mark.exhaustive
 def test_a_right_solver_passes() -> None:
     report = validate(WaterFilling(), [fo.problems.BinaryFreshness()], n=4, tolerance=1e-9)
     assert report.passed, report
-    assert len(report.runs) == 2 * 54
+    assert len(report.runs) == 2 * 60
     assert report.smallest == ()
     assert report.to_frame()["verdict"].unique().to_list() == ["proved optimal"]
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_solver_is_found_out() -> None:
     with np.errstate(invalid="ignore"):
         report = validate(square_root, [DELAY, fo.problems.HarmonicStaleness()], n=5, scales=["benign"])
@@ -196,7 +198,7 @@ def test_a_wrong_solver_is_found_out() -> None:
         (differing.importance == 1.0) & (differing.refresh_cost == 1.0) & (differing.max_rate == np.inf)
     )
     frame = report.to_frame()
-    assert len(frame) == len(report.runs) == 108
+    assert len(frame) == len(report.runs) == 120
     counted: dict[str, int] = dict(frame["verdict"].value_counts().iter_rows())
     assert sum(times for kind, times in counted.items() if kind != "proved optimal") == len(report.shortfalls)
     text = repr(report)
@@ -204,6 +206,7 @@ def test_a_wrong_solver_is_found_out() -> None:
     assert all(f"{times} {kind}" in text for kind, times in counted.items() if kind != "proved optimal")
 
 
+@pytest.mark.exhaustive
 def test_the_smallest_problem_reproduces_the_failure_when_pasted(tmp_path: Path) -> None:
     module = "import numpy as np\n\n\ndef solve(problem):\n    return np.full(len(problem.sources), 1e9)\n"
     (tmp_path / "greedy.py").write_text(module)
@@ -260,6 +263,7 @@ def test_shrinking_ends_drops_all_that_it_can_and_respects_its_effort() -> None:
     assert calls == 3
 
 
+@pytest.mark.exhaustive
 def test_a_solver_that_does_not_do_the_same_twice_is_reported_as_seen() -> None:
     answers = iter([[9.0, 1.5, 1.5]])
     report = validate_on(lambda p: next(answers, None) or fo.solve(p), [("once", PROBLEM)])

@@ -151,6 +151,7 @@ def test_dates_tell_the_hours_of_the_day() -> None:
     assert WeeklyProfile.from_log(plain, MaximumLikelihood()).saving([1.0], 2.0)[0] == 0.0
 
 
+@pytest.mark.exhaustive
 def test_placebos_have_no_evidence() -> None:
     found = [
         WeeklyProfile.from_log(log_of(np.random.default_rng(seed), FLAT, 100, 20, 7.0), MaximumLikelihood())

@@ -16,7 +16,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import proof_loops
-from freshopt.compiled.batch import batch_records, batch_search
+from freshopt.compiled.batch import batch_extrapolation, batch_records, batch_search
 from freshopt.compiled.batch.batch_records import FOUND, UNSOLVED, BatchFound, BatchGroups
 from freshopt.compiled.batch.batch_search import settle
 from freshopt.compiled.column_access import at
@@ -29,16 +29,19 @@ from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED
 
 # What a problem calls once or twice.
-CALLED = ("settle", "mixed")
+CALLED = ("settle", "mixed", "among_few", "extrapolated")
 # A problem of so many sources that starts from no neighbour is searched first on a few of them.
 MANY, FEW = 2048, 512
 
-for _, _function in inspect.getmembers(batch_search, inspect.isfunction):
-    if _function.__module__ == batch_search.__name__:
-        register_jitable(forceinline=_function.__name__ not in CALLED, fastmath=FAST)(_function)
+for _module in (batch_extrapolation, batch_search):
+    for _, _function in inspect.getmembers(_module, inspect.isfunction):
+        if _function.__module__ == _module.__name__:
+            register_jitable(forceinline=_function.__name__ not in CALLED, fastmath=FAST)(_function)
 
 EDITION = hashlib.sha256(
-    "".join([proof_loops.EDITION, *map(inspect.getsource, (batch_records, batch_search))]).encode()
+    "".join(
+        [proof_loops.EDITION, *map(inspect.getsource, (batch_records, batch_extrapolation, batch_search))]
+    ).encode()
 ).hexdigest()
 
 
@@ -66,7 +69,7 @@ def build(
         found: BatchFound,
     ) -> None:
         _ = edition
-        scratch = np.empty(largest)
+        memory = np.empty(3 * largest)
         first, size, place, bandwidth = groups.first, groups.size, groups.place, groups.bandwidth
         rates, prices, sums, states, evaluations = (
             found.rates,
@@ -96,11 +99,11 @@ def build(
                     guess,
                     steepness,
                     out[:FEW],
-                    scratch[:FEW],
+                    memory[: 3 * FEW].reshape(3, FEW),
                 )
                 if few.state == FOUND:
                     guess, steepness = math.log(few.price), few.steepness
-            root = settle(rate, own, bandwidth[g], guess, steepness, out, scratch[:n])
+            root = settle(rate, own, bandwidth[g], guess, steepness, out, memory[: 3 * n].reshape(3, n))
             states[g], prices[g], evaluations[g] = root.state, root.price, root.evaluations
             if root.state == UNSOLVED:
                 continue

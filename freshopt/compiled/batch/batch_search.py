@@ -3,7 +3,8 @@
 Plain steps that compiled loops inline. Log demand falls with the log price x, and nearly on a straight line:
 the inverse parabola through the last three points ends a search in five evaluations from a neighbour's price.
 What it proposes is taken where it lies inside the bracket and the bracket shrinks, else the bracket is
-halved. Where demand jumps over the bandwidth the rates are the mixture of both sides. Imported by
+halved. Where demand jumps over the bandwidth the rates are the mixture of both sides. The last steps are
+those of `freshopt.compiled.batch.batch_extrapolation`, which evaluate few sources. Imported by
 `freshopt.compiled.batch.batch_loops` alone.
 """
 
@@ -13,9 +14,10 @@ import math
 
 import numpy as np
 
+from freshopt.compiled.batch.batch_extrapolation import extrapolated, is_near, parabola_root, used_by
 from freshopt.compiled.batch.batch_records import FOUND, FREE, UNSOLVED, Bracket, Root
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates
+from freshopt.compiled.column_passes import Rate, fill_rates
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array
 
@@ -29,6 +31,11 @@ CLOSE = 1e-13
 MOST = 5e-13
 # Relative: width of a price's bracket at which demand jumps inside it, beside the rounding of the log price.
 WIDTH, ULP = 1e-15, 4.5e-16
+# By how much a price is moved up off a jump: more than the rounding that proofs allow for, 7e-15, within
+# which a linear source might take anything, however little the bandwidth is beside it.
+ABOVE = 1.5e-14
+# Rounds among few, of which the first are along the slope, and all others halve the bracket.
+FEW_ROUNDS, STRAIGHT = 60, 4
 # Nats of a first step at most, and how much longer than the last one a step may be.
 REACH, LONGER = 8.0, 4.0
 
@@ -40,7 +47,7 @@ def settle(
     guess: float,
     steepness: float,
     rates: Array,
-    other: Array,
+    memory: Array,
 ) -> Root:
     """Write a problem's rates and return its price.
 
@@ -54,32 +61,79 @@ def settle(
         A log price to start from, and −d log(demand)/d log(price) there, > 0.
     rates : ndarray, shape (n,)
         The answer.
-    other : ndarray, shape (n,)
-        Memory.
+    memory : ndarray, shape (3, n)
+        Of the last three evaluations.
     """
     b = Bracket(-np.inf, np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan)
     x, reach, turn = min(max(guess, LOWEST), HIGHEST), REACH, 0
     while turn < ROUNDS:
         turn += 1
-        used = fill_rates(rate, own, math.exp(-x), rates)
+        now = memory[turn % 3]
+        used = fill_rates(rate, own, math.exp(-x), now)
         f = math.log(used / bandwidth) if used > 0.0 else -np.inf
         if math.isnan(f):
             break
         if x == LOWEST and f <= ROUNDED:
+            rates[:] = now
             return Root(FREE, 0.0, steepness, turn)
-        if abs(f) <= CLOSE and divided(own, bandwidth, rates):
-            return Root(FOUND, math.exp(x), slope_of(b, x, f, steepness), turn)
+        if abs(f) <= CLOSE:
+            rates[:] = now
+            if divided(own, bandwidth, rates):
+                return Root(FOUND, math.exp(x), slope_of(b, x, f, steepness), turn)
         # Where demand is flat the least price is lower, whatever the sign of what rounding leaves.
         more = f > ROUNDED
         b = Bracket(x if more else b.low, b.high if more else x, x, f, b.x, b.f, b.x1, b.f1)
         if b.high - b.low <= WIDTH + ULP * abs(x):
-            return mixed(rate, own, bandwidth, b, steepness, rates, other, turn)
+            return mixed(rate, own, bandwidth, b, steepness, rates, now, turn)
         if (more and x == HIGHEST) or (not more and x == LOWEST):
             break
         steepness = slope_of(b, b.x1, b.f1, steepness)
         x = next_price(b, steepness, reach, turn)
+        beside, slope = parabola_root(b)
+        if is_near(b, beside):
+            last = (now, memory[(turn + 2) % 3], memory[(turn + 1) % 3])
+            beside, close, done = among_few(rate, own, bandwidth, b, beside, slope, last, rates)
+            if done and divided(own, bandwidth, rates):
+                return Root(FOUND, math.exp(beside), steepness, turn)
+            if close.high - close.low <= WIDTH + ULP * abs(beside):
+                return mixed(rate, own, bandwidth, close, steepness, rates, now, turn)
         reach = LONGER * abs(x - b.x)
     return Root(UNSOLVED, np.nan, steepness, turn)
+
+
+def among_few(
+    rate: Rate,
+    own: SourceColumns,
+    bandwidth: float,
+    b: Bracket,
+    x: float,
+    steepness: float,
+    last: tuple[Array, Array, Array],
+    rates: Array,
+) -> tuple[float, Bracket, bool]:
+    """Write rates near the last three points that use the bandwidth up.
+
+    Returned are their log price, a bracket of it, and whether they do.
+    """
+    close, turn = b, 0
+    while turn < FEW_ROUNDS and is_near(b, x):
+        turn += 1
+        used, well = extrapolated(rate, own, b, x, last, rates)
+        if not well or not used > 0.0:
+            break
+        f = math.log(used / bandwidth)
+        if abs(f) <= CLOSE:
+            return x, close, True
+        more = f > ROUNDED
+        close = Bracket(
+            x if more else close.low, close.high if more else x, x, f, close.x, close.f, close.x1, close.f1
+        )
+        if close.high - close.low <= WIDTH + ULP * abs(x):
+            break
+        x += f / steepness
+        if turn > STRAIGHT or not close.low < x < close.high:
+            x = 0.5 * (close.low + close.high)
+    return x, close, False
 
 
 def next_price(b: Bracket, steepness: float, reach: float, turn: int) -> float:
@@ -126,15 +180,15 @@ def divided(own: SourceColumns, bandwidth: float, rates: Array) -> bool:
     """
     interior = 0.0
     for k in range(len(rates)):
-        if at(own.lower, k) < rates[k] < at(own.upper, k):
-            interior += at(own.cost, k) * rates[k]
-    # The search may have added these rates in another order; what is left is measured to the last bit.
-    share = (bandwidth - bandwidth_used(own, rates)) / interior if interior > 0.0 else np.inf
+        inside = (rates[k] > at(own.lower, k)) & (rates[k] < at(own.upper, k))
+        interior += at(own.cost, k) * rates[k] if inside else 0.0
+    share = (bandwidth - used_by(own, rates)) / interior if interior > 0.0 else np.inf
     if not abs(share) <= MOST:
         return False
     for k in range(len(rates)):
-        if at(own.lower, k) < rates[k] < at(own.upper, k):
-            rates[k] = min(max(rates[k] * (1.0 + share), at(own.lower, k)), at(own.upper, k))
+        r, lower, upper = rates[k], at(own.lower, k), at(own.upper, k)
+        changed = min(max(r * (1.0 + share), lower), upper)
+        rates[k] = changed if (r > lower) & (r < upper) else r
     return True
 
 
@@ -151,10 +205,10 @@ def mixed(
     """Write the mixture of rates on both sides of a jump."""
     fill_rates(rate, own, math.exp(-b.low), other)
     fill_rates(rate, own, math.exp(-b.high), rates)
-    most, least = bandwidth_used(own, other), bandwidth_used(own, rates)
+    most, least = used_by(own, other), used_by(own, rates)
     if not most > least:
         return Root(UNSOLVED, np.nan, steepness, turn + 2)
     share = min(1.0, max(0.0, (bandwidth - least) / (most - least)))
     for k in range(len(rates)):
         rates[k] = rates[k] + share * (other[k] - rates[k])
-    return Root(FOUND, math.exp(b.high + share * (b.low - b.high)), steepness, turn + 2)
+    return Root(FOUND, math.exp(b.high) * (1.0 + ABOVE), steepness, turn + 2)

@@ -1,0 +1,104 @@
+"""Rates at a price beside three others, from the rates at these.
+
+Best responses are smooth in the log price x, but for the few sources that cross a bound or jump. After three
+evaluations of a problem its price is known to 1e-7 or better; the parabola through a source's last three
+rates then misses its rate by r‴/6 times the product of the distances, some 1e-14 of it, at a fifth of what
+an evaluation by tables costs. Sources whose rates are on no parabola are evaluated themselves, so that where
+demand jumps the search goes on among them alone. A rate's error enters the gap by its square, and the proof
+tells what it is.
+Imported by `freshopt.compiled.batch.batch_loops` alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+from freshopt.compiled.batch.batch_records import Bracket
+from freshopt.compiled.column_access import at
+from freshopt.compiled.column_passes import Rate, added, best_response
+from freshopt.compiled.source_columns import SourceColumns
+from freshopt.numerics.arrays import PIECE, Array
+
+# The product of the three distances, in nats: r‴ is r/8 for rates that fall as the root of the price.
+NEAR = 2e-13
+# A second divided difference of more times the rate is that of a jump or a kink.
+BENT = 8.0
+# Steps to the root of a parabola, of which each squares an error of 1e-4 and less.
+NEWTON = 4
+# So many sources at most are evaluated themselves: one in so many, and a few.
+AMONG, FEW = 16, 8
+
+
+def is_near(b: Bracket, x: float) -> bool:
+    """Return whether parabolas through the last three points reach a log price."""
+    return abs((x - b.x) * (x - b.x1) * (x - b.x2)) <= NEAR and abs(x - b.x2) <= 1.0
+
+
+def extrapolated(
+    rate: Rate, own: SourceColumns, b: Bracket, x: float, last: tuple[Array, Array, Array], rates: Array
+) -> tuple[float, bool]:
+    """Write the rates at a log price, and return Σ cost·ρ.
+
+    The second result is whether few sources alone were evaluated. `last` has the rates at the
+    bracket's points, the newest first.
+    """
+    n, odd, total, lost, inverse_price = len(rates), 0, 0.0, 0.0, math.exp(-x)
+    a, a1, u, u1 = 1.0 / (b.x - b.x1), 1.0 / (b.x1 - b.x2), x - b.x, x - b.x1
+    whole = 1.0 / (b.x - b.x2)
+    now, before, earlier = last
+    for begin in range(0, n, PIECE):
+        end, own_odd, some = min(n, begin + PIECE), 0, 0.0
+        for k in range(begin, end):
+            r, r1, r2 = now[k], before[k], earlier[k]
+            first = (r - r1) * a
+            second = (first - (r1 - r2) * a1) * whole
+            lower, upper = at(own.lower, k), at(own.upper, k)
+            inside = (r > lower) & (r1 > lower) & (r2 > lower) & (r < upper) & (r1 < upper) & (r2 < upper)
+            same = (r == r1) & (r1 == r2)
+            value = min(max(r + u * (first + u1 * second), lower), upper)
+            value = value if inside & (abs(second) <= BENT * r) else -1.0
+            rates[k] = r if same else value
+        for k in range(begin, end):
+            own_odd += 1 if rates[k] < 0.0 else 0
+        if own_odd:
+            odd += own_odd
+            if odd > FEW + n // AMONG:
+                return 0.0, False
+            for k in range(begin, end):
+                if rates[k] < 0.0:
+                    rates[k] = best_response(rate, own, k, inverse_price)
+        for k in range(begin, end):
+            some += at(own.cost, k) * rates[k]
+        total, lost = added(total, lost, some)
+    return total + lost, True
+
+
+def parabola_root(b: Bracket) -> tuple[float, float]:
+    """Return where the parabola of demand meets the bandwidth.
+
+    The second result is the steepness there. Sums of rates that are on parabolas are on this one. Where
+    it has no root both are NaN, or anything.
+    """
+    g, g1, g2 = math.expm1(b.f), math.expm1(b.f1), math.expm1(b.f2)
+    apart = b.x - b.x1
+    first = (g - g1) / apart
+    second = (first - (g1 - g2) / (b.x1 - b.x2)) / (b.x - b.x2)
+    u, slope = 0.0, first + apart * second
+    for _ in range(NEWTON):
+        u -= (g + u * (first + (u + apart) * second)) / slope
+        slope = first + (2.0 * u + apart) * second
+    return b.x + u, -slope
+
+
+def used_by(own: SourceColumns, rates: Array) -> float:
+    """Return Σ cost·ρ of given rates.
+
+    It is added in pieces, and these with their rounding errors.
+    """
+    n, total, lost = len(rates), 0.0, 0.0
+    for begin in range(0, n, PIECE):
+        some = 0.0
+        for k in range(begin, min(n, begin + PIECE)):
+            some += at(own.cost, k) * rates[k]
+        total, lost = added(total, lost, some)
+    return total + lost

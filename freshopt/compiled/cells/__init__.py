@@ -1,0 +1,1 @@
+"""Cells of refreshes on request and of conditional fetches."""

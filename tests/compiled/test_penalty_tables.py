@@ -1,0 +1,195 @@
+"""Tables of penalties against closed forms of their sums."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mpmath
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.compiled import backend
+from freshopt.compiled.penalty_tables import (
+    PENALTY,
+    ROUNDING,
+    PenaltyTables,
+    penalty_response,
+    penalty_tables,
+    penalty_values,
+)
+from freshopt.compiled.proof_functions import proved
+from freshopt.numerics.arrays import Array
+from freshopt.problems import ExpectedPenalty
+
+# Its loops take long to compile.
+pytestmark = pytest.mark.exhaustive
+
+# Rows are right to 1e-13 where they are made, and sums to 1e-12.
+RIGHT = 2e-12
+
+
+class Closed(NamedTuple):
+    """A penalty and closed forms of its cost J and marginal M = −J' at x = ρ/Δ, in any arithmetic."""
+
+    penalty: Callable[[Any], Any]
+    cost: Callable[[Any], Any]
+    marginal: Callable[[Any], Any]
+
+
+def root_cost(x: mpmath.mpf) -> mpmath.mpf:
+    """Return (1 − y)·Li_{−1/2}(y), y = 1/(1 + x): summation by parts of Σ (√m − √(m−1)) y^m."""
+    y = 1 / (1 + x)
+    return (1 - y) * mpmath.polylog(mpmath.mpf(-1) / 2, y)
+
+
+def root_marginal(x: mpmath.mpf) -> mpmath.mpf:
+    """Return y²·dJ/dy."""
+    y = 1 / (1 + x)
+    half = mpmath.mpf(1) / 2
+    return y * ((1 - y) * mpmath.polylog(-3 * half, y) - y * mpmath.polylog(-half, y))
+
+
+CLOSED = {
+    "changes": Closed(lambda m: m, lambda x: 1 / x, lambda x: 1 / x**2),
+    "squares": Closed(lambda m: m * m, lambda x: (2 + x) / x**2, lambda x: (4 + x) / x**3),
+    "two are free": Closed(
+        lambda m: np.maximum(m - 2, 0),
+        lambda x: 1 / (x * (1 + x) ** 2),
+        lambda x: (3 * x + 1) / (x**2 * (1 + x) ** 3),
+    ),
+    "roots": Closed(np.sqrt, root_cost, root_marginal),
+}
+
+
+def tables_of(penalty: Callable[[Any], Any]) -> PenaltyTables:
+    kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
+    assert kernel.tables_of is not None
+    tables = kernel.tables_of(True)
+    assert tables is not None
+    return tables
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_tables_are_the_closed_forms(name: str) -> None:
+    closed, tables = CLOSED[name], tables_of(CLOSED[name].penalty)
+    exponents = np.linspace(-15.0, 4.0, 6) if name == "roots" else np.linspace(-15.0, 70.0, 43)
+    with mpmath.workdps(60):
+        for exponent in exponents:
+            x = float(10.0**exponent) * 1.37
+            d = float(10.0 ** ((exponent * 7.0) % 3.0))
+            cost, marginal = (float(f(mpmath.mpf(x))) for f in (closed.cost, closed.marginal))
+            found = penalty_values(np.float64(x * d), 2.0, d, tables.values)
+            assert found[0] == pytest.approx(cost, rel=RIGHT)
+            assert found[2] == pytest.approx(2.0 * marginal / d, rel=RIGHT)
+            assert abs(found[2] / (2.0 * marginal / d) - 1.0) < 0.5 * ROUNDING
+            assert penalty_response(np.float64(d / marginal), d, tables.response) == pytest.approx(
+                x * d, rel=RIGHT
+            )
+
+
+def test_ends_of_the_floats() -> None:
+    tables = tables_of(np.sqrt)
+    worths = 10.0 ** np.arange(-300, 301)
+    responses = [float(penalty_response(worth, 1.0, tables.response)) for worth in worths]
+    # Prices beyond all marginals that are known get the least rate that is.
+    assert np.all(np.diff(responses) >= 0.0)
+    assert 0.0 < responses[0] < 1e-16
+    assert responses[-1] > 1e100
+    with np.errstate(divide="ignore"):
+        assert penalty_response(np.float64(0.0), 1.0, tables.response) == 0.0
+    assert penalty_response(np.float64(np.inf), 1.0, tables.response) > 1e150
+    with np.errstate(all="ignore"):
+        assert penalty_values(np.float64(0.0), 1.0, 1.0, tables.values)[0] == np.inf
+        assert np.isnan(penalty_values(np.float64(1e-20), 1.0, 1.0, tables.values)[2])
+
+
+@pytest.mark.parametrize("name", ["changes", "squares", "two are free"])
+def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
+    closed, tables = CLOSED[name], tables_of(CLOSED[name].penalty)
+    rng, informative = np.random.default_rng(3), 0
+    with mpmath.workdps(60):
+        for _ in range(60):
+            d, w = (float(10.0 ** rng.uniform(-4.0, 4.0)) for _ in range(2))
+            best = float(10.0 ** rng.uniform(-6.0, 4.0))
+            paid = float(w / d * closed.marginal(mpmath.mpf(best)))
+            rate = d * best * (1.0 + float(rng.choice([-0.9, 1.0])) * float(10.0 ** rng.uniform(-12.0, 0.0)))
+            root = best * (1 + mpmath.mpf(0))
+            for _ in range(6):  # Newton, as the price paid is rounded
+                slope = mpmath.diff(closed.marginal, root)
+                root -= (closed.marginal(root) - paid * d / mpmath.mpf(w)) / slope
+            x = mpmath.mpf(rate) / d
+            truth = w * (closed.cost(x) - closed.cost(root)) + paid * d * (x - root)
+            term = proved(
+                lambda _, rate, w, p: PENALTY.values(rate, w, *p),
+                lambda _, *given: PENALTY.reach(*given[:-1], *given[-1]),
+                False,
+                np.float64(rate),
+                w,
+                paid,
+                0.0,
+                np.inf,
+                (d, tables.values),  # type: ignore[arg-type]
+            )[2]
+            assert term >= truth
+            informative += truth > 1e-9 * paid * rate
+    assert informative > 10
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [lambda m: np.minimum(m, 5), lambda m: 1e-8 * m + (m > 7)],
+    ids=["bounded", "late"],
+)
+def test_penalties_that_have_no_tables(penalty: Callable[[Any], Any]) -> None:
+    kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
+    assert kernel.tables_of is not None
+    assert kernel.tables_of(True) is None
+
+
+def test_unknown_sums_make_no_tables() -> None:
+    # J = 1/x is known from x = 1 on alone.
+    def sums(x: Array) -> tuple[Array, Array]:
+        known = np.where(x >= 1.0, x, np.nan)
+        return 1.0 / known, 1.0 / known**2
+
+    assert penalty_tables(sums, 1) is None
+
+
+@pytest.mark.parametrize("hosts", [0, pytest.param(50, marks=pytest.mark.exhaustive)])
+def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
+    rng, n = np.random.default_rng(4), 20_000
+    sources = fo.Sources(
+        rng.lognormal(0.0, 2.0, n),
+        np.where(rng.random(n) < 0.1, 0.0, rng.lognormal(0.0, 2.0, n)),
+        refresh_cost=rng.uniform(0.5, 2.0, n),
+        max_rate=np.where(rng.random(n) < 0.5, 0.1, np.inf),
+        host=np.arange(n) % 100 if hosts else None,
+    )
+    limits = dict.fromkeys(range(hosts), 20.0)
+    task = fo.Problem(ExpectedPenalty(np.square), sources, 5000.0, limits)
+    with backend.loading():
+        fast = fo.solve(task)
+    kernel: Any = task.numerics
+    assert kernel.tables_of(False) is not None
+    assert fast.certificate is not None
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    slow = fo.solve(task)
+    assert fast.value == pytest.approx(slow.value, rel=1e-11)
+    assert fast.price == pytest.approx(slow.price, rel=1e-10)
+    assert fast.certificate.relative_gap < 1e-12
+    again = fo.certify(task, fast.rates, fast.price, fast.host_prices)
+    assert again.value == pytest.approx(fast.value, rel=1e-11)
+
+
+def test_copies_make_their_own_tables() -> None:
+    objective = ExpectedPenalty(np.sqrt)
+    kernel = objective.kernel(fo.Sources([1.0]))
+    assert kernel.tables_of is not None
+    assert kernel.tables_of(False) is None
+    assert kernel.tables_of(True) is kernel.tables_of(False)
+    other = copy.deepcopy(objective).kernel(fo.Sources([1.0]))
+    assert other.tables_of is not None
+    assert other.tables_of(False) is None

@@ -1,0 +1,50 @@
+"""Calls of the live planner and for failing fetches, as `tests.contracts.api_calls` has the others."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import freshopt as fo
+from freshopt import estimators, problems, scheduling
+from tests.contracts.api_fixtures import SOURCES, Call
+
+
+def two_days(place: Any, **settings: Any) -> fo.Solution:  # noqa: ANN401
+    """Two days of a live planner, by default in a folder that is gone afterwards."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        fo.Planner(folder if place is None else place, **settings) as planner,
+    ):
+        planner.add_many(["a", "b"], host="x", importance=[1.0, 3.0])
+        for day in (0.0, 1.0, 2.0):
+            for visit in planner.due(day):
+                planner.observed(visit.source, day, changed=day > 1.0)
+        return planner.solution()
+
+
+LIVE = {
+    "freshopt.Planner": Call(
+        two_days,
+        {
+            "place": None,
+            "bandwidth": "2/day",
+            "objective": problems.HarmonicStaleness(fo.Refresh.PERIODIC),
+            "host_limits": {"x": 1.0},
+            "replan": "1d",
+            "update": 0.1,
+            "gap_limit": 0.02,
+            "half_life": "30d",
+            "lease": "1h",
+            "burst": 2.0,
+            "explore": 0.05,
+            "time_unit": "day",
+            "durable": False,
+        },
+    ),
+    "scheduling.retried_at_once": Call(scheduling.retried_at_once, {"sources": SOURCES}),
+    "estimators.SuccessRates": Call(
+        estimators.SuccessRates.from_statuses,
+        {"source": ["a", "b", "a"], "status": [200.0, 503.0, 304.0], "time": [0.0, 0.0, 1.0]},
+    ),
+}
