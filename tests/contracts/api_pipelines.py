@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import freshopt as fo
 from freshopt import pipelines
-from tests.contracts.api_fixtures import LOG, Call, scheduled
+from tests.contracts.api_fixtures import LOG, Call, declared, scheduled
 
 EDGES = [("r", "a"), ("r", "b"), ("a", "c"), ("b", "c")]
 LINE = fo.pipeline(EDGES, {"r": 1.0})
@@ -57,6 +57,7 @@ PIPELINES: dict[str, Call] = {
         pipelines.node_freshness,
         {"pipeline": LINE, "rates": RATES, "refresh": fo.Refresh.POISSON, "samples": 10, "seed": 0},
     ),
+    "problems.LogFreshness": declared(fo.problems.LogFreshness, refresh=fo.Refresh.PERIODIC),
     "pipelines.replay_pipeline": Call(
         pipelines.replay_pipeline,
         {
