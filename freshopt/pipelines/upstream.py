@@ -113,8 +113,8 @@ def is_exact(sets: UpstreamSets, root_rate: Array, waits: BoolArray) -> BoolArra
 
     Notes
     -----
-    A node is exact if from each root upstream of it the nodes in between form one chain. Those of a bridge do;
-    so each block is checked alone, and what is downstream of a node that is not exact is no more so.
+    A node is exact if from each root upstream the nodes in between form one chain. Across bridges they do;
+    so each block is checked alone, and what is downstream of a node that is not exact is not either.
     """
     stands = sets.summed((root_rate > 0.0).astype(np.float64))[1]
     broken = np.zeros(len(sets.places))
