@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.formatting import count
-from freshopt.io.dbt_artifacts import read_manifest
+from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
@@ -220,8 +220,9 @@ def pipeline(
 
     Parameters
     ----------
-    graph : DiGraph, iterable of pairs, or path
-        A networkx.DiGraph; edges from upstream to downstream; or the path of dbt's ``manifest.json``.
+    graph : DiGraph, iterable of pairs, path or Manifest
+        A networkx.DiGraph; edges from upstream to downstream; or the path of dbt's ``manifest.json``, or what
+        `freshopt.io.dbt_artifacts.read_manifest` read of it.
     change_rate : mapping of root to float, or estimates
         Changes per time unit of each root, ≥ 0; or a fitted estimator of `freshopt.estimators`, of whose
         sources those are taken that are nodes.
@@ -271,8 +272,8 @@ def pipeline(
     check_time_unit(time_unit)
     silent: tuple[Node, ...] = ()
     short: Mapping[Node, Node] = {}
-    if isinstance(graph, str | os.PathLike):
-        project = read_manifest(graph)
+    project = read_manifest(graph) if isinstance(graph, str | os.PathLike) else graph
+    if isinstance(project, Manifest):
         graph, views = project.edges, [*project.views, *views]
         silent, short = project.parentless, project.short_names()
         importance = project.importance if importance is None else importance
@@ -299,8 +300,7 @@ def pipeline(
     lacking = [shown(read.nodes[k]) for k in np.flatnonzero(is_root) if read.nodes[k] not in rates]
     if lacking:
         raise SourceDataError(
-            f"root {list_offenders(lacking)} has no change rate. Add it to change_rate=, 0 if it never "
-            "changes."
+            f"root {list_offenders(lacking)} has no change rate. Give each root one, 0 if it never changes."
         )
     root_rate = number_column(rates, place, "change_rate", 0.0)
     if importance is None:

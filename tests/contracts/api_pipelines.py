@@ -45,6 +45,7 @@ PIPELINES: dict[str, Call] = {
         {"pipeline": LINE, "periods": (0.5, 1.0, 4.0), "lag": 0.0},
     ),
     "pipelines.IndependentPhases": scheduled(pipelines.IndependentPhases, seed=0),
+    "pipelines.aligned_freshness": Call(pipelines.aligned_freshness, {"pipeline": LINE, "rates": RATES}),
     "pipelines.aligned_problem": Call(
         pipelines.aligned_problem,
         {
