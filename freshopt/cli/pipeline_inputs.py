@@ -13,7 +13,7 @@ from freshopt.units import convert_time
 
 
 def graph_of(path: Path) -> Manifest | list[tuple[str, str]]:
-    """Return dbt's graph of a manifest.json, or its folder, or the edges of a table."""
+    """Return dbt's graph of a manifest.json, or a table's edges."""
     if path.is_dir() or path.suffix.lower() == ".json":
         return read_manifest(path)
     frame = tables.table_of(path)
@@ -48,7 +48,7 @@ def are_run_times(cost: Path) -> bool:
 
 
 def bandwidth_of(text: str, time_unit: str, *, in_seconds: bool) -> float:
-    """Return the bandwidth per time unit; of run times also such as 4h/day.
+    """Return the bandwidth per time unit; of run times such as 4h/day.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def bandwidth_of(text: str, time_unit: str, *, in_seconds: bool) -> float:
 def _change_rates(
     graph: Manifest | list[tuple[str, str]], path: Path | None, time_unit: str
 ) -> dict[str, float]:
-    """Return the rates of a table; other sources than the graph's are left out."""
+    """Return the change rates of a table, of the graph's nodes alone."""
     if path is None:
         return {}
     frame = tables.table_of(path)

@@ -1,4 +1,4 @@
-"""`PipelinePlan`: rates of a pipeline, how fresh they keep its nodes, and the proof."""
+"""`PipelinePlan`: rates of a pipeline, freshness of its nodes, and proof."""
 
 from __future__ import annotations
 
