@@ -109,7 +109,8 @@ def fast(function: Pass) -> Pass:
     if not compiled():
         return function
     account.has_numba = True
-    return _compiled(function)
+    loop: Pass = _compiled(function)
+    return loop
 
 
 def built(build: Callable[..., Loops]) -> Loops:
