@@ -31,7 +31,9 @@ from freshopt.compiled import (
 from freshopt.compiled.cells import (
     attempt_functions,
     conditional_functions,
+    request_age,
     request_functions,
+    request_power,
     request_tables,
 )
 from freshopt.compiled.column_access import at
@@ -63,6 +65,8 @@ FORMULAS = (
     proof_tables,
     request_tables,
     request_functions,
+    request_age,
+    request_power,
     conditional_functions,
     attempt_functions,
 )
