@@ -166,7 +166,7 @@ class Age(CurveObjective):
             periodic_proof=proof_functions.AGE_PERIODIC,
             smooth=True,
             attempts=ATTEMPTS,
-            on_request=RequestForms(request_age, None, REQUEST_AGE, age_rise),
+            on_request=RequestForms(request_age, None, REQUEST_AGE, rise=age_rise),
         )
 
     def never_failing(

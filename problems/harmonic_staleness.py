@@ -157,7 +157,7 @@ class HarmonicStaleness(CurveObjective):
             demand_functions.harmonic_periodic,
             periodic_proof=proof_functions.HARMONIC_PERIODIC,
             smooth=True,
-            on_request=RequestForms(request_harmonic, None, REQUEST_HARMONIC, harmonic_rise),
+            on_request=RequestForms(request_harmonic, None, REQUEST_HARMONIC, rise=harmonic_rise),
         )
 
     def change_slope(self, changes: Array) -> Array:

@@ -25,6 +25,7 @@ from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
 from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
@@ -51,7 +52,7 @@ BLOCKS = 4
 EVALUATIONS = 10.0
 # Evaluations that one takes where NumPy searches for best responses.
 SEARCHED = 30.0
-SEARCHES = (*CHANGED, *ON_REQUEST, request_age, request_power)
+SEARCHES = (*CHANGED, *ON_REQUEST, request_age, request_power, window_delay, window_binary)
 
 
 def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:

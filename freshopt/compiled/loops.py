@@ -35,6 +35,7 @@ from freshopt.compiled.cells import (
     request_functions,
     request_power,
     request_tables,
+    window_functions,
 )
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import (
@@ -67,6 +68,7 @@ FORMULAS = (
     request_functions,
     request_age,
     request_power,
+    window_functions,
     conditional_functions,
     attempt_functions,
 )

@@ -30,7 +30,7 @@ def request_power(worth: float, level: float, e: float, asked: float) -> float:
 
     Examples
     --------
-    >>> round(request_power(0.25, 0.0, 1.0, 3.0), 12)  # τ(1 + τ/2) = 4 at τ = 2
+    >>> round(float(request_power(0.25, 0.0, 1.0, 3.0)), 12)  # τ(1 + τ/2) = 4 at τ = 2
     1.0
     """
     target = -(fast_log(worth) + level)
