@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from freshopt.compiled import backend
+from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
 from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
@@ -52,7 +53,16 @@ BLOCKS = 4
 EVALUATIONS = 10.0
 # Evaluations that one takes where NumPy searches for best responses.
 SEARCHED = 30.0
-SEARCHES = (*CHANGED, *ON_REQUEST, request_age, request_power, window_delay, window_binary)
+SEARCHES = (
+    *CHANGED,
+    *ON_REQUEST,
+    request_age,
+    request_power,
+    window_delay,
+    window_binary,
+    attempt_harmonic,
+    attempt_age,
+)
 
 
 def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:

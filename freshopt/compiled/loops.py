@@ -30,6 +30,7 @@ from freshopt.compiled import (
 )
 from freshopt.compiled.cells import (
     attempt_functions,
+    attempt_roots,
     conditional_functions,
     request_age,
     request_functions,
@@ -71,6 +72,7 @@ FORMULAS = (
     window_functions,
     conditional_functions,
     attempt_functions,
+    attempt_roots,
 )
 ORDERED = (vector_math, *FORMULAS)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, column_passes, host_search)

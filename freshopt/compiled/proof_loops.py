@@ -16,7 +16,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
-from freshopt.compiled.cells import attempt_proofs, request_proofs, window_proofs
+from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
 from freshopt.compiled.column_access import at, entries
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.loops import FAITHFUL, FAST
@@ -28,7 +28,15 @@ from freshopt.numerics.arrays import CACHED, Array, IntArray
 # Limits are met to 8 ulp: so many terms of Σ refresh cost·ρ are added in lanes, the pieces with their errors.
 PIECE = 256
 
-INLINED = (cost_functions, proof_functions, poll_proofs, request_proofs, window_proofs, attempt_proofs)
+INLINED = (
+    cost_functions,
+    proof_functions,
+    poll_proofs,
+    request_proofs,
+    window_proofs,
+    attempt_costs,
+    attempt_proofs,
+)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):

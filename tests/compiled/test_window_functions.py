@@ -133,9 +133,7 @@ def test_best_responses_are_those_of_numpy(name: str) -> None:
     price[:40], price[40:80] = price[:40] * 1e9, price[40:80] * 1e-9
     expected = np.minimum(numerics.inverse_marginal(price), asked)
     with np.errstate(all="ignore"):
-        found = np.array(
-            [PARTS[name][0](*each) for each in zip(1.0 / price, d, asked, window, strict=True)]
-        )
+        found = np.array([PARTS[name][0](*each) for each in zip(1.0 / price, d, asked, window, strict=True)])
     again = numerics.marginal(found)
     same = np.abs(found - expected) <= 1e-12 * expected
     assert np.all(same | (np.abs(again / price - 1.0) < 1e-12))

@@ -7,8 +7,8 @@ With τ = ζT, T the lifetime, the rate is ρ = ζ/(1 + τ), and the marginal va
 
 **Best response.** With x = log τ, G(x) = ex + log(1 + ke^x) is log(λ/C). G is convex, and at most log 2 above
 both lines ex and (1 + e)x + log k, so that the lesser of the two points where these have the value is a start
-above the root. Halley's method corrects it twice with rough exponentials, to a tenth or better, and twice with exact
-ones, to the last digits.
+above the root. Halley's method corrects it twice with rough exponentials, to a tenth or better, and twice
+with exact ones, to the last digits.
 
 **Reach** (`freshopt.compiled.cells.request_proofs`): G' ≥ e, so that m/τ^e does not fall with τ.
 """

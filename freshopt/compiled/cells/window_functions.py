@@ -10,17 +10,17 @@ delay     κ²·xe^{−x} + Φ₀(u)
 binary    κe^{−x}(1 − e^{−y}) + b·Φ₀(u),    b = (1 + κe^{−x−y})/(1 + κ)
 ========  ===================================================================
 
-so that the best responses to Φ = q are those to Φ₀ = q₀, and ζ for q₀ ≤ 0. Delay: with A = κ + u,
-A² = κ² + 2q₀ = κ²(1 − 2xe^{−x}) + 2q, which is without a window that at ζ/√(1 − 2xe^{−x}); 2xe^{−x} is at most
-0.74. Binary: the share q₀/(1 + κ) of the largest Φ₀ is (q − κe^{−x}(1 − e^{−y}))/(1 + κe^{−x−y}).
+so that the best responses to Φ = q are those to Φ₀ = q₀, and ζ for q₀ ≤ 0. Delay: with A = κ + u, A² = κ² +
+2q₀ = κ²(1 − 2xe^{−x}) + 2q, which is without a window that at ζ/√(1 − 2xe^{−x}); 2xe^{−x} is at most 0.74.
+Binary: the share q₀/(1 + κ) of the largest Φ₀ is (q − κe^{−x}(1 − e^{−y}))/(1 + κe^{−x−y}).
 """
 
 from __future__ import annotations
 
 import math
 
-from freshopt.compiled.cells.request_functions import binary_rate, request_delay, within_table
-from freshopt.compiled.proof_tables import GAMMA, LARGEST_GAP, ratio_at
+from freshopt.compiled.cells.request_functions import binary_rate, request_delay
+from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
 
 # Windows of more requests are those of so many: e^{−x} is nothing then.
@@ -53,20 +53,3 @@ def window_binary(worth: float, d: float, asked: float, window: float) -> float:
     fall = fallen(d * window)[0]
     load = k * fast_exp(-(x if x < MANY_REQUESTS else MANY_REQUESTS))
     return binary_rate((d / worth - load * fall) / (1.0 + load * (1.0 - fall)), d, k)
-
-
-def fallen(v: float) -> tuple[float, float, float, float]:
-    """Return 1 − e^{−v}, P(2, v), 1 − (1 − e^{−v})/v and (1 − e^{−v})/v.
-
-    Nothing cancels.
-
-    Examples
-    --------
-    >>> [round(float(each), 6) for each in fallen(1.0)]
-    [0.632121, 0.264241, 0.367879, 0.632121]
-    """
-    finite = v if v < LARGEST_GAP else LARGEST_GAP
-    share, rest = finite / (1.0 + finite), 1.0 / (1.0 + finite)
-    scaled = ratio_at(GAMMA, within_table(v)) * share
-    index, part = scaled * share, scaled * rest
-    return share + rest * index, index, share - rest * part, rest * (1.0 + part)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.compiled.cells.request_proofs import ROUNDED, reach_of
-from freshopt.compiled.cells.window_functions import MANY_REQUESTS, fallen
+from freshopt.compiled.cells.window_functions import MANY_REQUESTS
 from freshopt.compiled.proof_functions import ProofCell, Values
+from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
 
 
