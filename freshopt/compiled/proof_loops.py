@@ -38,10 +38,14 @@ INLINED = (
     attempt_proofs,
 )
 
+# Their sums over nodes may be taken in lanes.
+SUMS = (attempt_costs.mean_harmonic_attempts,)
+
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
         if _function.__module__ == _module.__name__ and not _function.__name__.startswith("_"):
-            register_jitable(forceinline=True, fastmath=FAITHFUL)(_function)
+            _freely = FAST if _function in SUMS else FAITHFUL
+            register_jitable(forceinline=True, fastmath=_freely)(_function)
 
 EDITION = hashlib.sha256(
     "".join([loops.EDITION, *map(inspect.getsource, INLINED)]).encode()
