@@ -51,7 +51,6 @@ from freshopt.numerics.special_functions import (
     harmonic_index,
     inverse_harmonic_index,
     mean_harmonic,
-    mean_stale_share,
 )
 
 # Nodes with a smaller t take the common rational form, off by t²/36 < 7e-3 of their small part.
@@ -304,13 +303,14 @@ ON_SIGNAL = Cell(
 
 
 def _attempt_cost(rate: Array, d: Array, success: Array) -> Array:
-    return mean_harmonic_attempts(d / rate, success)
+    u = d * (1.0 / rate)
+    return np.where(success == 1.0, mean_harmonic(u), mean_harmonic_attempts(u, success))
 
 
 def _attempt_marginal(rate: Array, d: Array, success: Array) -> Array:
-    u = d / rate
+    u = d * (1.0 / rate)
     failed = -(1.0 - success) * np.expm1(-u)
-    return (success * mean_stale_share(u) + failed) / (success + failed) / rate
+    return (success * harmonic_index(u) + u * failed) / (success + failed) / d
 
 
 def _attempt_guess(price: Array, d: Array, success: Array) -> Array:

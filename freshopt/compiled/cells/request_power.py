@@ -21,6 +21,8 @@ from freshopt.numerics.vector_math import fast_exp, fast_log, rough_exp
 
 # Of this exponent the first steps leave 2e-5 at worst, of smaller ones more.
 LEAST_EXPONENT = 0.01
+# Below all levels of some importance.
+LEAST_LEVEL = -1e9
 
 
 def request_power(worth: float, level: float, e: float, asked: float) -> float:
@@ -33,7 +35,7 @@ def request_power(worth: float, level: float, e: float, asked: float) -> float:
     >>> round(float(request_power(0.25, 0.0, 1.0, 3.0)), 12)  # τ(1 + τ/2) = 4 at τ = 2
     1.0
     """
-    target = -(fast_log(worth) + level)
+    target = -(fast_log(worth) + (level if level > LEAST_LEVEL else LEAST_LEVEL))
     k = e / (1.0 + e)
     log_k = fast_log(k)
     seldom, often = target / e, (target - log_k) / (1.0 + e)
