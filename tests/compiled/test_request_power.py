@@ -130,3 +130,11 @@ def test_compiled_solutions_are_those_of_numpy(each: bool, monkeypatch: pytest.M
     assert compiled.certificate.relative_gap < 1e-12
     assert compiled.value == pytest.approx(plain.value, rel=1e-11)
     assert compiled.price == pytest.approx(plain.price, rel=1e-9)
+
+
+def test_rates_that_round_to_the_requests_waste_next_to_nothing() -> None:
+    # τ = 1e-40 at the price 1e-4 of C = 1.
+    own = [0.0, 0.1, 3.0]
+    _, _, found, outside = term(REQUEST_POWER, 3.0, 1.0, 1e-4, (0.0, 3.0), own)
+    assert outside == 0.0
+    assert 0.0 < found < 1e-39

@@ -11,7 +11,9 @@ the best response to ν, and o = |m − ν|/ν,
   - T̂ > T: (T̂/T)^η ≤ ν/m = 1/(1 − o) = 1 + y, y = o/(1 − o), and 1 − ρ̂/ρ = (T̂ − T)/(T̂ + 1/ζ) is at most
     (T̂/T − 1)·T/(T + 1/ζ): the same with y for o.
 
-For η = 1 also ρ·m does not rise with ρ, as (T + 1/ζ)/T falls with T: ρ − ρ̂ ≤ ρo.
+For η = 1 also ρ·m does not rise with ρ, as (T + 1/ζ)/T falls with T: ρ − ρ̂ ≤ ρo. Where rates are ζ to
+rounding, T tells nothing, but ρ − ρ̂ ≤ ρζT̂, and T̂ is at most that at which one term of the marginal value
+is ν: Cτ̂^e ≤ ν of powers, (q/κ + √(2q/κ))/Δ of age.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 
 # Two terms of tables that are right to 1e-15 each.
 ROUNDED = 2.0 * ROUNDING
+# Nats, beyond what logarithms lose of a level.
+SLACK = 1e-9
 
 
 def delay(rate: float, w: float, d: float, asked: float) -> Values:
@@ -152,13 +156,17 @@ def reach_of_binary(
 
 
 def reach_of_age(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, falls: bool, _d: float, asked: float
+    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, asked: float
 ) -> float:
     """Return the reach of age on request."""
     within = (asked - rate) / asked if rate < asked else 0.0
     share = off / paid
     longer = within * relative_fall(share, falls)
-    return rate * (longer if longer < share else share)
+    longer = longer if longer < share else share
+    # û²/(2 + û) ≤ û − 1 + e^{−û} ≤ q/κ.
+    load = (paid / w) * asked * d
+    last = (load + math.sqrt(2.0 * load)) * (asked / d)
+    return rate * (longer if rises or longer < last else last)
 
 
 def reach_of_power(
@@ -166,9 +174,9 @@ def reach_of_power(
     _w: float,
     off: float,
     paid: float,
-    _rises: bool,
+    rises: bool,
     falls: bool,
-    _level: float,
+    level: float,
     e: float,
     asked: float,
 ) -> float:
@@ -176,7 +184,9 @@ def reach_of_power(
     within = (asked - rate) / asked if rate < asked else 0.0
     nats = relative_fall(off / paid, falls) / e
     # e^x − 1 ≤ x·e^x.
-    return rate * (within * (nats * fast_exp(nats)))
+    longer = within * (nats * fast_exp(nats))
+    last = fast_exp((fast_log(paid if paid > TINY else TINY) - level + SLACK) / e)
+    return rate * (longer if rises or longer < last else last)
 
 
 def relative_fall(share: float, falls: bool) -> float:
