@@ -22,6 +22,8 @@ import numpy as np
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.compiled.cells.request_functions import request_delay
 from freshopt.compiled.cells.request_proofs import REQUEST_DELAY
+from freshopt.compiled.cells.window_functions import window_delay
+from freshopt.compiled.cells.window_proofs import WINDOW_DELAY
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import relative_to_lifetime, square_over
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
@@ -109,7 +111,12 @@ class AccumulatedDelay(CurveObjective):
             periodic_proof=proof_functions.DELAY_PERIODIC,
             smooth=True,
             on_request=RequestForms(
-                request_delay, cost_functions.delay_request_cost, REQUEST_DELAY, delay_rise
+                request_delay,
+                cost_functions.delay_request_cost,
+                REQUEST_DELAY,
+                window_delay,
+                WINDOW_DELAY,
+                delay_rise,
             ),
         )
 

@@ -27,6 +27,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from freshopt.compiled import age_tables, cost_functions, demand_functions, proof_functions
+from freshopt.compiled.cells.attempt_proofs import ATTEMPT_AGE
+from freshopt.compiled.cells.attempt_roots import attempt_age
+from freshopt.compiled.cells.request_age import request_age
+from freshopt.compiled.cells.request_proofs import REQUEST_AGE
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import (
     by_size,
@@ -164,7 +168,7 @@ class Age(CurveObjective):
             periodic_proof=proof_functions.AGE_PERIODIC,
             smooth=True,
             attempts=ATTEMPTS,
-            on_request=RequestForms(rise=age_rise),
+            on_request=RequestForms(request_age, None, REQUEST_AGE, rise=age_rise),
         )
 
     def never_failing(
@@ -382,4 +386,6 @@ ATTEMPTS = Cell(
     _attempt_cost,
     _attempt_marginal,
     SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
+    attempt_age,
+    proof=ATTEMPT_AGE,
 )

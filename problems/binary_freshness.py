@@ -30,6 +30,8 @@ from freshopt.compiled.cells.attempt_functions import attempt_binary
 from freshopt.compiled.cells.attempt_proofs import ATTEMPT_BINARY
 from freshopt.compiled.cells.request_functions import request_binary
 from freshopt.compiled.cells.request_proofs import REQUEST_BINARY
+from freshopt.compiled.cells.window_functions import window_binary
+from freshopt.compiled.cells.window_proofs import WINDOW_BINARY
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import (
     by_size,
@@ -191,7 +193,9 @@ def binary_curve(change_rate: Array) -> Curve:
         periodic_proof=proof_functions.BINARY_PERIODIC,
         smooth=True,
         attempts=ATTEMPTS,
-        on_request=RequestForms(request_binary, None, REQUEST_BINARY, binary_rise, binary_kept),
+        on_request=RequestForms(
+            request_binary, None, REQUEST_BINARY, window_binary, WINDOW_BINARY, binary_rise, binary_kept
+        ),
     )
 
 

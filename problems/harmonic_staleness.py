@@ -12,6 +12,9 @@ Poisson      log(1 + u)                  Δ/(ρ(ρ + Δ))
 periodic     ∫₀¹ Ein(ut) dt              (u − 1 + e^{−u})/Δ
 on signal    −log(ρ/Δ), ρ ≤ Δ            1/ρ
 ===========  ==========================  ==============================
+
+Periodic attempts have the marginal value B/ρ, B the stale share of theirs
+(`freshopt.problems.binary_freshness`); the cost is its integral (`freshopt.numerics.attempt_means`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from typing import ClassVar
 import numpy as np
 
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
+from freshopt.compiled.cells.attempt_proofs import ATTEMPT_HARMONIC
+from freshopt.compiled.cells.attempt_roots import attempt_harmonic
 from freshopt.compiled.cells.request_functions import request_harmonic
 from freshopt.compiled.cells.request_proofs import REQUEST_HARMONIC
 from freshopt.cvx import Expression, cp
@@ -34,12 +39,19 @@ from freshopt.modelling.cone_forms import (
     within_lifetime,
 )
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh, require_discipline, require_nodes
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.attempt_means import mean_harmonic_attempts
 from freshopt.numerics.request_windows import harmonic_rise
-from freshopt.numerics.special_functions import ein, harmonic_index, inverse_harmonic_index, mean_harmonic
+from freshopt.numerics.special_functions import (
+    ein,
+    harmonic_index,
+    inverse_harmonic_index,
+    mean_harmonic,
+)
 
 # Nodes with a smaller t take the common rational form, off by t²/36 < 7e-3 of their small part.
 SHORT = 0.5
@@ -157,7 +169,8 @@ class HarmonicStaleness(CurveObjective):
             demand_functions.harmonic_periodic,
             periodic_proof=proof_functions.HARMONIC_PERIODIC,
             smooth=True,
-            on_request=RequestForms(request_harmonic, None, REQUEST_HARMONIC, harmonic_rise),
+            attempts=ATTEMPTS,
+            on_request=RequestForms(request_harmonic, None, REQUEST_HARMONIC, rise=harmonic_rise),
         )
 
     def change_slope(self, changes: Array) -> Array:
@@ -286,4 +299,33 @@ ON_SIGNAL = Cell(
     demand_functions.reciprocal_below,
     value=cost_functions.harmonic_signal_cost,
     proof=proof_functions.HARMONIC_SIGNAL,
+)
+
+
+def _attempt_cost(rate: Array, d: Array, success: Array) -> Array:
+    u = d * (1.0 / rate)
+    return np.where(success == 1.0, mean_harmonic(u), mean_harmonic_attempts(u, success))
+
+
+def _attempt_marginal(rate: Array, d: Array, success: Array) -> Array:
+    u = d * (1.0 / rate)
+    failed = -(1.0 - success) * np.expm1(-u)
+    return (success * harmonic_index(u) + u * failed) / (success + failed) / d
+
+
+def _attempt_guess(price: Array, d: Array, success: Array) -> Array:
+    p = price * d
+    return d / (0.5 * p * (1.0 + np.sqrt(1.0 + 8.0 * (success / (2.0 - success) / p))))
+
+
+def _periodic_inverse(price: Array, d: Array) -> Array:
+    return 1.0 / _inverse_index(price, d)
+
+
+ATTEMPTS = Cell(
+    _attempt_cost,
+    _attempt_marginal,
+    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
+    attempt_harmonic,
+    proof=ATTEMPT_HARMONIC,
 )

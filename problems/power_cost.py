@@ -33,6 +33,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.cells.request_power import LEAST_EXPONENT
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.cone_forms import by_size, falling_total, relative_to_lifetime, within_lifetime
@@ -278,6 +279,19 @@ class PowerCost:
 
             return scale + gammaln(1.0 + e), share
         return scale - np.log1p(e), share
+
+    def level_on_request(self, sources: Sources) -> tuple[Array, Array] | None:
+        """Return log(w·a/ζ^{1+e}) and e, or None.
+
+        They are for compiled loops of refreshes on request; None if there is a cap, or an exponent less than
+        they are exact for.
+        """
+        a, e, _, cap = self._parameters(len(sources))
+        if bool(np.any(np.isfinite(cap))) or bool(np.any(e < LEAST_EXPONENT)):
+            return None
+        with np.errstate(divide="ignore"):
+            level = np.log(sources.importance) + np.log(a) - (1.0 + e) * np.log(sources.asked)
+        return level, e
 
     def take(self, index: Index) -> PowerCost:
         """Return the cost of some of the sources."""

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.request_proofs import REQUEST_POWER
 from freshopt.compiled.demand_functions import power_law
 from freshopt.compiled.proof_functions import POWER
 from freshopt.cvx import Expression, cp
@@ -175,8 +177,10 @@ class SynchronizationCost(CurveObjective):
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics."""
         kernel = super(SynchronizationCost, self).kernel(sources)
-        if not isinstance(self.cost, PowerCost) or self.refresh is Refresh.ON_REQUEST:
+        if not isinstance(self.cost, PowerCost):
             return kernel
+        if self.refresh is Refresh.ON_REQUEST:
+            return _with_level(kernel, self.cost, sources)
         parameters = self.cost.power_law(sources, self.refresh)
         if parameters is None:
             return kernel
@@ -191,3 +195,21 @@ class SynchronizationCost(CurveObjective):
     def take(self, index: Index) -> SynchronizationCost:
         """Return the objective for some of the sources."""
         return replace(self, cost=self.cost.take(index))
+
+
+def _with_level(kernel: Kernel, cost: PowerCost, sources: Sources) -> Kernel:
+    """Return the kernel of a power on request with its compiled forms.
+
+    It has none of a cap, nor of stale-while-revalidate windows.
+    """
+    own = None if sources.stale_while_revalidate is not None else cost.level_on_request(sources)
+    if own is None:
+        return kernel
+    parameters = (*own, sources.asked)
+    return replace(
+        kernel,
+        unit_demand=request_power,
+        demand_parameters=parameters,
+        unit_proof=REQUEST_POWER,
+        proof_parameters=parameters,
+    )

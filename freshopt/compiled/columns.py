@@ -21,8 +21,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from freshopt.compiled import backend
+from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
 from freshopt.compiled.cells.conditional_functions import CHANGED
+from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
+from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
@@ -49,6 +53,16 @@ BLOCKS = 4
 EVALUATIONS = 10.0
 # Evaluations that one takes where NumPy searches for best responses.
 SEARCHED = 30.0
+SEARCHES = (
+    *CHANGED,
+    *ON_REQUEST,
+    request_age,
+    request_power,
+    window_delay,
+    window_binary,
+    attempt_harmonic,
+    attempt_age,
+)
 
 
 def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:
@@ -57,7 +71,7 @@ def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted
     They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`). `counted` work is
     in the account already.
     """
-    work = EVALUATIONS * (SEARCHED if formula in CHANGED or formula in ON_REQUEST else 1.0)
+    work = EVALUATIONS * (SEARCHED if formula in SEARCHES else 1.0)
     return backend.takes((formula, announced), n, 0.0 if counted else work)
 
 

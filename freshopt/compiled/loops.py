@@ -30,9 +30,13 @@ from freshopt.compiled import (
 )
 from freshopt.compiled.cells import (
     attempt_functions,
+    attempt_roots,
     conditional_functions,
+    request_age,
     request_functions,
+    request_power,
     request_tables,
+    window_functions,
 )
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import (
@@ -63,8 +67,12 @@ FORMULAS = (
     proof_tables,
     request_tables,
     request_functions,
+    request_age,
+    request_power,
+    window_functions,
     conditional_functions,
     attempt_functions,
+    attempt_roots,
 )
 ORDERED = (vector_math, *FORMULAS)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, column_passes, host_search)

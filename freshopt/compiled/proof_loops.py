@@ -16,7 +16,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
-from freshopt.compiled.cells import attempt_proofs, request_proofs
+from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
 from freshopt.compiled.column_access import at, entries
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.loops import FAITHFUL, FAST
@@ -28,12 +28,24 @@ from freshopt.numerics.arrays import CACHED, Array, IntArray
 # Limits are met to 8 ulp: so many terms of Σ refresh cost·ρ are added in lanes, the pieces with their errors.
 PIECE = 256
 
-INLINED = (cost_functions, proof_functions, poll_proofs, request_proofs, attempt_proofs)
+INLINED = (
+    cost_functions,
+    proof_functions,
+    poll_proofs,
+    request_proofs,
+    window_proofs,
+    attempt_costs,
+    attempt_proofs,
+)
+
+# Their sums over nodes may be taken in lanes.
+SUMS = (attempt_costs.mean_harmonic_attempts,)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
         if _function.__module__ == _module.__name__ and not _function.__name__.startswith("_"):
-            register_jitable(forceinline=True, fastmath=FAITHFUL)(_function)
+            _freely = FAST if _function in SUMS else FAITHFUL
+            register_jitable(forceinline=True, fastmath=_freely)(_function)
 
 EDITION = hashlib.sha256(
     "".join([loops.EDITION, *map(inspect.getsource, INLINED)]).encode()

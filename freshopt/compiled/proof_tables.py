@@ -133,3 +133,20 @@ GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN = (
 LOG_INDEX, LOG_MEAN = (octave_table(ratio, LOW, HIGH) for ratio in (_log_ratio, _log_mean_ratio))
 # For refreshes on request: (v − log(1 + v))(2 + v)/v².
 LOG_EXCESS = octave_table(_excess_ratio, LOW, HIGH)
+
+
+def fallen(v: float) -> tuple[float, float, float, float]:
+    """Return 1 − e^{−v}, P(2, v), 1 − (1 − e^{−v})/v and (1 − e^{−v})/v.
+
+    Nothing cancels.
+
+    Examples
+    --------
+    >>> [round(float(each), 6) for each in fallen(1.0)]
+    [0.632121, 0.264241, 0.367879, 0.632121]
+    """
+    finite = v if v < LARGEST_GAP else LARGEST_GAP
+    share, rest = finite / (1.0 + finite), 1.0 / (1.0 + finite)
+    scaled = ratio_at(GAMMA, max(finite, SMALLEST_GAP)) * share
+    index, part = scaled * share, scaled * rest
+    return share + rest * index, index, share - rest * part, rest * (1.0 + part)

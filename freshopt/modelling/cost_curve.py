@@ -292,10 +292,10 @@ class Curve:
             RequestCost(self.mean, self.at, rise),
             marginal,
             RequestInverse(marginal, self.inverse_index),
-            None if windowed else own.demand,
+            own.window_demand if windowed else own.demand,
             None if self.mean_gain is None else RequestGain(self.mean_gain, kept),
             None if windowed else own.value,
-            None if windowed else own.proof,
+            own.window_proof if windowed else own.proof,
         )
 
     def _mixed_request(self) -> RequestForms:

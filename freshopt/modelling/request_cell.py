@@ -64,6 +64,9 @@ class RequestForms:
         of `freshopt.compiled`, without a window.
     proof : ProofCell or None
         Of `freshopt.compiled`, without a window.
+    window_demand : callable or None
+    window_proof : ProofCell or None
+        The same with a window, σ as the last parameter.
     rise : callable or None
         ``(T, *parameters, ζ, σ)``: R = ∫₀^σ e^{−ζx}(c(T + x) − c(T)) dx, also for σ = inf. None refuses
         windows.
@@ -74,6 +77,8 @@ class RequestForms:
     demand: Demand | None = None
     value: Value | None = None
     proof: ProofCell | None = None
+    window_demand: Demand | None = None
+    window_proof: ProofCell | None = None
     rise: Formula | None = None
     kept: Formula | None = None
 

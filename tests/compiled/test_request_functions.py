@@ -8,10 +8,11 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled.cells import request_functions, request_proofs
+from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.modelling.objective import Objective
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from tests.compiled.test_proof_functions import term
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.source_gaps import DIGITS, ExactCell, Number, exact_source_gap
@@ -35,6 +36,13 @@ def _index(u: Number) -> Number:
     return u + mpmath.expm1(-u) if u > 1 else mpmath.nsum(lambda k: (-u) ** k / mpmath.factorial(k), [2, 60])
 
 
+def _age_index(u: Number) -> Number:
+    """Return u²/2 − 1 + (1 + u)e^{−u}, with its own digits where u is small."""
+    if u > 1:
+        return u**2 / 2 - 1 + (1 + u) * mpmath.exp(-u)
+    return -mpmath.nsum(lambda k: (-u) ** k * (k - 1) / mpmath.factorial(k), [3, 60])
+
+
 def _life(r: Number, asked: Number) -> Number:
     return 1 / r - 1 / asked
 
@@ -56,6 +64,10 @@ EXACT = {
         ),
     ),
 }
+EXACT["age"] = ExactCell(
+    lambda r, d, z: r / d**2 * (_index(d * _life(r, z)) * d * _life(r, z) - _age_index(d * _life(r, z))),
+    lambda r, d, z: (_age_index(d * _life(r, z)) + d / z * _index(d * _life(r, z))) / d**2,
+)
 PARTS: dict[str, tuple[Demand, ProofCell, Objective]] = {
     "delay": (request_functions.request_delay, request_proofs.REQUEST_DELAY, AccumulatedDelay(ON_REQUEST)),
     "harmonic": (
@@ -64,6 +76,7 @@ PARTS: dict[str, tuple[Demand, ProofCell, Objective]] = {
         HarmonicStaleness(ON_REQUEST),
     ),
     "binary": (request_functions.request_binary, request_proofs.REQUEST_BINARY, BinaryFreshness(ON_REQUEST)),
+    "age": (request_age, request_proofs.REQUEST_AGE, Age(ON_REQUEST)),
 }
 
 

@@ -89,8 +89,12 @@ def request_binary(worth: float, d: float, asked: float) -> float:
     Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − q/(1 + κ)), else 0.
     """
     k = d / asked
-    share = d / worth / (1.0 + k)
-    inside = min(share, LAST)
+    return binary_rate(d / worth / (1.0 + k), d, k)
+
+
+def binary_rate(share: float, d: float, k: float) -> float:
+    """Return Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − share), else 0."""
+    inside = min(max(share, 0.0), LAST)
     rest = 1.0 - inside
     # What rounding takes from 1 − share is added to the logarithm to first order.
     level = (inside - (1.0 - rest)) / rest - fast_log(rest)

@@ -13,7 +13,7 @@ import numpy as np
 
 from freshopt.compiled.proof_tables import exponential_integral_sum
 from freshopt.numerics.inverse_tables import OCTAVE, octave_table, polynomial, sixteenth_place
-from freshopt.numerics.special_functions import harmonic_index, inverse_log_excess
+from freshopt.numerics.special_functions import age_index, harmonic_index, inverse_log_excess
 from freshopt.numerics.vector_math import EXPONENT, IN_FRONT, WHOLE
 
 # Octaves of u: below, u − 1 + e^{−u} is u²/2 to half an ulp, above, e^{−u} is 1e-56.
@@ -30,6 +30,7 @@ _LOG2 = math.log(2.0)
 
 INDEX = octave_table(harmonic_index, LOW, HIGH)
 EIN = octave_table(exponential_integral_sum, LOW, HIGH)
+AGE = octave_table(age_index, LOW, HIGH)
 WHOLE_GAP = octave_table(inverse_log_excess, LEVEL_LOW, LEVEL_HIGH)
 
 
@@ -52,6 +53,28 @@ def index_and_ein(u: float) -> tuple[float, float]:
     index = polynomial(INDEX, row, z)
     index = index if u < MANY else u - 1.0
     return index if u > LEAST else 0.5 * u * u, ein if u > LEAST else u
+
+
+def index_and_age(u: float) -> tuple[float, float]:
+    """Return the indices of harmonic staleness and of age at u.
+
+    They are u − 1 + e^{−u} and u²/2 − P(2, u).
+
+    Examples
+    --------
+    >>> [round(float(value), 12) for value in index_and_age(1.0)]
+    [0.367879441171, 0.235758882343]
+    """
+    within = u if u > LEAST else LEAST
+    within = within if within < MANY else LEAST
+    bits = np.float64(within).view(np.uint64)
+    row, z = np.int64((bits >> _FIRST_BITS) - _FIRST), sixteenth_place(bits)
+    index, age = polynomial(INDEX, row, z), polynomial(AGE, row, z)
+    square = 0.5 * u * u
+    # With e^{−u} = 0, and the first terms of both.
+    index = index if u < MANY else u - 1.0
+    age = age if u < MANY else square - 1.0
+    return index if u > LEAST else square, age if u > LEAST else square * u * (2.0 / 3.0)
 
 
 def whole_gap(level: float) -> float:

@@ -1,0 +1,111 @@
+"""Cost, marginal value and reach of one source with a stale-while-revalidate window.
+
+With v = e^{−u} the costs are those of `freshopt.modelling.request_cell`, whose rises R are in
+`freshopt.numerics.request_windows`:
+
+    delay     (1 − ρ/ζ)(u/2 + κ(1 − e^{−x})) + (ρ/ζ)κ·P(2, x)
+    binary    (1 − ρ/ζ)(1 − (1 − v)/u) + (ρ/ζ)((1 − v)(1 − e^{−x}) + v·(κ/(1 + κ))(P(2, x) + xe^{−x}·m(y)))
+
+with m(y) = 1 − (1 − e^{−y})/y. **Reach**: Φ is that without a window times b, and a constant more
+(`freshopt.compiled.cells.window_functions`), so that the reach is that of `request_proofs` at |m − ν|/b. Only
+its farthest rate is of the price itself, and none is said here: no rate is above ζ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freshopt.compiled.cells.request_proofs import ROUNDED, reach_of
+from freshopt.compiled.cells.window_functions import MANY_REQUESTS
+from freshopt.compiled.proof_functions import ProofCell, Values
+from freshopt.compiled.proof_tables import fallen
+from freshopt.numerics.vector_math import fast_exp
+
+
+def window_delay(rate: float, w: float, d: float, asked: float, window: float) -> Values:
+    """Return the mean delay that requests see and its marginal value.
+
+    Examples
+    --------
+    >>> [round(float(x), 6) for x in window_delay(1.0, 3.0, 1.0, 2.0, 0.0)[:3]]
+    [0.125, 0.0, 1.125]
+    """
+    within = (asked - rate) / asked if rate < asked else 0.0
+    u, k, x = d / rate * within, d / asked, asked * window
+    x = x if x < MANY_REQUESTS else MANY_REQUESTS
+    fall, moment, _, _ = fallen(x)
+    cost = within * (0.5 * u + k * fall) + k * (rate / asked * moment)
+    marginal = (w / rate) * within * (0.5 * u + k) + (w / asked) * (k * (x * fast_exp(-x)))
+    return cost if rate > 0.0 else np.inf, 0.0, marginal, ROUNDED
+
+
+def window_binary(rate: float, w: float, d: float, asked: float, window: float) -> Values:
+    """Return the stale and the fresh share of requests, and the marginal value.
+
+    Examples
+    --------
+    >>> [round(float(x), 6) for x in window_binary(1.0, 3.0, 1.0, 2.0, 0.0)[:3]]
+    [0.106531, 0.893469, 0.860816]
+    """
+    within = (asked - rate) / asked if rate < asked else 0.0
+    k, x = d / asked, asked * window
+    x = x if x < MANY_REQUESTS else MANY_REQUESTS
+    u = d / rate * within
+    stale, index, mean, share = fallen(u)
+    expired, moment, _, _ = fallen(x)
+    changed, _, late, _ = fallen(d * window)
+    left, fetched = fast_exp(-x), rate / asked if rate < asked else 1.0
+    load = k * left
+    bend, fresh = bent(k, load * (1.0 - changed)), fast_exp(-u)
+    risen = k / (1.0 + k) * (moment + x * left * late)
+    cost = within * mean + fetched * (stale * expired + fresh * risen)
+    # 1 − e^{−x−y}, of which each sees a part.
+    kept = fresh * ((expired + left * changed) / (1.0 + k))
+    gain = within * share + fetched * (left + kept)
+    return cost, gain, (w / d) * (load * changed + bend * (index + k * stale)), ROUNDED
+
+
+def reach_of_window_delay(
+    rate: float,
+    w: float,
+    off: float,
+    _paid: float,
+    rises: bool,
+    falls: bool,
+    d: float,
+    _asked: float,
+    _window: float,
+) -> float:
+    """Return the reach of accumulated delay, with a window."""
+    return reach_of(rate, (off * (rate / w)) * (rate / d), True, np.inf, rises, falls)
+
+
+def reach_of_window_binary(
+    rate: float,
+    w: float,
+    off: float,
+    _paid: float,
+    rises: bool,
+    falls: bool,
+    d: float,
+    asked: float,
+    window: float,
+) -> float:
+    """Return the reach of binary freshness, with a window."""
+    within = (asked - rate) / asked if rate < asked else 0.0
+    k, x = d / asked, asked * window
+    load = k * fast_exp(-(x if x < MANY_REQUESTS else MANY_REQUESTS))
+    bend = bent(k, load * (1.0 - fallen(d * window)[0]))
+    apart = off / (bend * fast_exp(-(d / rate * within)))
+    x = (apart * (rate / w)) * (rate / d)
+    near = apart * (d / w) <= 0.5 * (1.0 + d / rate)
+    return reach_of(rate, x, near, np.inf, rises, falls)
+
+
+def bent(k: float, load: float) -> float:
+    """Return b = (1 + κe^{−x−y})/(1 + κ)."""
+    return (1.0 + load) / (1.0 + k)
+
+
+WINDOW_DELAY = ProofCell(window_delay, reach_of_window_delay)
+WINDOW_BINARY = ProofCell(window_binary, reach_of_window_binary)
