@@ -47,6 +47,7 @@ from freshopt.numerics.arrays import (
     BoolArray,
     Index,
     IntArray,
+    as_float64,
     as_numbers,
     as_vector,
     is_scalar,
@@ -55,6 +56,7 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.numerics.request_windows import quadrature_rise
+from freshopt.separable.conditional_hull import concave_rates
 from freshopt.separable.conditional_kernel import largest_cost_ratio
 
 # A kink this many times away from a typical rate does not matter.
@@ -151,6 +153,17 @@ class PowerCost:
                 f"up to changed_cost/refresh_cost = {most[k]:.4g}, and this is {dear[k]:.4g}"
             )
         return None
+
+    def concave_per_bandwidth(self, sources: Sources, refresh: Refresh) -> tuple[Array, Array] | None:
+        """Return rates between which the cost is concave in bandwidth used.
+
+        None where there is a cap.
+        """
+        _, e, _, cap = self._parameters(len(sources))
+        if sources.changed_cost is None or bool(np.any(np.isfinite(cap))):
+            return None
+        ratio, d = sources.changed_cost / sources.refresh_cost, as_float64(sources.column("change_rate"))
+        return concave_rates(e, d, ratio, periodic=refresh is Refresh.PERIODIC)
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve; parameters are a, e, t₀ and U."""

@@ -167,6 +167,14 @@ class SynchronizationCost(CurveObjective):
             return self.cost.convex_per_bandwidth(sources, self.refresh)
         return super(SynchronizationCost, self).convex_per_bandwidth(sources)
 
+    def concave_per_bandwidth(self, sources: Sources) -> tuple[Array, Array] | None:
+        """Return rates between which a power is concave, or None."""
+        return (
+            self.cost.concave_per_bandwidth(sources, self.refresh)
+            if isinstance(self.cost, PowerCost)
+            else None
+        )
+
     def never_failing(
         self, sources: Sources, success: Array, refresh: Refresh
     ) -> tuple[Objective, Sources] | None:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from freshopt.certificates.arc_rounding import NOT_CONVEX, problems_on_arcs
 from freshopt.certificates.certificate import (
     Certificate,
     certify,
@@ -46,6 +47,7 @@ from freshopt.numerics.arrays import (
     read_only,
     total,
 )
+from freshopt.separable.conditional_hull import ConditionalHull
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +241,37 @@ def run_solver(solver: Solver, problem: Problem, options: SolveOptions) -> Solut
     if twin is None:
         return solver.solve(problem, options)
     solution = solver.solve(twin, options)
+    if isinstance(twin.numerics, ConditionalHull) and all_finite(solution.rates):
+        solution = _off_segments(solver, solution, twin.numerics, options)
     rates, proof = solution.rates, solution.certificate
     if all_finite(rates):
         rates = read_only(rates_of_bandwidth(problem, rates))
     own = None if proof is None else replace(proof, rates=rates)
     return replace(solution, problem=problem, rates=rates, certificate=own)
+
+
+def _off_segments(
+    solver: Solver, solution: Solution, hull: ConditionalHull, options: SolveOptions
+) -> Solution:
+    """Return the best rounding of a solution that lies inside segments of a hull, with its own proof."""
+    problem, found, spent = solution.problem, [solution.rates], solution.seconds
+    for arcs in problems_on_arcs(problem, hull, solution):
+        tried = solver.solve(arcs, replace(options, certify=False, warm_start=None, bandwidth_used=None))
+        spent += tried.seconds
+        if all_finite(tried.rates):
+            found.append(tried.rates)
+    if len(found) == 1:
+        return solution
+    best = min(found, key=lambda used: total(hull.curve.cost(used)))
+    value = problem.objective.value_from_cost(total(hull.curve.cost(best)), problem.sources)
+    chosen = replace(solution, rates=best, value=value, seconds=spent)
+    if not options.certify:
+        return chosen
+    proof = certify(problem, best, solution.price, solution.host_prices)
+    note = "" if proof.confirms(options.tolerance) else NOT_CONVEX
+    answer = Answer(best, status=None if solution.status is Status.INACCURATE else solution.status, note=note)
+    status, note = _status(solver, answer, proof, options.tolerance)
+    return replace(chosen, rates=proof.rates, value=proof.value, certificate=proof, status=status, note=note)
 
 
 def refusal(solver: Solver, problem: Problem) -> str | None:

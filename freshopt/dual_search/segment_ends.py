@@ -10,12 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, IntArray
-from freshopt.separable.hull_numerics import HullNumerics
+from freshopt.numerics.arrays import Array
+from freshopt.separable.hull_numerics import ROUNDING, HullNumerics, filled_in_turn
 from freshopt.separable.kernel import MixedNumerics, Numerics
 
-# Rates off a point by less are at the point, but for the rounding of mixtures and sums.
-ROUNDING = 1e-12
 # Slopes this near to the price are the price, but for the width of its bracket and rounding.
 BESIDE = 1e-11
 
@@ -63,7 +61,7 @@ def at_segment_ends(
     paid = np.append(price + host_prices, price)
     slope = numerics.take(inside).marginal(moved[inside]) / cost[inside]
     inside = inside[np.abs(slope - paid[limit[inside]]) <= BESIDE * slope]
-    moved[inside] = _filled(cost[inside], low[inside], high[inside], moved[inside], limit[inside])
+    moved[inside] = filled_in_turn(cost[inside], low[inside], high[inside], moved[inside], limit[inside])
     movable = (moved > problem.lower) & (moved < problem.upper) & ~(silent & hull.corner(moved))
     between = np.zeros(len(rates), dtype=np.bool_)
     between[inside] = (moved[inside] > low[inside]) & (moved[inside] < high[inside])
@@ -84,19 +82,3 @@ def at_segment_ends(
         np.minimum.at(paid, group[near], slope[near])
     least = float(np.min(paid))
     return moved, least, np.where(host_prices > 0.0, paid[:-1] - least, 0.0)
-
-
-def _filled(cost: Array, low: Array, high: Array, rate: Array, limit: IntArray) -> Array:
-    """Fill segments to their upper ends in turn, by limit."""
-    order = np.argsort(limit, kind="stable")
-    room, used = (cost * (high - low))[order], (cost * (rate - low))[order]
-    group = limit[order]
-    first = np.searchsorted(group, group)
-    before = np.concatenate(([0.0], np.cumsum(room)))
-    total = np.bincount(group, weights=used, minlength=1)[group]
-    share = (total - (before[:-1] - before[first])) / room
-    filled = low[order] + np.clip(share, 0.0, 1.0) * (high - low)[order]
-    filled = np.where(share >= 1.0 - ROUNDING, high[order], np.where(share <= ROUNDING, low[order], filled))
-    found = np.empty(len(rate))
-    found[order] = filled
-    return found

@@ -267,6 +267,14 @@ class Objective:
         """
         return f"nothing tells whether {type(self).__name__} is convex in the bandwidth that they use"
 
+    def concave_per_bandwidth(self, sources: Sources) -> tuple[Array, Array] | None:
+        """Return rates between which J is concave in bandwidth used, or None.
+
+        NaN for sources of convex costs. Outside these rates J is convex and decreasing. None where nothing
+        tells.
+        """
+        return None
+
     def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression | None:
         """Return w·J as a convex function of freshness, or None.
 

@@ -33,7 +33,7 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     if isinstance(objective, Spend):
         return LinearCost(sources.refresh_cost), ""
     if isinstance(objective, PerBandwidth):
-        return objective.kernel(sources), ""
+        return objective.hull(sources), ""
     if isinstance(objective, PhasedObjective):
         if sources.failing is not None:
             raise ObjectiveError(

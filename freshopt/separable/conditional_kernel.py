@@ -155,7 +155,7 @@ class _Marginal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inverse:
+class RootInverse:
     """Bandwidth used at which the marginal is the price, or 0.
 
     Since g' lies between c₀ and c₀ + c₁, the rate lies between the kernel's own responses to the price times
@@ -167,15 +167,23 @@ class _Inverse:
     fetches: BandwidthUsed
 
     def __call__(self, price: Array, *parameters: Array) -> Array:
+        """Return the best response in bandwidth used."""
         return self.fetches.used(self.response(price, parameters), *parameters[-3:])
 
-    def response(self, price: Array, parameters: tuple[Array, ...]) -> Array:
-        """Return the best response as a rate."""
+    def response(
+        self,
+        price: Array,
+        parameters: tuple[Array, ...],
+        least: Array | float = 0.0,
+        most: Array | float = np.inf,
+    ) -> Array:
+        """Return the best response as a rate, between bounds within which the marginal falls."""
         *own, d, fetch, change = parameters
         price = np.broadcast_to(price, np.shape(d))
         with np.errstate(all="ignore"):
             high = self.inverse(np.maximum(price * fetch, SMALLEST_PRICE), *own)
             low = self.inverse(np.maximum(price * (fetch + change), SMALLEST_PRICE), *own)
+            low, high = np.clip(low, least, most), np.clip(high, least, most)
             rate = np.where(low > 0.0, high, 0.0)
             within = np.flatnonzero((low > 0.0) & (low < high) & (low < _FASTEST))
         if not len(within):
@@ -286,7 +294,7 @@ def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array
     gain, closed, demand = kernel.unit_gain, None, None
     if kernel.unit_demand is not None and kernel.demand_parameters is None:
         closed, demand = _RESPONSES.get(kernel.unit_demand), _DEMANDS.get(kernel.unit_demand)
-    inverse = _Inverse(kernel.unit_marginal, kernel.unit_inverse, fetches)
+    inverse = RootInverse(kernel.unit_marginal, kernel.unit_inverse, fetches)
     return Kernel(
         kernel.importance,
         (*kernel.parameters, d, fetch, change),

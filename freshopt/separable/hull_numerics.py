@@ -14,9 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.compiled.columns import Columns, column, enabled
-from freshopt.numerics.arrays import Array, BoolArray, Index
+from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Kernel, Numerics
+
+# Rates off a point by less are at the point, but for the rounding of mixtures and sums.
+ROUNDING = 1e-12
 
 
 @frozen_arrays
@@ -155,3 +158,19 @@ def compilable(curve: Numerics, n: int) -> bool:
     if not isinstance(curve, Kernel) or curve.unit_demand is None or curve.demand_parameters is not None:
         return False
     return enabled(n, curve.unit_demand)
+
+
+def filled_in_turn(cost: Array, low: Array, high: Array, rate: Array, limit: IntArray) -> Array:
+    """Fill segments to their upper ends in turn, by limit."""
+    order = np.argsort(limit, kind="stable")
+    room, used = (cost * (high - low))[order], (cost * (rate - low))[order]
+    group = limit[order]
+    first = np.searchsorted(group, group)
+    before = np.concatenate(([0.0], np.cumsum(room)))
+    total = np.bincount(group, weights=used, minlength=1)[group]
+    share = (total - (before[:-1] - before[first])) / room
+    filled = low[order] + np.clip(share, 0.0, 1.0) * (high - low)[order]
+    filled = np.where(share >= 1.0 - ROUNDING, high[order], np.where(share <= ROUNDING, low[order], filled))
+    found = np.empty(len(rate))
+    found[order] = filled
+    return found

@@ -3,7 +3,8 @@
 Fetches that cost what they bring use b = c₀ρ + c₁Δ·F(ρ), no linear function of the rate. A problem with such
 fetches is solved in b: the same costs, at the rates that use so much, under refresh costs of 1. Bandwidth and
 host limits bound sums of b, bounds on rates are bounds on b, and J(g^{-1}(b)) is convex
-(`freshopt.separable.conditional_kernel`). So prices, certificates and solvers are those of any problem.
+(`freshopt.separable.conditional_kernel`). So prices, certificates and solvers are those of any problem. Where
+it is not, the bound is that of its lower convex hull (`freshopt.separable.conditional_hull`).
 
 With Poisson refreshes and f = F(ρ), b = c₀Δf/(1 − f) + c₁Δf is convex in f, and so are the costs of the named
 objectives: that is what is declared.
@@ -21,8 +22,9 @@ from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.objective import ConeForm, Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, read_only
+from freshopt.separable.conditional_hull import hull_per_bandwidth
 from freshopt.separable.conditional_kernel import BandwidthUsed, per_bandwidth
-from freshopt.separable.kernel import Kernel
+from freshopt.separable.kernel import Kernel, Numerics
 
 if TYPE_CHECKING:
     from freshopt.modelling.problem import Problem
@@ -104,6 +106,14 @@ class PerBandwidth(Objective):
         change = own.column("change_rate")
         return per_bandwidth(kernel, fetches, change, own.refresh_cost, changed_costs(own))
 
+    def hull(self, sources: Sources) -> Numerics:
+        """Return the numerics of the lower convex hull between bounds in bandwidth.
+
+        They are those of the kernel where the costs are convex.
+        """
+        concave = self.objective.concave_per_bandwidth(self.sources)
+        return hull_per_bandwidth(self.kernel(sources), concave, sources.min_rate, sources.max_rate)
+
     def without_cone(self) -> str | None:
         """Return why there is no cone form, or None."""
         if self.refresh is Refresh.PERIODIC:
@@ -154,9 +164,11 @@ def sources_per_bandwidth(
     Raises
     ------
     ObjectiveError
-        If the cost is not known to be convex in it, or a source is signalled.
+        If nothing tells where the cost is convex in it, or a source is signalled.
     """
     refused = objective.convex_per_bandwidth(sources)
+    if refused is not None and objective.concave_per_bandwidth(sources) is not None:
+        refused = None
     if objective.refresh is Refresh.ON_REQUEST:
         refused = "copies that are refreshed on request have no such cell"
     if sources.failing is not None:
@@ -179,16 +191,18 @@ def sources_per_bandwidth(
         for bound in (lower, upper)
     ]
     low, high = ends
-    twin = sources.take(slice(None))
-    columns = {
-        "min_rate": low,
-        "max_rate": np.where(high > LARGEST, np.inf, high),
-        "refresh_cost": np.broadcast_to(1.0, low.shape),
-    }
-    for key, column in columns.items():
-        object.__setattr__(twin, key, read_only(column))
+    twin = within(sources, low, np.where(high > LARGEST, np.inf, high))
+    object.__setattr__(twin, "refresh_cost", read_only(np.broadcast_to(1.0, low.shape)))
     object.__setattr__(twin, "changed_cost", None)
     return PerBandwidth(objective, sources), twin
+
+
+def within(sources: Sources, lower: Array, upper: Array) -> Sources:
+    """Return sources with other bounds, not validated."""
+    twin = sources.take(slice(None))
+    object.__setattr__(twin, "min_rate", read_only(lower))
+    object.__setattr__(twin, "max_rate", read_only(upper))
+    return twin
 
 
 def rates_of_bandwidth(problem: Problem, used: Array) -> Array:

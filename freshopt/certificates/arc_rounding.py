@@ -1,0 +1,93 @@
+"""`problems_on_arcs`: bandwidths moved off the segments of a hull.
+
+Where costs are concave between two bandwidths, optimal bandwidths of the hull lie on convex arcs, but for
+those of sources whose segment has the price as its slope. Filling such segments in turn leaves at most one
+source inside for each limit that binds. With every source held on the arc where it is, the problem is convex
+and exact, and what that one frees goes to where it is worth most: it is solved with that source on its left
+arc, on its right arc, and where it is. The best of the three loses no more than that one's distance from the
+hull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.errors import InfeasibleProblemError
+from freshopt.modelling.fetches.conditional_fetches import within
+from freshopt.modelling.problem import Problem
+from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.separable.conditional_hull import ConditionalHull
+from freshopt.separable.hull_numerics import ROUNDING, filled_in_turn
+
+# What a solution says of rates that are not proved to be optimal.
+NOT_CONVEX = (
+    "A source's cost is not convex in the bandwidth used there: the gap is that to the lower convex hull."
+)
+
+
+def problems_on_arcs(problem: Problem, hull: ConditionalHull, solution: Solution) -> Iterator[Problem]:
+    """Yield convex problems near a solution of the hull's.
+
+    Parameters
+    ----------
+    problem : Problem
+        Over bandwidth used.
+    hull : ConditionalHull
+        Its numerics.
+    solution : Solution
+        With bandwidths for rates.
+
+    Yields
+    ------
+    Problem
+        None if no source is inside a segment.
+    """
+    used = _filled(problem, hull, solution)
+    segment = hull.left < hull.right
+    slack = ROUNDING * np.where(segment, hull.right, 0.0)
+    before, after = segment & (used <= hull.left + slack), segment & (used >= hull.right - slack)
+    between = segment & ~before & ~after
+    if not bool(np.any(hull.inside(solution.rates) & (np.abs(solution.rates - used) > slack) | between)):
+        return
+    nowhere = np.zeros(len(used), dtype=np.bool_)
+    sides = [(between, nowhere), (nowhere, between), (nowhere, nowhere)] if bool(np.any(between)) else []
+    for down, up in sides or [(nowhere, nowhere)]:
+        fixed = between & ~down & ~up
+        bounds = _bounds(problem, hull, before | down, after | up)
+        lower, upper = (np.where(fixed, used, bound) for bound in bounds)
+        try:
+            yield Problem(
+                problem.objective,
+                within(problem.sources, lower, upper),
+                problem.bandwidth,
+                problem.host_limits,
+            )
+        except InfeasibleProblemError:
+            continue
+
+
+def _bounds(
+    problem: Problem, hull: ConditionalHull, left: BoolArray, right: BoolArray
+) -> tuple[Array, Array]:
+    """Return the bounds that hold sources on their arcs."""
+    first, last = hull.arcs()
+    upper = np.where(left, np.clip(first, problem.lower, problem.upper), problem.upper)
+    lower = np.where(right, np.clip(last, problem.lower, problem.upper), problem.lower)
+    return lower, upper
+
+
+def _filled(problem: Problem, hull: ConditionalHull, solution: Solution) -> Array:
+    """Return the bandwidths with segments filled in turn, by the limit that binds."""
+    hosts, used = problem.hosts, np.array(solution.rates)
+    limit = np.full(len(used), len(hosts), dtype=np.int64)
+    if len(hosts):
+        binding = np.append([solution.host_prices[name] > 0.0 for name in hosts.names], False)
+        limit = np.where(binding[hosts.codes], hosts.codes, len(hosts))
+    some = np.flatnonzero(hull.inside(used))
+    if len(some):
+        ends = hull.left[some], hull.right[some]
+        used[some] = filled_in_turn(np.ones(len(some)), *ends, used[some], limit[some])
+    return used
