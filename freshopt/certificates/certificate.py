@@ -348,14 +348,16 @@ def _certified(
     if price is None and LOOSE * abs(gap.cost) < short < math.inf and not len(problem.hosts):
         # The tangents' best price tells little of the dual function's.
         trial = dual_price(gap, found or 1.0)
-        exact = dual_gap(gap, trial) if trial else math.inf
+        exact = dual_gap(gap, trial, host_dual) if trial else math.inf
         found, short = (trial, exact) if trial and exact < short else (found, short)
-    above = gap.numerics.above(repaired) if isinstance(gap.numerics, ConditionalHull) else 0.0
-    if above > 0.0:
-        # What is bounded is the hull; rates where it is not attained cost more than it says.
+    if isinstance(gap.numerics, ConditionalHull):
+        # Tangents are loose where the other end of a segment is the best response. And what is bounded is the
+        # hull: rates where it is not attained cost more than it says.
+        above = gap.numerics.above(repaired)
         cost = gap.cost + above
         value = problem.objective.value_from_cost(cost, problem.sources)
-        gap, short = replace(gap, cost=cost, value=value), short + above
+        short = min(short, dual_gap(gap, found, host_dual)) + above
+        gap = replace(gap, cost=cost, value=value)
     return _summarise(gap, found, host_dual, infeasibility, short)
 
 

@@ -189,21 +189,25 @@ def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
     return best, smallest
 
 
-def dual_gap(gap: Gap, price: float) -> float:
-    """Return the dual function's bound on the gap at a price.
+def dual_gap(gap: Gap, price: float, host_prices: Array) -> float:
+    """Return the dual function's bound on the gap at prices, the hosts' on top.
 
     It is inf where nothing is bounded.
     """
-    problem = gap.problem
+    problem, hosts = gap.problem, gap.problem.hosts
+    each = hosts.broadcast_to_sources(price + host_prices, price) if len(hosts) else price
     with np.errstate(all="ignore"):
-        best = _best_responses(gap, price, slice(None))
+        best = _best_responses(gap, each, slice(None))
         if not bool(np.all(np.isfinite(best))):
             return math.inf
         there = Gap.of(problem, best, gap.numerics, keep_slopes=False)
-        used = total(problem.sources.refresh_cost * best)
-        terms = there.at(price, np.zeros(0)) - price * there.slack
-        paid = price * (problem.bandwidth - used)
-        size = _size(gap) + _size(there) + price * (problem.bandwidth + used)
+        spent = problem.sources.refresh_cost * best
+        used = np.append(hosts.totals(spent), total(spent))
+        limits, prices = np.append(hosts.limits, problem.bandwidth), np.append(host_prices, price)
+        slack = np.append(there.host_slack, there.slack)
+        terms = there.at(price, host_prices) - float(np.dot(prices, slack))
+        paid = float(np.dot(prices, limits - used))
+        size = _size(gap) + _size(there) + float(np.dot(prices, limits + used))
         found = gap.cost - there.cost + paid + terms + ROUNDING * size
     return found if math.isfinite(found) else math.inf
 
@@ -253,13 +257,13 @@ def _size(gap: Gap) -> float:
     return sum(float(np.sum(np.abs(gap.numerics.take(part).cost(gap.rates[part])))) for part in parts)
 
 
-def _best_responses(gap: Gap, price: float, some: slice) -> Array:
-    """Return some sources' best responses within their bounds."""
+def _best_responses(gap: Gap, price: float | Array, some: slice) -> Array:
+    """Return some sources' best responses within their bounds, to one price or one for each."""
     problem, numerics = gap.problem, gap.numerics if some == slice(None) else gap.numerics.take(some)
     cost, lower, upper = problem.sources.refresh_cost[some], problem.lower[some], problem.upper[some]
-    rates = np.empty(len(cost))
+    rates, each = np.empty(len(cost)), np.broadcast_to(price, len(cost))
     with np.errstate(all="ignore"):
         for part in chunks(len(rates)):
-            wanted = numerics.take(part).inverse_marginal(cost[part] * price)
+            wanted = numerics.take(part).inverse_marginal(cost[part] * each[part])
             rates[part] = np.clip(wanted, lower[part], upper[part])
     return rates

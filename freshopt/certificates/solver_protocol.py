@@ -15,7 +15,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.certificates.arc_rounding import NOT_CONVEX, problems_on_arcs
 from freshopt.certificates.certificate import (
     Certificate,
     certify,
@@ -32,6 +31,7 @@ from freshopt.errors import (
     SourceDataError,
     shortened,
 )
+from freshopt.modelling.fetches.arc_rounding import NOT_CONVEX, problems_on_arcs
 from freshopt.modelling.fetches.conditional_fetches import UNKNOWN, PerBandwidth, rates_of_bandwidth
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
@@ -255,7 +255,7 @@ def _off_segments(
 ) -> Solution:
     """Return the best rounding of a solution that lies inside segments of a hull, with its own proof."""
     problem, found, spent = solution.problem, [solution.rates], solution.seconds
-    for arcs in problems_on_arcs(problem, hull, solution):
+    for arcs in problems_on_arcs(problem, hull, solution.rates, solution.host_prices):
         tried = solver.solve(arcs, replace(options, certify=False, warm_start=None, bandwidth_used=None))
         spent += tried.seconds
         if all_finite(tried.rates):

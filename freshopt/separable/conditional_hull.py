@@ -12,7 +12,7 @@ arc falls in s at the speed c − a, and Newton's step for its root is the slope
 iterated, inside a bracket that begins with the marginals at the inflections.
 
 Demand jumps at the price s. Mixtures of both sides lie on the segment, where no rate attains the hull: what
-they lose there is `above`, and `freshopt.certificates.arc_rounding` moves them off it.
+they lose there is `above`, and `freshopt.modelling.fetches.arc_rounding` moves them off it.
 
 Cost: some eight steps of two best responses when a problem is made; then one best response on an arc.
 """

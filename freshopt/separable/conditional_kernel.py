@@ -27,6 +27,7 @@ For e < 1, J ∝ ρ^{−e} is convex in b as long as c₁/c₀ is at most (`larg
 
 the least κ = c₁/c₀ at which −J'/g' is level somewhere: with x = ρ/Δ, (1 + e)(1 + x)³ = κ((1 − e)x − 1 − e),
 whose root is double at x = (2 + e)/(1 − e); with u = Δ/ρ, u²e^{−u} − (1 + e)P(2, u) is largest at u = 1 − e.
+`freshopt.separable.conditional_hull` is for what is beyond.
 
 Cost: g^{-1} is a square root (Poisson) or some five Newton steps (periodic). Best responses of binary
 freshness and harmonic staleness under Poisson refreshes are roots of a square and of a cubic; others take two

@@ -10,11 +10,11 @@ hull.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from freshopt.certificates.solution import Solution
 from freshopt.errors import InfeasibleProblemError
 from freshopt.modelling.fetches.conditional_fetches import within
 from freshopt.modelling.problem import Problem
@@ -24,12 +24,15 @@ from freshopt.separable.hull_numerics import ROUNDING, filled_in_turn
 
 # What a solution says of rates that are not proved to be optimal.
 NOT_CONVEX = (
-    "A source's cost is not convex in the bandwidth used there: the gap is that to the lower convex hull."
+    "Of costs that are not convex in the bandwidth used the gap is that to their lower convex hull; a "
+    "tolerance above it accepts these rates."
 )
 
 
-def problems_on_arcs(problem: Problem, hull: ConditionalHull, solution: Solution) -> Iterator[Problem]:
-    """Yield convex problems near a solution of the hull's.
+def problems_on_arcs(
+    problem: Problem, hull: ConditionalHull, rates: Array, host_prices: Mapping[Any, float]
+) -> Iterator[Problem]:
+    """Yield convex problems near a solution of the hull's, none if no source is inside a segment.
 
     Parameters
     ----------
@@ -37,20 +40,22 @@ def problems_on_arcs(problem: Problem, hull: ConditionalHull, solution: Solution
         Over bandwidth used.
     hull : ConditionalHull
         Its numerics.
-    solution : Solution
-        With bandwidths for rates.
+    rates : ndarray, shape (n,)
+        Bandwidths that solve the hull's problem.
+    host_prices : mapping
+        Dual variables of the limited hosts.
 
     Yields
     ------
     Problem
-        None if no source is inside a segment.
+        With every source on an arc, or where it is.
     """
-    used = _filled(problem, hull, solution)
+    used = _filled(problem, hull, rates, host_prices)
     segment = hull.left < hull.right
     slack = ROUNDING * np.where(segment, hull.right, 0.0)
     before, after = segment & (used <= hull.left + slack), segment & (used >= hull.right - slack)
     between = segment & ~before & ~after
-    if not bool(np.any(hull.inside(solution.rates) & (np.abs(solution.rates - used) > slack) | between)):
+    if not bool(np.any(hull.inside(rates) & (np.abs(rates - used) > slack) | between)):
         return
     nowhere = np.zeros(len(used), dtype=np.bool_)
     sides = [(between, nowhere), (nowhere, between), (nowhere, nowhere)] if bool(np.any(between)) else []
@@ -79,12 +84,12 @@ def _bounds(
     return lower, upper
 
 
-def _filled(problem: Problem, hull: ConditionalHull, solution: Solution) -> Array:
+def _filled(problem: Problem, hull: ConditionalHull, rates: Array, host_prices: Mapping[Any, float]) -> Array:
     """Return the bandwidths with segments filled in turn, by the limit that binds."""
-    hosts, used = problem.hosts, np.array(solution.rates)
+    hosts, used = problem.hosts, np.array(rates)
     limit = np.full(len(used), len(hosts), dtype=np.int64)
     if len(hosts):
-        binding = np.append([solution.host_prices[name] > 0.0 for name in hosts.names], False)
+        binding = np.append([host_prices[name] > 0.0 for name in hosts.names], False)
         limit = np.where(binding[hosts.codes], hosts.codes, len(hosts))
     some = np.flatnonzero(hull.inside(used))
     if len(some):
