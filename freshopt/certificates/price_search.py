@@ -190,9 +190,9 @@ def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
 
 
 def dual_gap(gap: Gap, price: float, host_prices: Array) -> float:
-    """Return the dual function's bound on the gap at prices, the hosts' on top.
+    """Return the dual function's bound on the gap at prices.
 
-    It is inf where nothing is bounded.
+    The hosts' are on top. It is inf where nothing is bounded.
     """
     problem, hosts = gap.problem, gap.problem.hosts
     each = hosts.broadcast_to_sources(price + host_prices, price) if len(hosts) else price
@@ -258,7 +258,10 @@ def _size(gap: Gap) -> float:
 
 
 def _best_responses(gap: Gap, price: float | Array, some: slice) -> Array:
-    """Return some sources' best responses within their bounds, to one price or one for each."""
+    """Return some sources' best responses within their bounds.
+
+    They are to one price, or one for each.
+    """
     problem, numerics = gap.problem, gap.numerics if some == slice(None) else gap.numerics.take(some)
     cost, lower, upper = problem.sources.refresh_cost[some], problem.lower[some], problem.upper[some]
     rates, each = np.empty(len(cost)), np.broadcast_to(price, len(cost))

@@ -253,7 +253,7 @@ def run_solver(solver: Solver, problem: Problem, options: SolveOptions) -> Solut
 def _off_segments(
     solver: Solver, solution: Solution, hull: ConditionalHull, options: SolveOptions
 ) -> Solution:
-    """Return the best rounding of a solution that lies inside segments of a hull, with its own proof."""
+    """Return a solution of a hull's problem, rounded off its segments."""
     problem, found, spent = solution.problem, [solution.rates], solution.seconds
     for arcs in problems_on_arcs(problem, hull, solution.rates, solution.host_prices):
         tried = solver.solve(arcs, replace(options, certify=False, warm_start=None, bandwidth_used=None))

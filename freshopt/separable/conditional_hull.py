@@ -70,7 +70,7 @@ class ConditionalHull:
         return np.where(self.inside(used), line, self.curve.cost(used))
 
     def gain(self, used: Array) -> Array | None:
-        """Return None: the cost says it all."""
+        """Return the weighted gain, or None where the cost says it all."""
         return self.curve.gain(used)
 
     def marginal(self, used: Array) -> Array:
@@ -112,7 +112,7 @@ class ConditionalHull:
         return float(np.sum(np.maximum(0.0, piece.curve.cost(at) - piece.cost(at))))
 
     def arcs(self) -> tuple[Array, Array]:
-        """Return where the left arc ends and the right one begins, in bandwidth."""
+        """Return the inflections in bandwidth, where arcs end and begin."""
         return _used(self.curve, self.first), _used(self.curve, self.last)
 
 

@@ -178,7 +178,10 @@ class RootInverse:
         least: Array | float = 0.0,
         most: Array | float = np.inf,
     ) -> Array:
-        """Return the best response as a rate, between bounds within which the marginal falls."""
+        """Return the best response as a rate.
+
+        The marginal must fall between the bounds.
+        """
         *own, d, fetch, change = parameters
         price = np.broadcast_to(price, np.shape(d))
         with np.errstate(all="ignore"):

@@ -32,7 +32,9 @@ NOT_CONVEX = (
 def problems_on_arcs(
     problem: Problem, hull: ConditionalHull, rates: Array, host_prices: Mapping[Any, float]
 ) -> Iterator[Problem]:
-    """Yield convex problems near a solution of the hull's, none if no source is inside a segment.
+    """Yield convex problems near a solution of the hull's.
+
+    There is none if no source is inside a segment; where several are, one for each limit, they move alike.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def _bounds(
 
 
 def _filled(problem: Problem, hull: ConditionalHull, rates: Array, host_prices: Mapping[Any, float]) -> Array:
-    """Return the bandwidths with segments filled in turn, by the limit that binds."""
+    """Return the bandwidths with segments filled in turn."""
     hosts, used = problem.hosts, np.array(rates)
     limit = np.full(len(used), len(hosts), dtype=np.int64)
     if len(hosts):

@@ -107,7 +107,7 @@ class PerBandwidth(Objective):
         return per_bandwidth(kernel, fetches, change, own.refresh_cost, changed_costs(own))
 
     def hull(self, sources: Sources) -> Numerics:
-        """Return the numerics of the lower convex hull between bounds in bandwidth.
+        """Return the numerics of the hull between bounds in bandwidth.
 
         They are those of the kernel where the costs are convex.
         """
