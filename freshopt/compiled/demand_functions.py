@@ -25,6 +25,7 @@ from freshopt.compiled.demand_steps import (
     AGE_STEPS,
     BINARY_STEPS,
     HARMONIC_STEPS,
+    HARMONIC_TOP,
     MOST,
     POLL_STEPS,
     Steps,
@@ -41,10 +42,14 @@ from freshopt.compiled.demand_steps import (
     poll_place,
     poll_rate,
 )
+from freshopt.numerics.inverse_tables import ratio_from_table, ratio_table
+from freshopt.numerics.special_functions import inverse_log_freshness_index
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
 Demand: TypeAlias = Callable[..., float]
 
+# Of u²/(e^u − 1), below half an ulp of u beyond.
+LOG = ratio_table(lambda s: inverse_log_freshness_index(0.5 * s * s), HARMONIC_TOP)
 # The largest share of P(2, u) below 1.
 LAST = 1.0 - 2.0**-53
 
@@ -67,6 +72,19 @@ def harmonic_periodic(worth: float, d: float) -> float:
     Harmonic staleness under periodic refreshes.
     """
     return harmonic_rate(harmonic_value(harmonic_place(worth, d)), worth, d)
+
+
+def log_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u − u²/(e^u − 1) = Δ/a.
+
+    Log freshness under periodic refreshes.
+    """
+    # As harmonic staleness, but for the limit of large u.
+    unit = math.sqrt(0.5 * min(worth * d, MOST))
+    s = d / unit
+    near = s < HARMONIC_TOP
+    ratio = ratio_from_table(LOG, s if near else 0.0)
+    return (unit if near else d) / (ratio if near else 0.5 * s * s)
 
 
 def reciprocal_below(worth: float, d: float) -> float:
