@@ -34,7 +34,8 @@ from __future__ import annotations
 import math
 
 from freshopt.compiled.cells.request_tables import index_and_ein, whole_gap
-from freshopt.compiled.demand_functions import LAST, MOST
+from freshopt.compiled.demand_functions import LAST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.compiled.proof_tables import LOG_EXCESS, ratio_at
 from freshopt.numerics.special_functions import EULER_GAMMA
 from freshopt.numerics.vector_math import fast_log, rough_exp, rough_log, rough_root
