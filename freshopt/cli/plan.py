@@ -33,6 +33,7 @@ from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import PlanRequest
 from freshopt.questions.todays_crawls import freshness_of, share_of
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.changed_costs import changed_costs, require_plain_plan
 from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.crontab_line import crontab_line
@@ -66,6 +67,7 @@ from freshopt.terminal.source_columns import SourceColumns
 @options.hosts_option
 @options.host_limits_option
 @options.columns_option
+@options.changed_cost_option
 @constraint_options()
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
@@ -148,6 +150,7 @@ def plan(
     hosts: Path | None,
     host_limits: Path | None,
     source_columns: Path | None,
+    changed_cost: float | None,
     constraints: ConstraintOptions,
     min_rate: str,
     max_rate: str | None,
@@ -197,9 +200,23 @@ def plan(
         constraints.require_none("does not go with --freshness; say --target 99% --cheapest beside it")
     else:
         constraints.require_usable(bandwidth, objective_given=objective_given)
-    if source_columns is not None and not constraints.given():
+    limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
+    cost_of = None
+    if engine == "memory" or changed_cost is not None:
+        cost_of = changed_costs(changed_cost, source_columns, constraints)
+    if source_columns is not None and not constraints.given() and cost_of is None:
         raise click.UsageError(
-            "--source-columns is for --budget, --nested and --target. Give one, or leave it out."
+            "--source-columns is for --budget, --nested and --target, or has the column changed_cost. Give "
+            "one of these, or leave it out."
+        )
+    if cost_of is not None:
+        require_plain_plan(
+            {
+                "--engine dask": engine == "dask",
+                "--freshness": freshness is not None,
+                "--max-churn": max_churn is not None,
+                "--load-limit": limited and load_limit > 1.0,
+            }
         )
     for_groups = estimation.by_host or constraints.given()
     in_memory = engine == "memory"  # else workers read the tables
@@ -223,10 +240,12 @@ def plan(
         "max_rate": None if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
         "estimator": lambda log: estimation.fit(log, host_of),
         "seed": seed,
+        "changed_cost": cost_of,
     }
     if refresh == "on-request":
         host_of = asked.pop("hosts")
         asked.pop("seed")
+        asked.pop("changed_cost")
         plan_on_request(
             context,
             origin,
@@ -257,7 +276,6 @@ def plan(
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
-        limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
         only = {
             "--replay": replay,
             "--every": every,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray
@@ -104,10 +105,11 @@ def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array) -> flo
 
     None where the problem has no formula for it, or it is infinite.
     """
-    if problem.numerics is None:
+    own, variable = with_numerics(problem, rates)
+    if own.numerics is None:
         return None
     with np.errstate(all="ignore"):
-        amount = problem.numerics.cost(rates) * window.span
+        amount = own.numerics.cost(variable) * window.span
     total = window.per_time(amount, problem.sources.importance)
     return total if np.isfinite(total) else None
 

@@ -97,7 +97,7 @@ def _told(told: Context, row: PolicyRow) -> str:
     error = "" if row.error is None else f" ± {number(row.error)}"
     predicted = "" if row.predicted is None else f", predicted {number(row.predicted)}"
     words = POLICIES.get(row.policy, row.policy)
-    used = f"{number(row.refreshes)} refreshes per {told.unit}"
+    used = f"{number(row.refreshes)} {told.words.rates} per {told.unit}"
     return f"{words}: {told.goal.noun} {number(row.value)}{error}{predicted}, with {used}"
 
 
@@ -233,7 +233,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
     span = count(tidy(held.number("end") - held.number("begin")), told.unit)
     columns = [
         Column("policy"),
-        Column(f"refreshes per {told.unit}", "number"),
+        Column(f"{told.words.rates} per {told.unit}", "number"),
         Column("predicted", "number"),
         Column(told.value_head, "number"),
         Column("± error", "number"),

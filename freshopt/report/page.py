@@ -32,6 +32,7 @@ from freshopt.report import plan_tables as tables
 from freshopt.report.components import Section
 from freshopt.report.context import Context
 from freshopt.report.document import document
+from freshopt.report.fetch_words import FetchWords
 from freshopt.report.host_section import HostLoad
 from freshopt.report.markup import Markup, element
 from freshopt.report.plan_charts import Clock, Load, load_edges
@@ -104,12 +105,13 @@ def page(folder: Path) -> Markup:
     load = Load(clock, tables.load(folder, edges))
     by_host = tables.load_by_host(folder, edges, host_section.LISTED)
     names = tables.names(folder)
+    crawled = (seen.crawled or None) if told.words == FetchWords() else None
     sections = [
         overview.comparison(told),
         held_out_section.held_out(told, folder),
         plan_sections.proof(told),
         constraint_section.constraints(told),
-        bandwidth_section.bandwidth(told, seen.crawled or None),
+        bandwidth_section.bandwidth(told, crawled),
         source_sections.rates(told, seen),
         source_sections.changes(told, seen),
         source_rows.section(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from freshopt.formatting import number, percent
+from freshopt.report.fetch_words import FetchWords
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
@@ -77,21 +78,29 @@ def value_unit(objective: str, time_unit: str) -> str:
     return f"{each}, summed over sources by importance"
 
 
-def units(objective: str, time_unit: str) -> dict[str, str]:
-    """Return the unit of each number of ``summary.json``, by name."""
+def units(objective: str, time_unit: str, words: FetchWords | None = None) -> dict[str, str]:
+    """Return the unit of each number of ``summary.json``, by name.
+
+    Examples
+    --------
+    >>> units("Age", "day", FetchWords("refresh", "unit"))["bandwidth"]
+    'units of what asking uses per day'
+    """
     value = value_unit(objective, time_unit)
     rate = f"per {time_unit}"
+    words = FetchWords() if words is None else words
+    uses = "units of what asking uses" if words.bandwidth == "unit" else words.uses
     return {
         "value": value,
         "bound": value,
         "gap": value,
         "schedule_value": value,
         "baselines": value,
-        "price": f"value per refresh/{time_unit}",
-        "bandwidth": f"refreshes {rate}",
-        "bandwidth_used": f"refreshes {rate}",
+        "price": f"value per {words.bandwidth}/{time_unit}",
+        "bandwidth": f"{uses} {rate}",
+        "bandwidth_used": f"{uses} {rate}",
         "change_rate": f"changes {rate}",
-        "rate": f"refreshes {rate}",
+        "rate": f"{words.rates} {rate}",
         "horizon": f"{time_unit}s",
         "fresh": "share of time that copies are up to date, by importance",
         "relative_gap": "share of cost + price * bandwidth",
