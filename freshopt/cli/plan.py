@@ -14,15 +14,12 @@ from click.core import ParameterSource
 from freshopt.cli.backtest_table import replay_table
 from freshopt.cli.changes_table import changes_table
 from freshopt.cli.plan_dask import plan_in_partitions
+from freshopt.cli.plan_failures import replayed_failures, with_failures
 from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
 from freshopt.cli.report import command_line
-from freshopt.errors import ObjectiveError
-from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
-from freshopt.modelling.cost_curve import CurveObjective
-from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.planning.backtest import backtest
@@ -336,13 +333,13 @@ def plan(
             on_progress=on_progress,
             **asked,
         )
-        made, fetches = _with_failures(job, origin.success_rates())
+        recorded = origin.statuses(found.log)
+        made, fetches = with_failures(job, recorded)
         held = None
         if replay:
-            if made.request.success is not None:
-                fetches.append(("", "the back-test plans and replays as if all succeeded"))
             on_progress("back-test")
             asked["bandwidth"] = made.problem.bandwidth
+            asked |= replayed_failures(made, recorded, continued=bool(known))
             held = backtest(found.data, every=period, load_limit=load_limit, **asked)
         on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
@@ -362,35 +359,6 @@ def plan(
             f"crontab plans again from them:\n{loop}"
         )
     click.echo(f"\nwrote {', '.join(names)} to {out}")
-
-
-def _with_failures(job: partial[Plan], found: SuccessRates | None) -> tuple[Plan, list[tuple[str, str]]]:
-    """Return the plan in attempts where fetches failed, and rows on them.
-
-    Where the objective or a target has no cell of attempts that fail, the plan is that of fetches that all
-    succeed, and a row says why.
-    """
-    if found is None:
-        told = "the log has no failed fetches: --retry-at-once changes nothing"
-        return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
-    if not found.fails:
-        return job(), [("statuses", found.words)]
-    at_once = job.keywords["retry_at_once"]
-    why = "" if at_once else _slow_attempts(job.keywords["objective"])
-    try:
-        if not why:
-            return job(success=found.success_of), [("statuses", found.words)]
-    except ObjectiveError as error:
-        why = str(error).partition(". ")[0]
-    return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
-
-
-def _slow_attempts(objective: Objective) -> str:
-    """Return why a plan in attempts would take long, or nothing."""
-    if objective.refresh is not Refresh.PERIODIC or not isinstance(objective, CurveObjective):
-        return ""
-    kinked = not objective.curve(Sources(1.0)).smooth
-    return "a cost with a kink is summed attempt by attempt, unless with --refresh poisson" if kinked else ""
 
 
 def _freshness_objective(bandwidth: str | None, objective: str | None, engine: str) -> str:

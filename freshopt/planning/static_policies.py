@@ -69,6 +69,9 @@ def simple_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
     }
     if past is not None:
         rate = past.crawl_rate
+        if sources.success is not None:
+            # Crawls in a log are those that were answered.
+            rate = rate / sources.success
         known = np.isfinite(rate) & (rate > 0.0)
         if np.any(known):
             shapes = {IN_FORCE: np.where(known, rate, np.mean(rate[known])), **shapes}

@@ -8,17 +8,19 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.planning import static_policies as policies
+from freshopt.planning.failing_window import Statuses, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.own_crawls import replay_own_crawls
 from freshopt.planning.phased_policy import phased_plan
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
     PolicyReplay,
     hindsight_rates,
     replay_crawls,
-    replay_own_crawls,
     replay_rates,
     used_rate,
 )
@@ -38,6 +40,7 @@ def replay_policies(
     bandwidths: Sequence[float],
     every: float | None = None,
     log: CrawlLog | None = None,
+    statuses: Statuses | None = None,
 ) -> list[PolicyReplay]:
     """Measure all policies in one window.
 
@@ -50,7 +53,10 @@ def replay_policies(
         Period of the re-planned policy.
     log : CrawlLog, optional
         Whose own crawls are a policy: the rates in force, and in the window the crawls themselves.
+    statuses : Statuses, optional
+        The fetches behind the log, of which some failed.
     """
+    window, request = with_failures(window, request, statuses)
     estimate, sources = estimated_sources(window.past, request)
     found: list[PolicyReplay] = []
     for bandwidth in bandwidths:
@@ -66,7 +72,7 @@ def replay_policies(
             refined.append(replay_crawls(name, window, request.objective, weight, crawls, bandwidth))
         past = None if log is None else window.past
         found += _at_bandwidth(window, request, solution, bandwidth, refined, past)
-    return found if log is None else found + _at_own_bandwidth(window, request, sources, log)
+    return found if log is None else found + _at_own_bandwidth(window, request, sources, log, statuses)
 
 
 def _at_bandwidth(
@@ -85,7 +91,7 @@ def _at_bandwidth(
 
     found = [measure(policies.PLAN, solution.rates), *refined]
     found += [measure(name, rates) for name, rates in simple_rates(problem, in_force).items()]
-    if has_static_cost(request.objective):
+    if has_static_cost(request.objective) and window.outcomes is None and _costs_alike(problem):
         spent = used_rate(window, solution.rates)
         if spent > 0.0:
             best = hindsight_rates(window, request.objective, problem, spent)
@@ -93,30 +99,40 @@ def _at_bandwidth(
     return found
 
 
+def _costs_alike(problem: Problem) -> bool:
+    """Return whether refreshes are all that uses bandwidth, one like another."""
+    return problem.per_bandwidth is None and bool(np.all(problem.sources.refresh_cost == 1.0))
+
+
 def _at_own_bandwidth(
-    window: HeldOutWindow, request: PlanRequest, sources: Sources, log: CrawlLog
+    window: HeldOutWindow,
+    request: PlanRequest,
+    sources: Sources,
+    log: CrawlLog,
+    statuses: Statuses | None,
 ) -> list[PolicyReplay]:
-    """Measure the log's own crawls, and a plan of as many."""
-    current = replay_own_crawls(policies.CURRENT, window, request.objective, sources.importance, log)
-    if not current.refreshes > 0.0 or np.any(sources.min_rate > 0.0):
+    """Measure the log's own crawls, and a plan that uses as much."""
+    current = replay_own_crawls(policies.CURRENT, window, request, sources, log, statuses)
+    if not current.bandwidth > 0.0 or np.any(sources.min_rate > 0.0):
         return [current]
-    rates = _of_as_many(window, request, sources, current.refreshes)
-    problem = problem_of(request, sources, current.refreshes)
-    name, used = policies.PLAN_AT_CURRENT, current.refreshes
+    rates = _of_as_many(window, request, sources, current.bandwidth)
+    problem = problem_of(request, sources, current.bandwidth)
+    name, used = policies.PLAN_AT_CURRENT, current.bandwidth
     return [current, replay_rates(name, window, request, problem, rates, used)]
 
 
-def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, refreshes: float) -> Array:
-    """Return planned rates that refresh as often as a log was crawled.
+def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, needed: float) -> Array:
+    """Return planned rates that use as much as a log's crawls did.
 
-    Where some sources leave early, the bandwidth is chosen so that the refreshes while they are there are as
-    many.
+    Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as
+    much.
     """
-    bandwidth = refreshes
+    bandwidth = needed
     for _ in range(PASSES):
-        rates = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE).rates
-        used = used_rate(window, rates)
-        if not used > 0.0 or abs(used / refreshes - 1.0) <= MATCHED:
+        problem = problem_of(request, sources, bandwidth)
+        rates = solve(problem, tolerance=TOLERANCE).rates
+        used = used_rate(window, problem.used_by_source(rates))
+        if not used > 0.0 or abs(used / needed - 1.0) <= MATCHED:
             break
-        bandwidth *= refreshes / used
+        bandwidth *= needed / used
     return rates

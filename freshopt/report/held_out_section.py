@@ -259,6 +259,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
     )
     splits = held.values.get("splits", 1)
     windows = "" if splits == 1 else f" in {held.whole('splits')} windows"
+    failures = held.text("failures") if "failures" in held.values else ""
     words = (
         f"Rates planned from the first part of the log alone, replayed on its last {span}{windows} "
         f"({count(held.whole('sources'), 'source')}{missing})"
@@ -267,7 +268,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
         table(words, columns, rows, own=0),
         [
             paragraph(text, kind="small faint")
-            for text in notes(known, dated=held.values.get("dated") is True)
+            for text in notes(known, dated=held.values.get("dated") is True, failures=failures)
         ],
     ]
 
