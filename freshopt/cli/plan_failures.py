@@ -42,7 +42,8 @@ def _slow_attempts(objective: Objective) -> str:
     """Return why a plan in attempts would take long, or nothing."""
     if objective.refresh is not Refresh.PERIODIC or not isinstance(objective, CurveObjective):
         return ""
-    kinked = not objective.curve(Sources(1.0)).smooth
+    curve = objective.curve(Sources(1.0))
+    kinked = not curve.smooth and curve.attempts is None
     return "a cost with a kink is summed attempt by attempt, unless with --refresh poisson" if kinked else ""
 
 

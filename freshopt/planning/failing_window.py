@@ -25,7 +25,7 @@ from freshopt.simulation.replaying import FETCHES
 
 RECORDED = (
     "Fetches fail as recorded: each ends as the recorded fetch of its source that is nearest in time, so "
-    "that attempts in quick succession fail together. Chances are learnt from the statuses before each window."
+    "that attempts in quick succession fail together. Chances are those of the statuses before each window."
 )
 DRAWN = "Fetches fail at random, with the chances that the plan knows."
 AT_ONCE = (
