@@ -318,6 +318,8 @@ def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
             if not bool(np.any(short)):
                 break
             rate = np.where(short, np.nextafter(rate, np.inf), rate)
+    whole = np.flatnonzero(success == 1.0)
+    rate[whole] = _periodic_inverse(price[whole], pieces[whole])
     return rate
 
 
