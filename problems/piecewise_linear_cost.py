@@ -288,8 +288,8 @@ def _attempt_guess(price: Array, pieces: Array, success: Array) -> Array:
 def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
     """Return the best response in attempts; of a single deadline in closed form.
 
-    With steep piece (α, β) over a level one, and d where they cross, the marginal value is s·(−β)·q^k from k/d
-    on: ρ = k/d for the least k at which that is no more than the price.
+    With a steep piece (α, β) over a level one, and d where they cross, the marginal value is s·(−β)·q^k from
+    k/d on: ρ = k/d for the least k at which that is no more than the price.
     """
     if pieces.shape[2] != 2:
         return _SEARCHED(price, pieces, success)

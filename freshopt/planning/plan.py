@@ -414,7 +414,10 @@ def make_plan(
     }
     baselines = {name: answer.value for name, answer in simple.items()}
     step("today")
-    today = todays_crawls(problem, log) if crawled and problem.per_bandwidth is None else None
+    # Costs that depend on the change rate, and attempts under targets, have no quick answer.
+    slow = problem.program is not None and sources.failing is not None
+    asked = crawled and problem.per_bandwidth is None and not slow
+    today = todays_crawls(problem, log) if asked else None
     if today is not None:
         today = replace(today, no_cycle=cycle)
     step("schedule")

@@ -22,7 +22,7 @@ def proof(told: Context) -> Section:
     near = f" (relative: {gap_text(relative)})" if relative is not None else ""
     outcome: list[Child] = [
         element("b", f"Proved optimal for the {told.supposed}." if optimal else "Not proved optimal."),
-        f" At these change rates, no refresh rates within {_limits(told)} have a {noun} {side} ",
+        f" At these change rates, no rates within {_limits(told)} have a {noun} {side} ",
         amount(bound),
         "; this plan's is ",
         amount(told.value),
