@@ -286,7 +286,7 @@ def _attempt_guess(price: Array, pieces: Array, success: Array) -> Array:
 
 
 def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
-    """Return the best response in attempts; of a single deadline in closed form.
+    """Return the best response in attempts, closed for one deadline.
 
     With a steep piece (α, β) over a level one, and d where they cross, the marginal value is s·(−β)·q^k from
     k/d on: ρ = k/d for the least k at which that is no more than the price.
@@ -304,7 +304,8 @@ def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
 
         def marginal(k: Array) -> Array:
             exponent = np.where(k > 0.0, k * log_q, 0.0)
-            return success * (late * np.where(exponent < -DEPTH, 0.0, np.exp(exponent)))
+            value: Array = success * (late * np.where(exponent < -DEPTH, 0.0, np.exp(exponent)))
+            return value
 
         k = np.where(pays, np.ceil(np.log(price / (success * late)) / log_q), 0.0)
         k = np.where(pays, np.maximum(k, 1.0), 0.0)

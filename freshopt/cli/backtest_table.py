@@ -13,9 +13,9 @@ from freshopt.planning.plan import Plan
 from freshopt.planning.plan_files import summary
 from freshopt.planning.static_policies import PHASED
 from freshopt.planning.verdict import phases_supported
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import FetchWords
 from freshopt.terminal.console import count, number
 
 

@@ -1,4 +1,4 @@
-"""Fetches that fail in `freshopt plan`: chances from a log's statuses, and the back-test's record."""
+"""Fetches that fail in `freshopt plan`, by a log's statuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _slow_attempts(objective: Objective) -> str:
 
 
 def replayed_failures(made: Plan, recorded: Statuses | None, *, continued: bool) -> dict[str, Any]:
-    """Return how the fetches of a plan fail in its back-test, as arguments.
+    """Return how fetches fail in a plan's back-test, as arguments.
 
     Of crawls that continue the log no failures are recorded: then coins decide.
     """

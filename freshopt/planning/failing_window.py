@@ -115,7 +115,7 @@ class Outcomes:
 def with_failures(
     window: HeldOutWindow, request: PlanRequest, statuses: Statuses | None
 ) -> tuple[HeldOutWindow, PlanRequest]:
-    """Return window and request with what is known of failures at its beginning."""
+    """Return window and request with what is known of failures."""
     if statuses is not None:
         request = replace(request, success=statuses.before(window.begin).success_of)
     if request.success is None:
@@ -159,7 +159,7 @@ def _rows(window: HeldOutWindow, statuses: Statuses) -> tuple[IntArray, Array, B
 
 
 def _searched(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
-    """Return the first position in [low, high) whose time is beyond the wanted one."""
+    """Return the first position whose time is beyond the wanted one."""
     padded = np.append(times, np.inf)
     while np.any(low < high):
         middle = (low + high) // 2

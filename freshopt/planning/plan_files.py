@@ -32,9 +32,8 @@ from freshopt.planning.request import PlanRequest
 from freshopt.planning.uncertainty import PlanUncertainty
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.page import PAGE, write_report
-from freshopt.report.value_words import units
+from freshopt.report.value_words import FetchWords, units
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import amount, mean_amount, meaning, price_text
+from freshopt.report.value_words import FetchWords, amount, mean_amount, meaning, price_text
 from freshopt.units import SECONDS, duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:

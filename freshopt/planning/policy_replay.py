@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.modelling.fetches.conditional_fetches import with_numerics
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.fetches.conditional_fetches import changed_costs, with_numerics
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.planning.failing_window import Statuses, recorded_attempts
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.hindsight import best_rates
 from freshopt.planning.plan import method_of
@@ -148,7 +151,7 @@ def mean_rate(window: HeldOutWindow, count: Array | IntArray, time: Array) -> fl
 
 
 def crawl_costs(window: HeldOutWindow, objective: Objective, *crawls: Refreshes) -> Costs:
-    """Return what crawls that succeed cost, on average over several runs of them."""
+    """Return what crawls that succeed cost, over several runs."""
     # All copies are fresh when their records begin, and crawls before the window are there.
     begin = float(np.min(window.world.start))
     name = NAMED.get(type(objective), repr(objective))
@@ -242,6 +245,65 @@ def hindsight_rates(
         np.where(there, problem.upper * part, 0.0),
     )
     return taken / part
+
+
+def replay_own_crawls(
+    policy: str,
+    window: HeldOutWindow,
+    request: PlanRequest,
+    sources: Sources,
+    log: CrawlLog,
+    statuses: Statuses | None = None,
+) -> PolicyReplay:
+    """Return the cost of a log's own crawls, at their own bandwidth.
+
+    Parameters
+    ----------
+    policy : str
+    window : HeldOutWindow
+    request : PlanRequest
+    sources : Sources
+        Of the window.
+    log : CrawlLog
+    statuses : Statuses, optional
+        The fetches behind the log, with those that failed.
+    """
+    rows, (source, moment) = own_crawls(log, window)
+    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
+    n = len(window.span)
+    answered = np.bincount(source[inside], minlength=n).astype(np.float64)
+    asked = answered
+    if statuses is not None:
+        asked = recorded_attempts(window, statuses).astype(np.float64)
+    elif request.success is not None:
+        asked = answered / request.success(window.past.sources_)
+    found = np.bincount(source[inside], weights=log.changed[rows][inside], minlength=n)
+    time = window.span + _unseen(log, window)
+    refreshes = mean_rate(window, answered if request.retry_at_once else asked, time)
+    used = mean_rate(window, asked + changed_costs(sources) * found, time)
+    costs = crawl_costs(window, request.objective, (source, moment))
+    return measured(policy, window, sources.importance, used, refreshes, None, costs)
+
+
+def own_crawls(log: CrawlLog, window: HeldOutWindow) -> tuple[IntArray, Refreshes]:
+    """Return a log's crawls of a window's sources, with their rows."""
+    place = np.full(len(log.sources_), -1)
+    place[window.index] = np.arange(len(window.index))
+    source = place[log.source_index]
+    rows = np.flatnonzero(source >= 0)
+    return rows, (source[rows], log.time[rows])
+
+
+def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
+    """Return the time that a source was there after its last crawl.
+
+    Where its window ends with its last crawl, crawls over its length are too many: a record that is cut at
+    random ends Σ gap²/2Σ gap after a crawl on average.
+    """
+    gap = np.nan_to_num(log.interval)
+    whole, squares = (np.bincount(log.source_index, each, len(log.sources_)) for each in (gap, gap**2))
+    rest = np.divide(squares, 2.0 * whole, out=np.zeros(len(whole)), where=whole > 0.0)
+    return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 
 
 def saving(found: Sequence[PolicyReplay], plan: Sequence[PolicyReplay]) -> Measurement:

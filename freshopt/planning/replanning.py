@@ -108,7 +108,7 @@ def replanned_crawls(
 def _attempts_before(
     window: HeldOutWindow, rates: Array, passed: Array, rng: np.random.Generator, *, random: bool
 ) -> Refreshes:
-    """Return the attempts at some rates from the beginning of the record to a window."""
+    """Return the attempts at some rates in the record before a window."""
     length = window.begin - np.broadcast_to(window.world.start, rates.shape)
     if random:
         many = rng.poisson(rates * length)

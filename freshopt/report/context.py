@@ -7,9 +7,9 @@ from datetime import datetime
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import number
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
+from freshopt.report.value_words import FetchWords
 from freshopt.units import check_time_unit
 
 # Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
@@ -113,7 +113,7 @@ class Context:
 
     @property
     def flat_fresh(self) -> float | None:
-        """The fresh share of time without the weekly cycle, if there is one."""
+        """The fresh share of time without the weekly cycle, if any."""
         cycle = self.facts.within("phases")
         return None if cycle is None else cycle.maybe("fresh_without")
 

@@ -12,10 +12,10 @@ from freshopt.report.axis import Scale
 from freshopt.report.chart import NARROW, WIDE, Frame, chart, figure
 from freshopt.report.components import Column, Section, amount, name, paragraph, table
 from freshopt.report.context import Context
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.plan_charts import Clock
 from freshopt.report.source_charts import SHADES
+from freshopt.report.value_words import FetchWords
 
 # Hosts that are drawn and listed, those with the highest load.
 LISTED = 12

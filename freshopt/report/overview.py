@@ -62,7 +62,7 @@ def _against_baselines(told: Context) -> str:
 
 
 def _good_hours(told: Context) -> str:
-    """Return that baselines have no weekly cycle, and what it brings on top."""
+    """Return what the weekly cycle brings, which baselines do not have."""
     cycle = told.facts.within("phases")
     if cycle is None or told.flat_value is None:
         return ""

@@ -32,13 +32,13 @@ from freshopt.report import plan_tables as tables
 from freshopt.report.components import Section
 from freshopt.report.context import Context
 from freshopt.report.document import document
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.host_section import HostLoad
 from freshopt.report.markup import Markup, element
 from freshopt.report.plan_charts import Clock, Load, load_edges
 from freshopt.report.plan_tables import Part
 from freshopt.report.source_sample import POINTS, survey
 from freshopt.report.summary_facts import Facts
+from freshopt.report.value_words import FetchWords
 
 PAGE = "report.html"
 

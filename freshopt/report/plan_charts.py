@@ -13,8 +13,8 @@ from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
 from freshopt.report.axis import Scale, tick_text
 from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, steps, strips
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.markup import Child, Markup, element
+from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
 # Lengths, in seconds, by which people divide time: those of a clock and of a calendar.

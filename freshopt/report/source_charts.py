@@ -12,9 +12,9 @@ from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
 from freshopt.report.axis import Scale
 from freshopt.report.chart import NARROW, WIDE, Frame, around, axes, chart, figure, line, steps, strips
-from freshopt.report.fetch_words import FetchWords
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.source_sample import BINS, GRID, Cells, Survey
+from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
 # Seconds that people know, for the axis of times.

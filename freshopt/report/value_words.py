@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from freshopt.formatting import number, percent
-from freshopt.report.fetch_words import FetchWords
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from freshopt.formatting import count, number, percent
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
@@ -138,3 +140,65 @@ def price_text(
     gain, verb = 0.01 * bandwidth * price, "raises" if maximised else "lowers"
     most = percent(gain / abs(value), space=" ") if value != 0.0 else amount(objective, gain, time_unit)
     return f"{told} per {fetch}/{unit}: 1 % more bandwidth {verb} {goal_of(objective).noun} by at most {most}"
+
+
+class FetchWords(NamedTuple):
+    """Nouns of a plan's rates and of its bandwidth.
+
+    Where fetches may fail, rates are of attempts; of a crawler that repeats what failed at once they are of
+    successes, and the bandwidth is of attempts. Where fetches cost what they bring, the bandwidth is in units
+    of what asking uses.
+
+    Attributes
+    ----------
+    rate, bandwidth : str
+        "refresh", "attempt", and of a bandwidth "unit" too.
+    """
+
+    rate: str = "refresh"
+    bandwidth: str = "refresh"
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> FetchWords:
+        """Return the words of a plan's summary.
+
+        Examples
+        --------
+        >>> FetchWords.of({}), FetchWords.of({"success": {"retry_at_once": True}}).bandwidth
+        (FetchWords(rate='refresh', bandwidth='refresh'), 'attempt')
+        """
+        success = facts.get("success")
+        fails = isinstance(success, Mapping)
+        rate = "attempt" if isinstance(success, Mapping) and not success.get("retry_at_once") else "refresh"
+        return cls(rate, "unit" if facts.get("changed_cost") else "attempt" if fails else "refresh")
+
+    @property
+    def alike(self) -> bool:
+        """Whether a rate is what it uses of the bandwidth."""
+        return self.rate == self.bandwidth
+
+    @property
+    def rates(self) -> str:
+        """The noun of the rates in the plural."""
+        return plural(self.rate)
+
+    @property
+    def uses(self) -> str:
+        """The noun of the bandwidth in the plural."""
+        return plural(self.bandwidth)
+
+    @property
+    def done(self) -> str:
+        """What happens to a source at its rate."""
+        return "refreshed" if self.rate == "refresh" else "attempted"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun.
+
+    Examples
+    --------
+    >>> plural("refresh"), plural("attempt")
+    ('refreshes', 'attempts')
+    """
+    return count(2, noun).partition(" ")[2]

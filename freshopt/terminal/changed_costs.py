@@ -1,4 +1,4 @@
-"""Costs of fetches that find a change, from an option or a column."""
+"""Costs of fetches that find a change, as options."""
 
 from __future__ import annotations
 
