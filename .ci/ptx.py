@@ -26,6 +26,7 @@ CAPABILITY = (9, 0)
 CELLS = [
     (demands.harmonic_poisson, demands.reciprocal_below, proofs.HARMONIC, proofs.HARMONIC_SIGNAL),
     (demands.harmonic_periodic, None, proofs.HARMONIC_PERIODIC, None),
+    (demands.log_periodic, None, proofs.LOG_PERIODIC, None),
     (demands.binary_poisson, demands.all_or_nothing, proofs.BINARY, proofs.BINARY_SIGNAL),
     (demands.binary_periodic, None, proofs.BINARY_PERIODIC, None),
     (demands.delay, demands.delay, proofs.DELAY, proofs.DELAY_SIGNAL),

@@ -7,6 +7,7 @@ is exported, in the order of these lines.
 # ruff: noqa: I001 - the order of the command line, and not of the alphabet
 from freshopt.problems.harmonic_staleness import HarmonicStaleness as HarmonicStaleness
 from freshopt.problems.binary_freshness import BinaryFreshness as BinaryFreshness
+from freshopt.problems.log_freshness import LogFreshness as LogFreshness
 from freshopt.problems.accumulated_delay import AccumulatedDelay as AccumulatedDelay
 from freshopt.problems.age import Age as Age
 from freshopt.problems.power_cost import PowerCost as PowerCost

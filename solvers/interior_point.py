@@ -8,7 +8,8 @@ multipliers that prove them.
 
 Sources without curvature (fresh shares of signalled sources, piecewise linear costs, bandwidth itself) have
 best responses that jump. Then rates are unknowns beside the multipliers, kept inside their bounds by a
-barrier, and the linear system stays the same.
+barrier, and the linear system stays the same. Sources with more kinks than can be told apart, such as
+piecewise linear costs of fetches that fail, are seen through a window around their rates, which follows them.
 
 Infeasible constraints end in a proof of that: multipliers of an irreducible set of rows that conflict.
 
@@ -32,7 +33,8 @@ from freshopt.certificates.strict_interior import row_sizes
 from freshopt.errors import InfeasibleProblemError, expect_settings
 from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
-from freshopt.interior_point.linear_pieces import jumps
+from freshopt.interior_point.kink_windows import solve_windows
+from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
 from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
 from freshopt.modelling.general_program import general_program
@@ -124,7 +126,15 @@ class InteriorPoint:
     def _found(self, program: Program, start: Array | None) -> tuple[RowAnswer, str]:
         """Return the answer of the search that suits, and a note."""
         first, why = None, "sources without curvature have best responses that jump"
-        if not jumps(program):
+        looked = sampled_pieces(program)
+        if bool(np.any(looked.crowded)):
+            near = solve_windows(program, self.tolerance, iterations=self.limit)
+            if near.why is None:
+                return (
+                    near,
+                    "The search was over windows of the rates: sources have too many kinks to see all.",
+                )
+        if not jumps(looked):
             most = min(self.limit, PATIENCE)
             first = solve_rows(program, self.tolerance, iterations=most, start=start)
             if first.why is None or first.why.startswith(CONFLICT):

@@ -81,8 +81,10 @@ class Case:
 
     @property
     def upper(self) -> Wide:
-        """Largest rates: a signalled source is refreshed at most once per change."""
+        """Largest rates: once per change of a signalled source, once per request of those refreshed on it."""
         most = self["max_rate"]
+        if "request_rate" in self.columns:
+            most = np.minimum(most, self["request_rate"])
         return np.where(self["signalled"] > 0, np.minimum(most, self["change_rate"]), most)
 
     def take(self, index: Any) -> Case:  # noqa: ANN401 - any index of NumPy
@@ -96,6 +98,31 @@ class Case:
         """Return the case with other fields or columns."""
         columns = {key: changes.pop(key) for key in list(changes) if key in self.columns}
         return replace(self, columns={**self.columns, **columns}, **changes, _wide={})
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns that the sources have."""
+        return ("change_rate", *DEFAULTS, *(() if self.line else self.cell.given))
+
+    def used(self, rates: Wide) -> Wide:
+        """Return the bandwidth that each source uses, where it is no product with the refresh cost."""
+        with np.errstate(all="ignore"):
+            return self.cell.used(rates, self["refresh_cost"], self["change_rate"], self)
+
+    def per_bandwidth(self) -> Case:
+        """Return the case over the bandwidth that each source uses, where that is no product; else itself."""
+        if self.line or self.cell.used is None:
+            return self
+        columns = {
+            **self.columns,
+            "COST": self["refresh_cost"],
+            "refresh_cost": np.ones(len(self)),
+            "min_rate": self.used(self["min_rate"]),
+            "max_rate": self.used(self["max_rate"]),
+        }
+        return replace(
+            self, columns=columns, layout="plain", _wide={key: wide(x) for key, x in columns.items()}
+        )
 
     def costs(self, rates: Wide) -> Wide:
         """Return w·J of each source, by formulas of the adversary's own."""
@@ -112,7 +139,7 @@ class Case:
                 dual = declared.evaluate(self.line, rates / d)
                 found = -(dual.slope + 0 * rates) / d if slopes else dual.value + 0 * rates
             else:
-                own = {key: self[key] for key in self.cell.columns}
+                own = {key: self[key] for key in self.columns if key not in ("change_rate", *DEFAULTS)}
                 found = (self.cell.slope if slopes else self.cell.cost)(rates, d, own)
                 signal = self.cell.signal_slope if slopes else self.cell.signal_cost
                 if signal is not None:
@@ -140,11 +167,11 @@ class Case:
     def problem(self) -> fo.Problem:
         """Build the problem, its arrays laid out as the case says."""
         given: dict[str, Any] = {}
-        for key in ("change_rate", *DEFAULTS):
+        for key in self.given:
             column = np.asarray(self.columns[key], dtype=float)
             # Each kind of column is compiled anew: those that are passed as loops see are all arrays.
-            whole = key == "change_rate" or (self.compiled and self.layout != "scalar" and key != "signalled")
-            if whole or not np.all(column == DEFAULTS[key]):
+            whole = self.compiled and self.layout != "scalar" and key != "signalled"
+            if whole or self._must_be_given(key, column):
                 given[key] = laid_out(column, self.layout, key)
         if self.limits:
             given["host"] = self.host.tolist() if self.layout == "list" else self.host
@@ -155,6 +182,12 @@ class Case:
         solver = eval(self.solver, NAMES)
         with backend(self.compiled):
             return fo.solve(self.problem(), solver, throw=False)
+
+    def _must_be_given(self, key: str, column: Any) -> bool:  # noqa: ANN401
+        """Return whether a column is no default: importance has another one where requests are known."""
+        if key not in DEFAULTS or (key == "importance" and "request_rate" in self.given):
+            return True
+        return not bool(np.all(column == DEFAULTS[key]))
 
     def script(self, words: str = "") -> str:
         """Return a script that shows what was found."""
@@ -174,10 +207,9 @@ class Case:
         lines += [f"{key} = np.array({self.columns[key].tolist()})" for key in self.columns if key.isupper()]
         lines += [declared.SOURCE.format(text=self.line)] if self.line else []
         lines += ["sources = fo.Sources("]
-        for key in ("change_rate", *DEFAULTS):
+        for key in self.given:
             column = np.asarray(self.columns[key], dtype=float)
-            whole = key == "change_rate" or (self.compiled and key != "signalled")
-            if whole or not np.all(column == DEFAULTS[key]):
+            if (self.compiled and key != "signalled") or self._must_be_given(key, column):
                 text = repr(column.tolist()).replace("inf", "np.inf")
                 array = f"np.array({text})"
                 laid = f"laid_out({array}, {self.layout!r}, {key!r})"

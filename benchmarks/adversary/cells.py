@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.adversary import special as sp
 from benchmarks.adversary.special import Wide, wide
+from tests.ground_truth.cell_truth import slopes
 
 Function = Callable[..., Wide]  # of rate, change rate and the cell's own columns
 
@@ -35,8 +36,11 @@ class Cell:
         (Σ w·J, Σ w, Σ w·Δ) to what the objective reports.
     columns : mapping
         Names of its own columns to (smallest, largest).
-    fixed : mapping
-        Constants of its own.
+    given : mapping
+        Names of the columns that are handed over with the sources, likewise.
+    used : callable, optional
+        Bandwidth that a rate uses, of (rate, refresh cost, change rate, columns), where it is no product of
+        the first two. `cost` and `slope` are then functions of it, and know the refresh cost as COST.
     """
 
     text: str
@@ -46,6 +50,8 @@ class Cell:
     signal_slope: Function | None = None
     value: Callable[[Any, Any, Any], Any] = lambda cost, _w, _wd: cost
     columns: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    given: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    used: Callable[..., Wide] | None = None
     largest: int = 10**9  # sources, where evaluations are slow
 
 
@@ -121,11 +127,54 @@ def _materials(r: Wide, a: Wide, _c: Mapping[str, Wide]) -> Wide:
     return np.where(r > 0, -r * (-np.expm1(-z) + z * e1), 0)
 
 
+def _failing_stale(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+    """Return 1 − (s/u)(1 − e^{−u})/(1 − (1 − s)e^{−u}), u = Δ/ρ, without cancellation."""
+    u, s = d / r, c["success"]
+    lost = -np.expm1(-u)
+    return (s * sp.stale(u) + (1 - s) * lost) / (s + (1 - s) * lost)
+
+
+def _of_requests(curve: str) -> tuple[Function, Function]:
+    """Return cost and slope of what requests see, of binary freshness or counts."""
+
+    def cost(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+        x = d * np.maximum(c["request_rate"] - r, 0) / c["request_rate"] / r
+        return (x * x / 2 if curve == "count" else x * sp.stale(x)) * r / d
+
+    def slope(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+        return slopes(curve, "on request", d, r, np.ones_like(r), c["request_rate"])
+
+    return cost, slope
+
+
+def conditional_rate(used: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+    """Return the Poisson rate that uses so much: the root of x² + (1 + κ − m)x = m, times Δ."""
+    dear, much = c["changed_cost"] / c["COST"], used / c["COST"] / d
+    p, root = 1 + dear - much, np.hypot(1 + dear - much, 2 * np.sqrt(much))
+    return d * np.where(p > 0, 2 * much / (p + root), (root - p) / 2)
+
+
+def _conditional(cost: Callable[[Wide, Wide], Wide], slope: Callable[[Wide, Wide], Wide]) -> dict[str, Any]:
+    """Return the entries of a cell of conditional fetches from J and −J' by the rate."""
+
+    def of_used(b: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+        return cost(conditional_rate(b, d, c), d)
+
+    def steep(b: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+        r = conditional_rate(b, d, c)
+        return slope(r, d) / (c["COST"] + c["changed_cost"] / (1 + r / d) ** 2)
+
+    def used(r: Wide, fetch: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
+        return fetch * r + c["changed_cost"] * np.where(r == np.inf, d, d * (r / (d + r)))
+
+    return {"cost": of_used, "slope": steep, "used": used, "given": {"changed_cost": (1e-3, 1e3)}}
+
+
 def _with(pick: Callable[[Wide, Wide], Wide]) -> Function:
     return lambda r, d, _c: pick(r, d)
 
 
-P = "fo.Refresh.PERIODIC"
+P, R = "fo.Refresh.PERIODIC", "fo.Refresh.ON_REQUEST"
 STALE = {"cost": _with(lambda r, d: sp.stale(d / r)), "slope": _with(lambda r, d: sp.gamma2(d / r) / d)}
 POISSON_STALE = {"cost": _with(lambda r, d: d / (d + r)), "slope": _with(lambda r, d: d / (d + r) ** 2)}
 FRESH: Any = {
@@ -133,6 +182,8 @@ FRESH: Any = {
     "signal_slope": _with(lambda r, d: 1 / d + 0 * r),
     "value": lambda cost, w, _: w - cost,
 }
+ATTEMPTS = {"success": (0.01, 1.0)}
+ASKED = {"request_rate": (0.01, 100.0)}
 SMOOTH = {"SCALE": (0.01, 100.0), "EXPONENT": (0.1, 4.0)}
 CAPS = {**SMOOTH, "CAP": (0.1, 10.0)}
 
@@ -207,6 +258,30 @@ CELLS: dict[str, Cell] = {
         _materials,
         _with(lambda r, d: -np.expm1(-d / r)),
         value=lambda cost, _w, _d: -cost,
+    ),
+    "failing": Cell(
+        "HarmonicStaleness()",
+        lambda r, d, c: np.log1p(d / (c["success"] * r)),
+        lambda r, d, c: d / r / (c["success"] * r + d),
+        given=ATTEMPTS,
+    ),
+    "failing periodic": Cell(
+        f"BinaryFreshness({P})",
+        _failing_stale,
+        lambda r, d, c: slopes("binary", "periodic", d, r, c["success"], np.inf + 0 * r),
+        value=FRESH["value"],
+        given=ATTEMPTS,
+    ),
+    "requested": Cell(f"BinaryFreshness({R})", *_of_requests("binary"), value=FRESH["value"], given=ASKED),
+    "requested delay": Cell(f"AccumulatedDelay({R})", *_of_requests("count"), given=ASKED),
+    "conditional": Cell(
+        "HarmonicStaleness()",
+        **_conditional(lambda r, d: np.log1p(d / r), lambda r, d: d / r / (r + d)),
+    ),
+    "conditional fresh": Cell(
+        "BinaryFreshness()",
+        **_conditional(lambda r, d: d / (d + r), lambda r, d: d / (d + r) ** 2),
+        value=FRESH["value"],
     ),
     "penalty square": Cell(
         "ExpectedPenalty(np.square)",

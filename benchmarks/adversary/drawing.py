@@ -20,10 +20,10 @@ SPECIALISED = {
 }  # fmt: skip
 
 
-def draw(rng: np.random.Generator) -> Case:
-    """Draw one case; most are small, few have thousands of sources."""
-    is_declared = rng.random() < 0.35
-    kind = "declared" if is_declared else str(rng.choice(list(CELLS)))
+def draw(rng: np.random.Generator, only: str | None = None) -> Case:
+    """Draw one case, of one cell only if it is named; most are small, few have thousands of sources."""
+    is_declared = rng.random() < 0.35 and only is None
+    kind = "declared" if is_declared else str(rng.choice(list(CELLS))) if only is None else only
     line = declared.cost(rng, int(rng.integers(0, 4))) if is_declared else ""
     n = int(
         rng.choice(
@@ -36,8 +36,8 @@ def draw(rng: np.random.Generator) -> Case:
     if not is_declared:
         cell = CELLS[kind]
         if n > cell.largest:
-            return draw(rng)
-        for key, (low, high) in cell.columns.items():
+            return draw(rng, only)
+        for key, (low, high) in {**cell.columns, **cell.given}.items():
             alike = rng.random() < 0.3
             columns[key] = np.exp(rng.uniform(np.log(low), np.log(high), 1 if alike else n)) * np.ones(n)
             if rng.random() < 0.3:
@@ -52,6 +52,9 @@ def draw(rng: np.random.Generator) -> Case:
     if rng.random() < 0.1:
         budget = float(rng.choice([1.0, np.sum(columns["refresh_cost"] * d), 1e-3, 1e6]))
     _bounds(rng, columns, d, budget)
+    if not is_declared and CELLS[kind].used is not None:
+        # Bandwidth is no product of these: sums that fill a limit are others.
+        columns["min_rate"] = np.zeros(n)
     budget = _exactly(rng, columns, budget)
     host, limits = _hosts(rng, columns, budget)
     layout = str(rng.choice(LAYOUTS)) if rng.random() < 0.5 else "plain"
@@ -128,7 +131,7 @@ def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: f
         )
     if rng.random() < 0.1:
         columns["max_rate"] = np.where(some(0.5) & (columns["importance"] == 0), 0.0, columns["max_rate"])
-    cap = np.where(columns["signalled"] > 0, d, np.inf)
+    cap = np.where(columns["signalled"] > 0, d, columns.get("request_rate", np.inf))
     columns["min_rate"] = np.minimum(columns["min_rate"], cap)
     columns["max_rate"] = np.maximum(columns["max_rate"], columns["min_rate"])
     if rng.random() < 0.1:

@@ -12,7 +12,7 @@ import numpy as np
 import freshopt as fo
 from benchmarks.adversary.case import Case
 from benchmarks.adversary.oracle import Oracle
-from benchmarks.adversary.special import wide
+from benchmarks.adversary.special import Wide, wide
 
 # Sums of float64 terms may be off by this share of the sum of their sizes.
 ROUNDING = 1e-13
@@ -70,11 +70,13 @@ def examine(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401 - or wh
         claimed = status is fo.Status.OPTIMAL or math.isfinite(proof.gap)
         wrong = claimed or case.solver == "None"
         return [Finding("not finite", f"{status.value}, value {proof.value}")] if wrong else []
-    return [*_infeasible(case, solution), *_dishonest(case, solution)]
+    judged = case.per_bandwidth()
+    rates = wide(solution.rates) if judged is case else case.used(wide(solution.rates))
+    return [*_infeasible(judged, rates), *_dishonest(judged, rates, solution)]
 
 
-def _infeasible(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
-    rates, oracle = wide(solution.rates), Oracle(case)
+def _infeasible(case: Case, rates: Wide) -> list[Finding]:
+    oracle = Oracle(case)
     used, found = oracle.cost * rates, []
     outside = np.flatnonzero((rates < case["min_rate"]) | (rates > case.upper))
     if len(outside):
@@ -89,10 +91,10 @@ def _infeasible(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
     return found
 
 
-def _dishonest(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
+def _dishonest(case: Case, rates: Wide, solution: Any) -> list[Finding]:  # noqa: ANN401
     """Compare value, bound, gap and status with the adversary's own."""
     oracle, proof = Oracle(case), solution.certificate
-    rates, price = wide(solution.rates), wide(solution.price)
+    price = wide(solution.price)
     mu = wide([solution.host_prices[name] for name in case.limits])
     each = case.costs(rates)
     cost = np.sum(each)
@@ -139,6 +141,7 @@ def _dishonest(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401
 
 def _feasible_after_all(case: Case, words: str) -> list[Finding]:
     """Return a finding if rates of finite cost exist, by a margin."""
+    case = case.per_bandwidth()
     lower, upper = case["min_rate"], case.upper
     oracle = Oracle(case)
     needed = oracle.cost * lower

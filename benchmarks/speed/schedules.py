@@ -30,6 +30,7 @@ import numpy as np
 import freshopt as fo
 from freshopt import exporters
 from freshopt.scheduling import Carousel, EarliestDeadline, Greedy, Periodic, PoissonArrivals
+from freshopt.scheduling.lifetime_table import LifetimeTable
 from freshopt.scheduling.rate_table import RateTable
 
 RESULTS = Path(__file__).parents[1] / "results" / "schedules.json"
@@ -138,13 +139,26 @@ def table_of(names: list[str], rates: np.ndarray[Any, Any]) -> RateTable:
     return RateTable(rates, np.array(names), "day", None, None)
 
 
+def lifetimes(n: int) -> list[tuple[str, Any, LifetimeTable]]:
+    """Return the formats of caches with a table each."""
+    each = np.random.default_rng(0).lognormal(0.0, 1.0, n)
+    paths = [f"/path/{k}?page={k % 13}&q=a%20b" for k in range(n)]
+    records = [f"host-{k}.example.org. A 192.0.2.{k % 255}" for k in range(n)]
+    return [
+        ("CacheControl", exporters.CacheControl(), LifetimeTable(each, paths, "hour")),
+        ("Nginx", exporters.Nginx(), LifetimeTable(each, paths, "hour")),
+        ("Redis", exporters.Redis(), LifetimeTable(each, paths, "hour")),
+        ("Dns", exporters.Dns(), LifetimeTable(each, records, "hour")),
+    ]
+
+
 def exports(n: int, in_crontab: int) -> list[dict[str, Any]]:
     """Time the formats."""
     rng = np.random.default_rng(0)
     rates = rng.lognormal(0.0, 1.0, n)
     urls = [f"https://site-{k % 997}.example.org/path/{k}?page={k % 13}&q=a%20b" for k in range(n)]
     resources = [f"space-{k % 97}/secret-{k}.example" for k in range(n)]
-    formats: list[tuple[str, Any, RateTable]] = [
+    formats: list[tuple[str, Any, Any]] = [
         ("Nutch", exporters.Nutch(), table_of(urls, rates)),
         ("StormCrawler", exporters.StormCrawler(), table_of(urls, rates)),
         ("ChangeDetection", exporters.ChangeDetection(), table_of(urls, rates)),
@@ -155,12 +169,13 @@ def exports(n: int, in_crontab: int) -> list[dict[str, Any]]:
             exporters.Crontab(),
             table_of(urls[:in_crontab], np.maximum(np.rint(7.0 * rates[:in_crontab]), 1.0) / 7.0),
         ),
+        *lifetimes(n),
     ]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, target, table) in enumerate(formats):
 
-            def write(target: Any = target, table: RateTable = table, number: int = number) -> None:  # noqa: ANN401
+            def write(target: Any = target, table: Any = table, number: int = number) -> None:  # noqa: ANN401
                 for turn in range(1000):
                     path = Path(folder) / f"{number}-{turn}"
                     if not path.exists():
@@ -169,7 +184,7 @@ def exports(n: int, in_crontab: int) -> list[dict[str, Any]]:
                     path.mkdir()
                 target.write(table, path)
 
-            many = len(table.rates)
+            many = len(table.names)
             rows.append(
                 {"work": name, "sources": many, "us_per_source": round(best_of(write) / many * 1e6, 2)}
             )

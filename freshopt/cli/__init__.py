@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "freshopt.cli.run",
     "frontier": "freshopt.cli.frontier",
     "schedule": "freshopt.cli.schedule",
+    "pipeline": "freshopt.cli.pipeline",
     "sync": "freshopt.cli.sync",
     "replay": "freshopt.cli.replay",
     "report": "freshopt.cli.report",

@@ -42,11 +42,14 @@ class Account:
         Loops that make them from now on.
     loads : bool
         Whether loops are loaded whatever the work, as `loading` asks for.
+    has_numba : bool
+        Whether numba is loaded already, by loops that NumPy does not stand in for.
     """
 
     done: dict[Hashable, float] = field(default_factory=dict)
     loaded: set[Hashable] = field(default_factory=set)
     loads: bool = False
+    has_numba: bool = False
 
 
 account = Account()
@@ -72,7 +75,7 @@ def takes(loops: Hashable, n: int, evaluations: float, *, entered: bool = True) 
     present = n * evaluations
     if account.loads:
         enough = True
-    elif account.loaded:
+    elif account.loaded or account.has_numba:
         enough = account.done.get(loops, 0.0) + present >= ANOTHER
     else:
         enough = sum(account.done.values()) + present >= LOADING
@@ -103,7 +106,11 @@ def fast(function: Pass) -> Pass:
 
     Compiling takes seconds once per machine.
     """
-    return _compiled(function) if compiled() else function
+    if not compiled():
+        return function
+    account.has_numba = True
+    loop: Pass = _compiled(function)
+    return loop
 
 
 def built(build: Callable[..., Loops]) -> Loops:

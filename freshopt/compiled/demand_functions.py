@@ -33,6 +33,7 @@ from freshopt.numerics.special_functions import (
     inverse_gamma2,
     inverse_harmonic_index,
     inverse_log_excess,
+    inverse_log_freshness_index,
 )
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
@@ -44,6 +45,8 @@ MOST = 1e300
 # Beyond s² / 2 = 50, e^{−u} is below half an ulp of u.
 HARMONIC_TOP = 10.0
 HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
+# There u²/(e^u − 1) is below half an ulp of u, too.
+LOG = ratio_table(lambda s: inverse_log_freshness_index(0.5 * s * s), HARMONIC_TOP)
 AGE, AGE_SHIFT, AGE_SQUARE = POISSON.rows, POISSON.shift, POISSON.square
 AGE_EVEN, AGE_EVEN_SHIFT, AGE_EVEN_SQUARE = PERIODIC.rows, PERIODIC.shift, PERIODIC.square
 # Below this share P(2, u) is inverted in s = √(2·share), above in 1 − share: u has a singularity at 1.
@@ -99,6 +102,19 @@ def harmonic_periodic(worth: float, d: float) -> float:
     near = s < HARMONIC_TOP
     ratio = ratio_from_table(HARMONIC, s if near else 0.0)
     return (unit if near else d) / (ratio if near else 1.0 + 0.5 * s * s)
+
+
+def log_periodic(worth: float, d: float) -> float:
+    """Return Δ/u with u − u²/(e^u − 1) = Δ/a.
+
+    Log freshness under periodic refreshes.
+    """
+    # As harmonic staleness, but for the limit of large u.
+    unit = math.sqrt(0.5 * min(worth * d, MOST))
+    s = d / unit
+    near = s < HARMONIC_TOP
+    ratio = ratio_from_table(LOG, s if near else 0.0)
+    return (unit if near else d) / (ratio if near else 0.5 * s * s)
 
 
 def reciprocal_below(worth: float, d: float) -> float:

@@ -16,6 +16,7 @@ cell                 m/w                         s      elasticity, and why it i
 harmonic, Poisson    Δ/(ρ(ρ + Δ))                0      1 + ρ/(ρ + Δ)
 harmonic, periodic   (u − 1 + e^{−u})/Δ          0      u(1 − e^{−u})/(u − 1 + e^{−u}); (1 + u)e^{−u} ≤ 1
 harmonic, signals    1/ρ                         0      1
+log, periodic        (u − u²/(e^u − 1))/Δ        0      1 − f + uf/(1 − f), f = u/(e^u − 1); (1 − u)e^u ≤ 1
 delay                Δ/ρ², Δ/(2ρ²)               0      2
 power, no cap        C·ρ^{−e−1}                  0      1 + e
 age, Poisson         Δ(2ρ + Δ)/(ρ(ρ + Δ))²       0      2 + 2ρ/(ρ + Δ) − 2ρ/(2ρ + Δ)
@@ -58,6 +59,8 @@ from freshopt.compiled.proof_tables import (
     GAMMA,
     HARMONIC_INDEX,
     HARMONIC_MEAN,
+    LOG_INDEX,
+    LOG_MEAN,
     gap_of,
     ratio_at,
 )
@@ -111,6 +114,15 @@ def harmonic_periodic(rate: float, w: float, d: float) -> Values:
     share = d / (rate + d)
     cost = log_one_plus(d / rate) - share * ratio_at(HARMONIC_MEAN, u)
     marginal = (w / rate) * (d / (2.0 * rate + d)) * ratio_at(HARMONIC_INDEX, u)
+    return cost if rate > 0.0 else np.inf, 0.0, marginal, ROUNDING
+
+
+def log_periodic(rate: float, w: float, d: float) -> Values:
+    """Return log(u/(1 − e^{−u})) and w·(u − u²/(e^u − 1))/Δ."""
+    u = gap_of(rate, d)
+    share = d / (rate + d)
+    cost = log_one_plus(d / rate) - share * ratio_at(LOG_MEAN, u)
+    marginal = (w / rate) * (d / (2.0 * rate + d)) * ratio_at(LOG_INDEX, u)
     return cost if rate > 0.0 else np.inf, 0.0, marginal, ROUNDING
 
 
@@ -286,6 +298,7 @@ def proved(
 
 HARMONIC = ProofCell(harmonic_poisson, reach_from_zero)
 HARMONIC_PERIODIC = ProofCell(harmonic_periodic, reach_from_zero)
+LOG_PERIODIC = ProofCell(log_periodic, reach_from_zero)
 HARMONIC_SIGNAL = ProofCell(harmonic_signal, reach_from_zero)
 BINARY = ProofCell(binary_poisson, reach_from_change)
 BINARY_PERIODIC = ProofCell(binary_periodic, reach_on_plateau)

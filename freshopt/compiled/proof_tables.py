@@ -13,7 +13,14 @@ import numpy as np
 
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.inverse_tables import octave_place, octave_table, polynomial
-from freshopt.numerics.special_functions import EULER_GAMMA, age_index, gamma2, harmonic_index, log_excess
+from freshopt.numerics.special_functions import (
+    EULER_GAMMA,
+    age_index,
+    gamma2,
+    harmonic_index,
+    log_excess,
+    log_freshness_index,
+)
 
 # Octaves of u that the tables cover.
 LOW, HIGH = -53, 54
@@ -83,6 +90,14 @@ def _mean_ratio(u: Array) -> Array:
     return (np.log1p(u) - mean_harmonic_loss(u)) * ((1.0 + u) / u)
 
 
+def _log_ratio(u: Array) -> Array:
+    return log_freshness_index(u) / u * ((2.0 + u) / u)
+
+
+def _log_mean_ratio(u: Array) -> Array:
+    return np.log1p(gamma2(u) / u) * ((1.0 + u) / u)
+
+
 def _materials_ratio(u: Array) -> Array:
     # (1 − E₂(u))/u = (1 − e^{−u})/u + E₁(u), and log(1 + 1/u) of that, without cancellation on either side.
     low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
@@ -114,5 +129,7 @@ GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN = (
     octave_table(ratio, LOW, HIGH)
     for ratio in (_gamma_ratio, _harmonic_ratio, _age_ratio, _mean_ratio, _materials_ratio)
 )
+# (u − u²/(e^u − 1))(2 + u)/u², and what log(u/(1 − e^{−u})) is below log(1 + u), times (1 + u)/u.
+LOG_INDEX, LOG_MEAN = (octave_table(ratio, LOW, HIGH) for ratio in (_log_ratio, _log_mean_ratio))
 # For refreshes on request: (v − log(1 + v))(2 + v)/v².
 LOG_EXCESS = octave_table(_excess_ratio, LOW, HIGH)

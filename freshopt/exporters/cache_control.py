@@ -12,14 +12,16 @@ References
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from freshopt.exporters.whole_lifetimes import LifetimeFormat
 
-# Line breaks of any reader (as in Python's splitlines), control characters, and what UTF-8 has not.
-UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+if TYPE_CHECKING:
+    import polars
+
+# Line breaks of any reader (as in Python's splitlines) and control characters.
+UNWRITABLE = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,15 @@ class CacheControl(LifetimeFormat):
     )
     windows: ClassVar[bool] = True
 
-    def holds(self, name: str) -> bool:
-        """Return whether a name fits into a line, before a tab."""
-        return UNWRITABLE.search(name) is None
+    def holds(self, names: polars.Series) -> polars.Series:
+        """Return whether names fit into a line, before a tab."""
+        return ~names.str.contains(UNWRITABLE)
 
-    def line(self, name: str, seconds: int, window: int) -> str:
-        """Return a name and its header's value."""
-        return f"{name}\tmax-age={seconds}{f', stale-while-revalidate={window}' if window else ''}\n"
+    def line(self) -> polars.Expr:
+        """Return names and their headers' values."""
+        import polars
+        from polars import col
+
+        window = polars.format(", stale-while-revalidate={}", "window")
+        shown = polars.when(col("window") > 0).then(window).otherwise(polars.lit(""))
+        return polars.format("{}\tmax-age={}{}\n", "name", "seconds", shown)

@@ -12,18 +12,18 @@ References
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from freshopt.exporters.whole_lifetimes import LifetimeFormat
 
+if TYPE_CHECKING:
+    import polars
+
 _LABEL = r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)"
 # A character-string in quotes, or a word without any letter that a zone file reads otherwise.
-_DATA = r'(?:"(?:[^"\\\x00-\x1f\x7f-\U0010ffff]|\\[ -~])*"|[^\s"();\\\x00-\x1f\x7f-\U0010ffff]+)'
-_RECORD = re.compile(
-    rf"(?P<owner>@|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?) +(?P<type>[A-Z][A-Z0-9-]*)(?: +{_DATA})+"
-)
+_DATA = r'(?:"(?:[^"\\\x00-\x1f\x7f-\x{10ffff}]|\\[ -~])*"|[^\s"();\\\x00-\x1f\x7f-\x{10ffff}]+)'
+_RECORD = rf"^(?:@|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?) +[A-Z][A-Z0-9-]*(?: +{_DATA})+$"
 _LONGEST_OWNER = 254
 
 
@@ -38,12 +38,14 @@ class Dns(LifetimeFormat):
         "as 'www.example.org. A 192.0.2.1'."
     )
 
-    def holds(self, name: str) -> bool:
-        """Return whether a name is a record."""
-        record = _RECORD.fullmatch(name)
-        return record is not None and len(record["owner"]) <= _LONGEST_OWNER and record["type"] != "IN"
+    def holds(self, names: polars.Series) -> polars.Series:
+        """Return whether names are records."""
+        long = f"^[^ ]{{{_LONGEST_OWNER + 1}}}"
+        return names.str.contains(_RECORD) & ~names.str.contains(f"{long}|^[^ ]+ +IN ")
 
-    def line(self, name: str, seconds: int, window: int) -> str:  # noqa: ARG002
-        """Return a record with its TTL."""
-        owner, rest = name.split(maxsplit=1)
-        return f"{owner} {seconds} IN {rest}\n"
+    def line(self) -> polars.Expr:
+        """Return records with their TTLs."""
+        import polars
+
+        owner, rest = (polars.col("name").str.extract("^([^ ]+) +(.*)$", group) for group in (1, 2))
+        return polars.format("{} {} IN {}\n", owner, "seconds", rest)

@@ -38,13 +38,15 @@ References
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.exporters.cache_control import UNWRITABLE
 from freshopt.exporters.whole_lifetimes import LifetimeFormat
+
+if TYPE_CHECKING:
+    import polars
 
 VARIABLE = "$freshopt_lifetime"
 _KEY = re.compile(r"(?:\$[a-z_]+|[A-Za-z0-9:/._-])+")
@@ -71,16 +73,18 @@ class Nginx(LifetimeFormat):
         "so. Rename it."
     )
 
-    def holds(self, name: str) -> bool:
-        """Return whether a request can be called so."""
-        return UNWRITABLE.search(name) is None and 1 <= len(name.encode()) <= _LONGEST
+    def holds(self, names: polars.Series) -> polars.Series:
+        """Return whether requests can be called so."""
+        return ~names.str.contains(UNWRITABLE) & names.str.len_bytes().is_between(1, _LONGEST)
 
-    def line(self, name: str, seconds: int, window: int) -> str:  # noqa: ARG002
-        """Return an entry of the map."""
-        return f"    {quoted(name)} {seconds};\n"
+    def line(self) -> polars.Expr:
+        """Return entries of the map."""
+        import polars
 
-    def text(self, names: list[str], lines: list[str]) -> str:
-        """Return the map.
+        return polars.format("    {} {};\n", _quoted(polars.col("name")), "seconds")
+
+    def around(self, names: polars.Series, lines: int) -> tuple[str, str]:
+        """Return the begin and the end of the map.
 
         Raises
         ------
@@ -94,27 +98,32 @@ class Nginx(LifetimeFormat):
                 "$host$request_uri."
             )
         # A map compares strings in lower case, of ASCII.
-        lower = [name.lower() for name in names]
-        if len(set(lower)) < len(names):
-            many = Counter(lower)
-            alike = [repr(name) for name, small in zip(names, lower, strict=True) if many[small] > 1]
+        alike = names.filter(names.str.to_lowercase().is_duplicated())
+        if len(alike):
             raise SourceDataError(
-                f"source {list_offenders(alike)} differ in large and small letters only, which a "
+                f"source {list_offenders(map(repr, alike))} differ in large and small letters only, which a "
                 "map of nginx does not tell apart. Keep one of them."
             )
-        largest = max(map(len, map(str.encode, names)), default=0)
-        bucket = 64 * -(-(largest + 32) // 64)
-        head = f"map_hash_bucket_size {bucket};\nmap_hash_max_size {max(2048, 4 * len(lines))};\n"
-        return f"{head}map {self.key} {VARIABLE} {{\n{''.join(lines)}}}\n"
+        longest: Any = names.str.len_bytes().max()
+        bucket = 64 * -(-(longest + 32) // 64)
+        head = f"map_hash_bucket_size {bucket};\nmap_hash_max_size {max(2048, 4 * lines)};\n"
+        return f"{head}map {self.key} {VARIABLE} {{\n", "}\n"
 
 
-def quoted(name: str) -> str:
-    r"""Return a name as the source value of a map.
+def _quoted(name: polars.Expr) -> polars.Expr:
+    r"""Return names as source values of a map.
 
     Examples
     --------
-    >>> print(quoted('/a "b"?c=$1'), quoted("~x"), quoted("default"), quoted("a\\b"))
+    >>> import polars
+    >>> names = polars.Series(['/a "b"?c=$1', "~x", "default", "a\\b"])
+    >>> print(*polars.select(_quoted(polars.lit(names))).to_series().to_list())
     "/a \"b\"?c=$1" "\\~x" "\\default" "a\\b"
     """
-    marked = f"\\{name}" if name[0] in "~\\" or name in _KEYWORDS else name
-    return '"{}"'.format(marked.replace("\\", "\\\\").replace('"', '\\"'))
+    import polars
+
+    marked = polars.when(name.str.contains(r"^[~\\]") | name.is_in(_KEYWORDS)).then(
+        polars.format("\\{}", name)
+    )
+    escaped = marked.otherwise(name).str.replace_all("\\", r"\\", literal=True)
+    return polars.format('"{}"', escaped.str.replace_all('"', r"\"", literal=True))

@@ -16,13 +16,16 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from freshopt.exporters.text_lines import has_surrogate
 from freshopt.exporters.whole_lifetimes import LifetimeFormat
+
+if TYPE_CHECKING:
+    import polars
 
 _ESCAPED = {34: '\\"', 92: "\\\\"}
 _PRINTABLE = range(32, 127)
+_PLAIN = "^[ -~]*$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +37,34 @@ class Redis(LifetimeFormat):
     refusal: ClassVar[str] = "has a lone surrogate. Keys are written in UTF-8. Rename it."
     shortest: ClassVar[int] = 1
 
-    def holds(self, name: str) -> bool:
-        """Return whether a name has octets in UTF-8."""
-        return not has_surrogate(name)
+    def holds(self, names: polars.Series) -> polars.Series:
+        """Return whether names have octets in UTF-8, as all text has."""
+        return names.is_not_null()
 
-    def line(self, name: str, seconds: int, window: int) -> str:  # noqa: ARG002
-        """Return the command for a key."""
-        return f"EXPIRE {quoted(name)} {seconds}\n"
+    def line(self) -> polars.Expr:
+        """Return the commands for keys."""
+        import polars
+
+        return polars.format("EXPIRE {} {}\n", _quoted(polars.col("name")), "seconds")
 
 
-def quoted(name: str) -> str:
-    r"""Return a key as redis-cli reads it.
+def _quoted(name: polars.Expr) -> polars.Expr:
+    """Return keys as redis-cli reads them."""
+    import polars
+
+    plain = name.str.replace_all("\\", r"\\", literal=True).str.replace_all('"', r"\"", literal=True)
+    other = polars.when(~name.str.contains(_PLAIN)).then(name)
+    return other.map_elements(_by_octets, return_dtype=polars.String).fill_null(polars.format('"{}"', plain))
+
+
+def _by_octets(name: str) -> str:
+    r"""Return a key as redis-cli reads it, octet by octet.
 
     Examples
     --------
-    >>> print(quoted('page:"ü"\n'))
+    >>> print(_by_octets('page:"ü"\n'))
     "page:\"\xc3\xbc\"\x0a"
     """
-    if name.isascii() and name.isprintable():
-        return '"{}"'.format(name.replace("\\", "\\\\").replace('"', '\\"'))
     octets = [
         _ESCAPED.get(octet, chr(octet) if octet in _PRINTABLE else f"\\x{octet:02x}")
         for octet in name.encode()

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.exporters.text_lines import has_surrogate, text_of, write_lines
 from freshopt.exporters.tool_format import Exported, ToolFormat
 from freshopt.exporters.whole_intervals import ROUNDING, largest_loss
 from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.scheduling.lifetime_table import LifetimeTable, read_lifetimes
 from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    import polars
 
 # Seconds: 68 years.
 LONGEST = 2**31 - 1
@@ -54,16 +58,19 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
     windows: ClassVar[bool] = False
 
     @abstractmethod
-    def holds(self, name: str) -> bool:
-        """Return whether a name can be written."""
+    def holds(self, names: polars.Series) -> polars.Series:
+        """Return whether each name can be written."""
 
     @abstractmethod
-    def line(self, name: str, seconds: int, window: int) -> str:
-        """Return the line of a source, with its end."""
+    def line(self) -> polars.Expr:
+        """Return the lines of sources, with their ends.
 
-    def text(self, names: list[str], lines: list[str]) -> str:  # noqa: ARG002
-        """Return the file of the lines, whose sources are among the names."""
-        return "".join(lines)
+        Columns are ``name``, ``seconds`` and ``window``, as in `whole_lifetimes` and `whole_windows`.
+        """
+
+    def around(self, names: polars.Series, lines: int) -> tuple[str, str]:  # noqa: ARG002
+        """Return what stands before and behind the lines, whose sources are among the names."""
+        return "", ""
 
     def read(self, given: Any, time_unit: str | None) -> LifetimeTable:  # noqa: ANN401 - any dataframe library's frame
         """Return lifetimes, checked."""
@@ -80,14 +87,26 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         """
         if not self.windows:
             _require_no_windows(table, self.tool)
-        wrong = [repr(name[:80]) for name in table.names if not self.holds(name)]
+        import polars
+
+        text = text_of(table.names)
+        wrong = [repr(table.names[k][:80]) for k in self._unheld(table.names, text)]
         if wrong:
             raise SourceDataError(f"source {list_offenders(wrong)} {self.refusal}")
         seconds = whole_lifetimes(table, self.shortest)
-        rows = zip(table.names, seconds.tolist(), whole_windows(table).tolist(), strict=True)
-        lines = [self.line(*row) for row in rows if row[1] != FOREVER]
-        path.write_bytes(self.text(table.names, lines).encode())
+        rows = polars.DataFrame({"name": text, "seconds": seconds, "window": whole_windows(table)})
+        rows = rows.filter(polars.col("seconds") != FOREVER)
+        head, end = self.around(text, rows.height)
+        write_lines(path, rows, self.line(), head=head, end=end)
         return exported_lifetimes(table, seconds)
+
+    def _unheld(self, names: list[str], text: polars.Series) -> list[int]:
+        """Return the positions of names that cannot be written.
+
+        What UTF-8 has not is a zero byte in the column.
+        """
+        lone = [k for k in (text == "\0").arg_true().to_list() if has_surrogate(names[k])]
+        return sorted({*(~self.holds(text)).arg_true().to_list(), *lone})
 
 
 def whole_lifetimes(table: LifetimeTable, shortest: int = 0) -> IntArray:

@@ -109,7 +109,7 @@ class _Search:
         repaired, relative = repair_rows(self._program, rates, tuple(self._kept)), np.inf
         if repaired is not None:
             rates = repaired.rates
-            relative = _relative(RowGap.of(self._program, rates), y)
+            relative = relative_gap(RowGap.of(self._program, rates), y)
         if self._best is None or relative < self._best[0]:
             self._best = relative, rates, y
 
@@ -138,7 +138,7 @@ class _Search:
         return solve_rows(self._program, self._tolerance, iterations=iterations)
 
 
-def _relative(gap: RowGap, multipliers: Array) -> float:
+def relative_gap(gap: RowGap, multipliers: Array) -> float:
     """Return the gap relative to |F| + Σ y|b|."""
     short = gap.at(multipliers)
     size = abs(gap.cost) + float(gap.admissible(multipliers) @ np.abs(gap.program.rows.limits))

@@ -31,7 +31,8 @@ _DEPTH = 6
 # A rate without an upper bound is looked at up to this multiple of the typical one.
 _FAR = 1e6
 
-# Sources that `jumps` looks at, evenly spaced: a search that stalls for the sake of others is repeated.
+# Sources that `sampled_pieces` looks at, evenly spaced: a search that stalls for the sake of others is
+# repeated.
 _LOOKED_AT = 2000
 
 
@@ -103,12 +104,15 @@ class LinearPieces:
         Rates with all pieces at 0.
     linear : ndarray of bool, shape (n,)
         Sources that have room and no curvature.
+    crowded : ndarray of bool, shape (n,)
+        Sources that have room, no curvature, and more kinks than are split at; they are not linear here.
     """
 
     program: Program
     source: IntArray
     base: Array
     linear: BoolArray
+    crowded: BoolArray
 
     def rates(self, pieces: Array) -> Array:
         """Return the sources' rates, shape (n,)."""
@@ -141,8 +145,10 @@ def curveless(numerics: Numerics, lower: Array, upper: Array) -> BoolArray:
 
 def kinks(
     numerics: Numerics, lower: Array, upper: Array, typical: Array
-) -> tuple[IntArray, Array, BoolArray]:
+) -> tuple[IntArray, Array, BoolArray, BoolArray]:
     """Return sources and places of kinks, and which sources are piecewise linear.
+
+    Those that have too many kinks are told apart, last.
 
     Parameters
     ----------
@@ -153,6 +159,7 @@ def kinks(
         Rates near which kinks are.
     """
     linear = curveless(numerics, lower, upper)
+    crowded = np.zeros(len(linear), dtype=np.bool_)
     found: list[tuple[IntArray, Array]] = []
     if not isinstance(numerics, LinearCost) and bool(np.any(linear)):
         source = np.flatnonzero(linear)
@@ -178,13 +185,15 @@ def kinks(
             if depth == _DEPTH or not bool(np.all(np.isfinite(scale))):
                 linear[source[rest]] = False
                 linear[source[~np.isfinite(scale)]] = False
+            if depth == _DEPTH:
+                crowded[source[rest]] = True
             low, high, middle = low[rest], high[rest], x[rest]
             source = np.concatenate((source[rest], source[rest]))
             low, high = np.concatenate((low, middle)), np.concatenate((middle, high))
     where = np.concatenate([np.zeros(0, dtype=np.int64), *(each for each, _ in found)])
     place = np.concatenate([np.zeros(0), *(each for _, each in found)])
     kept = linear[where] if len(where) else np.zeros(0, dtype=np.bool_)
-    return where[kept], place[kept], linear
+    return where[kept], place[kept], linear, crowded
 
 
 def _sharpened(own: Numerics, ends: _Ends, low: Array, high: Array, x: Array) -> Array:
@@ -205,7 +214,7 @@ def linear_pieces(program: Program) -> LinearPieces:
     lower, upper = as_float64(program.lower), as_float64(program.upper)
     far = np.where(np.isfinite(upper), upper, lower + _FAR * np.maximum(program.typical, lower))
     free = upper > lower
-    linear = free.copy()
+    linear, flat = free.copy(), free.copy()
     sources, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
     functions = [] if program.numerics is None else [(program.numerics, np.ones(n, dtype=np.bool_))]
     for t, curve in enumerate(rows.curves, start=RATE + 1):
@@ -213,8 +222,9 @@ def linear_pieces(program: Program) -> LinearPieces:
         seen[rows.source[(rows.kind == t) & (rows.coefficient != 0.0)]] = True
         functions.append((curve, seen))
     for function, seen in functions:
-        where, place, straight = kinks(function, lower, far, program.typical)
+        where, place, straight, dense = kinks(function, lower, far, program.typical)
         linear &= straight | ~seen
+        flat &= straight | dense | ~seen
         kept = seen[where]
         sources.append(where[kept])
         places.append(place[kept])
@@ -234,20 +244,23 @@ def linear_pieces(program: Program) -> LinearPieces:
     source, start = source[order], start[order]
     last = np.append(source[1:] != source[:-1], True)
     stop = np.where(last, upper[source], np.append(start[1:], 0.0))
-    return _assembled(program, linear, source, start, stop)
+    return _assembled(program, linear, flat & ~linear, source, start, stop)
 
 
-def jumps(program: Program) -> bool:
-    """Return whether best responses jump, of linear sources between rows and objective.
-
-    A linear source that objective and rows all pull to one bound stays there. Some 2000 sources are looked
-    at.
-    """
+def sampled_pieces(program: Program) -> LinearPieces:
+    """Return some 2000 of the sources in pieces."""
     n = len(program)
     with np.errstate(all="ignore"):
-        own = linear_pieces(
+        return linear_pieces(
             program.take(slice(None) if n <= _LOOKED_AT else np.arange(0, n, n // _LOOKED_AT))
         )
+
+
+def jumps(own: LinearPieces) -> bool:
+    """Return whether best responses jump, of linear sources between rows and objective.
+
+    A linear source that objective and rows all pull to one bound stays there.
+    """
     rows, count = own.program.rows, len(own.source)
     slope = own.program.numerics.slope if isinstance(own.program.numerics, PieceCosts) else np.zeros(count)
     signed = [
@@ -259,7 +272,7 @@ def jumps(program: Program) -> bool:
 
 
 def _assembled(
-    program: Program, linear: BoolArray, source: IntArray, start: Array, stop: Array
+    program: Program, linear: BoolArray, crowded: BoolArray, source: IntArray, start: Array, stop: Array
 ) -> LinearPieces:
     rows = program.rows
     straight = linear[source]
@@ -298,4 +311,4 @@ def _assembled(
     high = np.where(straight, stop - start, stop)
     costs = None if program.numerics is None else PieceCosts(slope, curved, numerics)
     pieces = Program(costs, low, high, typical, own, program.level)
-    return LinearPieces(pieces, source, base, linear)
+    return LinearPieces(pieces, source, base, linear, crowded)

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.io.log_files import log_frame
+from freshopt.io.log_files import log_frame, may_have
 from freshopt.io.read_log import COLUMNS, SEEN, Cells, filled
 from freshopt.numerics.arrays import Array
+
+_NEEDED = frozenset({"source", "time", "status"})
 
 
 class Fetches(NamedTuple):
@@ -42,8 +44,11 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
     SourceDataError
         If the file cannot be read, or a cell cannot be used.
     """
+    # Most logs have none, and their rows are not read for it.
+    if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
+        return None
     frame, layout = log_frame(path, COLUMNS + SEEN, columns)
-    if "changed" in frame.columns or not {"source", "time", "status"} <= set(frame.columns):
+    if "changed" in frame.columns or not set(frame.columns) >= _NEEDED:
         return None
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     names, codes = cells.sources(frame["source"])

@@ -76,20 +76,40 @@ def log_frame(
         frame, line = read_access_log(path)
         chosen = [name for name in frame.columns if name in wanted]
         return frame.select(chosen), Layout(frame.columns, 0, line)
+    own = _own_names(path)
+    taken = _renamed(path, own, wanted, columns)
     if path.name.lower().endswith(JSON_LINES):
-        own = _json_names(path)
-        taken = _renamed(path, own, wanted, columns)
         frame = without_blank_end(_read_json(path, list(taken)))
         return frame.rename(taken), Layout(_present(own, taken), 0)
-    require_file(path)
-    if not path.name.lower().endswith(ENDINGS):
-        _refuse_ending(path)
-    own = column_names(path)
-    taken = _renamed(path, own, wanted, columns)
     is_text = table_ending(path) != ".parquet"
     frame = read_table(path, columns=list(taken), as_text=is_text).rename(taken)
     frame = without_blank_end(frame) if is_text else frame
     return frame, Layout(_present(own, taken), 1 if is_text else None)
+
+
+def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Return which of the wanted columns a log's file may have, before its rows are read.
+
+    What an access log has beside requests only its lines tell.
+
+    Raises
+    ------
+    SourceDataError
+        As `log_frame`, but for what is wrong with the rows.
+    """
+    if _is_access_log(path):
+        return frozenset(wanted)
+    return frozenset(_renamed(path, _own_names(path), wanted, columns).values())
+
+
+def _own_names(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    if path.name.lower().endswith(JSON_LINES):
+        return _json_names(path)
+    require_file(path)
+    if not path.name.lower().endswith(ENDINGS):
+        _refuse_ending(path)
+    return column_names(path)
 
 
 def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
@@ -104,8 +124,11 @@ def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str,
     """
     from polars import String, col
 
-    frame, layout = log_frame(path, ("source", "host"), _of_two(columns))
-    if not {"source", "host"} <= set(layout.present):
+    wanted = ("source", "host")
+    if not may_have(path, wanted, _of_two(columns)).issuperset(wanted):
+        return None
+    frame, layout = log_frame(path, wanted, _of_two(columns))
+    if not {*wanted} <= {*layout.present}:
         return None
     pairs = frame.select(col("source", "host").cast(String)).unique()
     pairs = pairs.filter(col("host").is_not_null() & (col("host") != ""))

@@ -105,8 +105,10 @@ def refill(old: LabelTable, bits: int, table: LabelTable) -> None:
             table.others[code], table.rows[code] = old.others[code], old.rows[code]
 
 
-def order_rows(codes: Small, time: Array, place: IntArray, order: IntArray, ordered: Array) -> None:
-    """Write the stable order of rows by source, and their times.
+def order_rows(
+    codes: Small, time: Array, place: IntArray, order: IntArray, ordered: Array, own: Small
+) -> int:
+    """Write the stable order of rows by source; count times that go back.
 
     Parameters
     ----------
@@ -117,6 +119,14 @@ def order_rows(codes: Small, time: Array, place: IntArray, order: IntArray, orde
         Zeros, which become the offsets of the sources.
     order : ndarray of int, shape (rows,)
     ordered : ndarray of float, shape (rows,)
+        The times in that order.
+    own : ndarray of int32, shape (rows,)
+        The sources in that order.
+
+    Returns
+    -------
+    int
+        Rows before the row above them, of the same source.
     """
     n = len(place) - 1
     for i in range(len(codes)):
@@ -132,3 +142,10 @@ def order_rows(codes: Small, time: Array, place: IntArray, order: IntArray, orde
     for k in range(n, 0, -1):
         place[k] = place[k - 1]
     place[0] = 0
+    late = 0
+    for k in range(n):
+        for at in range(place[k], place[k + 1]):
+            own[at] = k
+        for at in range(place[k] + 1, place[k + 1]):
+            late += ordered[at] < ordered[at - 1]
+    return late

@@ -267,13 +267,11 @@ def sorted_rows(codes: Codes, time: Array, n: int) -> tuple[IntArray, Codes, Arr
         order: IntArray = np.lexsort((time, codes)).astype(np.int64, copy=False)
         return order, codes[order], time[order]
     offsets = np.zeros(n + 1, dtype=np.int64)
-    order, later = np.empty(rows, dtype=np.int64), np.empty(rows)
-    fast(row_loops.order_rows)(codes, time, offsets, order, later)
-    own = np.repeat(np.arange(n, dtype=np.int32), np.diff(offsets))
+    order, own, later = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int32), np.empty(rows)
     # Logs that were written as crawls took place have each source's rows in order by now.
-    late = later[1:] < later[:-1]
-    late &= own[1:] == own[:-1]
-    if late.any():
+    if fast(row_loops.order_rows)(codes, time, offsets, order, later, own):
+        late = later[1:] < later[:-1]
+        late &= own[1:] == own[:-1]
         mixed = np.zeros(n, dtype=np.bool_)
         mixed[own[:-1][late]] = True
         where = np.flatnonzero(mixed[own])

@@ -76,6 +76,8 @@ def match(sources: Sources, estimates: Estimates) -> IntArray:
     """
     known = np.asarray(estimates.sources_)
     wanted = np.arange(len(sources)) if sources.name is None else np.asarray(sources.name)
+    if wanted.dtype.kind == known.dtype.kind and np.array_equal(wanted, known):
+        return np.arange(len(known), dtype=np.int64)
     place = {name: k for k, name in enumerate(known.tolist())}
     at = np.array([place.get(name, -1) for name in wanted.tolist()], dtype=np.int64)
     missing = np.flatnonzero(at < 0)

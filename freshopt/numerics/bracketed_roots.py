@@ -18,8 +18,8 @@ import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
-# Width of the last bracket.
-_WIDTH = 1e-15
+# Width of the last bracket: this, and as much of the root's size as two neighbouring floats are apart.
+_WIDTH, _APART = 1e-15, float(np.finfo(np.float64).eps)
 # Steps at most; bisection of 1400 nats to 1e-15 takes 61.
 _STEPS = 200
 # The first point is where a straight line has its root, but no nearer to an end than this share.
@@ -55,7 +55,7 @@ def bracketed_roots(
     left, evaluations = np.arange(len(low)), np.zeros(len(low), dtype=np.int64)
     t = np.clip(fa / np.where(fa > fb, fa - fb, 1.0), _INSIDE, 1.0 - _INSIDE)
     for _ in range(_STEPS):
-        done = (np.abs(b - a) <= _WIDTH + 2e-16 * np.abs(a)) | (fa == 0.0)
+        done = (np.abs(b - a) <= _WIDTH + _APART * np.abs(a)) | (fa == 0.0)
         if bool(np.any(done)):
             found[left[done]] = np.where(fa > 0.0, b, a)[done]
             if bool(np.all(done)):

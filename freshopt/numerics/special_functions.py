@@ -257,6 +257,53 @@ def inverse_log_excess(y: Array) -> Array:
     return u
 
 
+def log_freshness_loss(u: Array) -> Array:
+    """Return log(u/(1 − e^{−u})), minus the logarithm of a period's fresh share.
+
+    Examples
+    --------
+    >>> float(log_freshness_loss(np.float64(1e-8)))
+    4.99999999...e-09
+    """
+    # 1 + u over the argument is 1 + P(2, u)/u.
+    return np.log1p(u) - np.log1p(gamma2(u) / np.where(u > 0.0, u, 1.0))
+
+
+def log_freshness_index(u: Array) -> Array:
+    """Return the index u − u²/(e^u − 1) of log freshness.
+
+    Examples
+    --------
+    >>> float(log_freshness_index(np.float64(1e-8)))
+    4.9999999...e-17
+    """
+    return u * _log_fall(u)
+
+
+def inverse_log_freshness_index(y: Array) -> Array:
+    """Return the inverse of `log_freshness_index`, for y ≥ 0.
+
+    Examples
+    --------
+    >>> round(float(log_freshness_index(inverse_log_freshness_index(np.float64(2.5)))), 14)
+    2.5
+    """
+    y = np.minimum(y, HUGE)
+    root = np.sqrt(2.0 * y)
+    few = np.minimum(y, HUGE**0.5)
+    u = np.where(y < 2.5, root * (1.0 + root / 12.0), y + few * few * np.exp(-few))
+    for _ in range(_NEWTON):
+        fall = _log_fall(u)
+        slope = fall * fall + (1.0 - fall) * u
+        u = u + (y - log_freshness_index(u)) / np.where(u > 0.0, slope, 1.0)
+    return u
+
+
+def _log_fall(u: Array) -> Array:
+    """Return 1 − u/(e^u − 1) = P(2, u)/(1 − e^{−u})."""
+    return gamma2(u) / np.where(u > 0.0, -np.expm1(-u), 1.0)
+
+
 def _horner(coefficients: list[float], x: Array) -> Array:
     """Evaluate the polynomial Σ c_k x^k."""
     value = np.zeros_like(x)

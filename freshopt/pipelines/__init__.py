@@ -1,6 +1,7 @@
 """Pipelines of copies that are made of copies."""
 
 from freshopt.pipelines.after_parents import AfterParents as AfterParents
+from freshopt.pipelines.aligned import aligned_freshness as aligned_freshness
 from freshopt.pipelines.aligned import aligned_problem as aligned_problem
 from freshopt.pipelines.independent_phases import IndependentPhases as IndependentPhases
 from freshopt.pipelines.node_table import NodeFreshness as NodeFreshness
@@ -16,6 +17,7 @@ __all__ = [
     "NodeFreshness",
     "Pipeline",
     "PipelineReplay",
+    "aligned_freshness",
     "aligned_problem",
     "node_freshness",
     "pipeline",

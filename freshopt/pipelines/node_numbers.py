@@ -73,6 +73,6 @@ def refresh_costs(
     if lacking:
         raise SourceDataError(
             f"{cost} has no run time of {list_offenders(lacking)}. Pass the run_results.json of a run of all "
-            "models, or cost={...}."
+            "models, or costs of your own."
         )
     return number_column({node: value for node, value in times.items() if node in place}, place, "cost", 1.0)

@@ -171,10 +171,15 @@ def node_freshness(
 
 def _below(pipeline: Pipeline, roots: IntArray) -> tuple[IntArray, IntArray]:
     """Return the nodes below each root, in order, in compressed rows."""
-    bits = pipeline.upstream.bits
+    first, child = (column.tolist() for column in pipeline.graph.children())
     found = []
     for root in roots.tolist():
-        member = np.flatnonzero(bits[:, root // 8] & (128 >> (root % 8)))
-        found.append(member[member != root])
+        seen, left = {root}, [root]
+        while left:
+            node = left.pop()
+            new = [each for each in child[first[node] : first[node + 1]] if each not in seen]
+            seen.update(new)
+            left += new
+        found.append(np.array(sorted(seen - {root}), dtype=np.int64))
     many = [len(member) for member in found]
-    return np.concatenate([[0], np.cumsum(many)]).astype(np.int64), np.concatenate(found).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(many)]).astype(np.int64), np.concatenate(found)

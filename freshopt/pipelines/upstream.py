@@ -1,78 +1,111 @@
 """`UpstreamSets`: sums over everything upstream or downstream of a node.
 
-Each node's row has a bit for every node that lies upstream of it, and for itself. Cost: n²/8 bytes, and a
-matrix-vector product of n² bits for each sum; 10 000 nodes take 13 MB and about .2 s.
+A sum over the union of what is upstream of several parents counts each node once. Unions are disjoint but
+within a block of the graph (`freshopt.pipelines.blocks`), so that sums add up along bridges, and only within
+larger blocks each node has a bit for every other. A node of a block stands there for itself and all that is
+upstream of it elsewhere.
+
+Cost: m²/8 bytes for a block of m nodes, and m² bits a sum; trees and chains have no such blocks, and take a
+microsecond a node. 10 000 nodes of one block take 13 MB and some tenths of a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.pipelines.blocks import Block, blocks_of
 from freshopt.pipelines.graph import Graph
 
-# Bytes of the bits that are unpacked to numbers at a time.
+# Bytes of longest paths that are counted at a time.
 AT_ONCE = 2**26
 
 
-@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class UpstreamSets:
-    """Upstream set of every node, itself included, as bits.
+    """Upstream set of every node, itself included.
 
     Attributes
     ----------
-    bits : ndarray of uint8, shape (n, ⌈n/8⌉)
+    bridges : tuple of lists of int
+        Parents of each node by an edge that is a block of its own.
+    blocks : tuple of Block
+        The larger ones.
+    places : tuple of lists of pairs
+        Blocks of each node, and its place in them.
     """
 
-    bits: npt.NDArray[np.uint8]
+    bridges: tuple[list[int], ...]
+    blocks: tuple[Block, ...]
+    places: tuple[list[tuple[int, int]], ...]
 
     @classmethod
     def of(cls, graph: Graph) -> UpstreamSets:
         """Collect the sets of a graph."""
-        n = len(graph)
-        bits = np.zeros((n, (n + 7) // 8), dtype=np.uint8)
-        for k in range(n):
-            above = graph.parents(k)
-            if len(above):
-                np.bitwise_or.reduce(bits[above], axis=0, out=bits[k])
-            bits[k, k // 8] |= 128 >> (k % 8)
-        return cls(bits)
+        bridges: list[list[int]] = [[] for _ in range(len(graph))]
+        places: list[list[tuple[int, int]]] = [[] for _ in range(len(graph))]
+        blocks: list[Block] = []
+        for edges in blocks_of(graph):
+            if len(edges) == 1:
+                bridges[edges[0][1]].append(edges[0][0])
+                continue
+            block = Block.of(edges)
+            for place, node in enumerate(block.nodes.tolist()):
+                places[node].append((len(blocks), place))
+            blocks.append(block)
+        return cls(tuple(bridges), tuple(blocks), tuple(places))
 
     def sum_upstream(self, value: Array) -> Array:
-        """Return the sum of each column over each node's upstream set."""
-        return np.concatenate([member @ value for _, member in self._parts()])
+        """Return the sum over each node's upstream set."""
+        return self.summed(value)[0]
+
+    def summed(self, value: Array) -> tuple[Array, list[Array]]:
+        """Return the sums, and those each node stands for in blocks.
+
+        That is the sum over the node and what is upstream of it, but for the block itself.
+        """
+        total = value.tolist()
+        stands = [np.zeros(len(block)) for block in self.blocks]
+        for k, (bridges, places) in enumerate(zip(self.bridges, self.places, strict=True)):
+            for up in bridges:
+                total[k] += total[up]
+            if places:
+                within = [float(stands[b][self.blocks[b].upstream(p)].sum()) for b, p in places]
+                total[k] = _shared(total[k], within, places, stands)
+        return np.array(total), stands
 
     def sum_downstream(self, value: Array) -> Array:
         """Return sums over all nodes whose upstream sets hold a node."""
-        found = np.zeros(len(self.bits))
-        for rows, member in self._parts():
-            found += value[rows] @ member
-        return found
+        total = value.tolist()
+        below = [np.zeros(len(block)) for block in self.blocks]
+        stands = [np.zeros(len(block)) for block in self.blocks]
+        for k in range(len(total) - 1, -1, -1):
+            places = self.places[k]
+            if places:
+                within = [float(below[b][p]) for b, p in places]
+                total[k] = _shared(total[k], within, places, stands)
+                for b, p in places:
+                    below[b][self.blocks[b].upstream(p)] += stands[b][p]
+            for up in self.bridges[k]:
+                total[up] += total[k]
+        return np.array(total)
 
-    def _parts(self) -> Iterator[tuple[slice, Array]]:
-        """Yield rows as numbers 0 and 1."""
-        n = len(self.bits)
-        step = max(AT_ONCE // (8 * n), 1)
-        for begin in range(0, n, step):
-            rows = slice(begin, begin + step)
-            yield rows, np.unpackbits(self.bits[rows], axis=1, count=n).astype(np.float64)
+
+def _shared(own: float, within: list[float], places: list[tuple[int, int]], stands: list[Array]) -> float:
+    """Return a node's sum; note what it stands for in blocks."""
+    for turn, (b, p) in enumerate(places):
+        stands[b][p] = own + sum(within[:turn]) + sum(within[turn + 1 :])
+    return own + sum(within)
 
 
-def is_exact(graph: Graph, sets: UpstreamSets, above: Array, root_rate: Array, waits: BoolArray) -> BoolArray:
+def is_exact(sets: UpstreamSets, root_rate: Array, waits: BoolArray) -> BoolArray:
     """Return where the product formula is exact, shape (n,).
 
     Parameters
     ----------
-    graph : Graph
     sets : UpstreamSets
-    above : ndarray, shape (n,)
-        Number of changing roots in each upstream set.
     root_rate : ndarray, shape (n,)
         > 0 of the roots that change, else 0.
     waits : ndarray of bool, shape (n,)
@@ -80,21 +113,37 @@ def is_exact(graph: Graph, sets: UpstreamSets, above: Array, root_rate: Array, w
 
     Notes
     -----
-    The nodes from a root to a node form one chain if and only if the longest path has as many as there are.
-    No path has more; so all roots' chains are checked by two sums.
+    A node is exact if from each root upstream the nodes in between form one chain. Across bridges they do;
+    so each block is checked alone, and what is downstream of a node that is not exact is not either.
     """
-    roots: IntArray = np.flatnonzero(root_rate > 0.0)
-    there = sets.sum_upstream(np.where(waits, above, 0.0))
-    longest = np.zeros(len(graph))
-    step = max(AT_ONCE // (4 * len(graph)), 1)
-    for begin in range(0, len(roots), step):
-        some = roots[begin : begin + step]
-        length = np.full((len(graph), len(some)), -1, dtype=np.int32)
+    stands = sets.summed((root_rate > 0.0).astype(np.float64))[1]
+    broken = np.zeros(len(sets.places))
+    for block, roots in zip(sets.blocks, stands, strict=True):
+        broken[block.nodes] += ~_is_chain(block, np.flatnonzero(roots > 0.0), waits[block.nodes])
+    return np.asarray(sets.sum_upstream(broken) == 0.0)
+
+
+def _is_chain(block: Block, begin: IntArray, waits: BoolArray) -> BoolArray:
+    """Return where one chain leads from each beginning upstream.
+
+    The nodes in between form a chain if and only if the longest path has as many as there are. No path has
+    more; so all beginnings are checked by two sums.
+    """
+    n = len(block)
+    begins = np.zeros(n, dtype=np.bool_)
+    begins[begin] = True
+    above = np.array([float(begins[block.upstream(k)].sum()) for k in range(n)])
+    own = np.where(waits, above, 0.0)
+    there = np.array([own[k] + float(own[block.upstream(k)].sum()) for k in range(n)])
+    longest = np.zeros(n)
+    step = max(AT_ONCE // (4 * n), 1)
+    for first in range(0, len(begin), step):
+        some = begin[first : first + step]
+        length = np.full((n, len(some)), -1, dtype=np.int32)
         length[some, np.arange(len(some))] = 0
-        for k in range(len(graph)):
-            parents = graph.parents(k)
+        for k, parents in enumerate(block.parents):
             if len(parents):
                 most = length[parents].max(axis=0)
-                length[k] = np.where(most >= 0, most + int(waits[k]), -1)
+                length[k] = np.maximum(length[k], np.where(most >= 0, most + int(waits[k]), -1))
         longest += np.maximum(length, 0).sum(axis=1)
     return np.asarray(longest == there)

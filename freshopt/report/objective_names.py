@@ -29,6 +29,11 @@ _GOALS = {
         "freshness",
         f"A copy counts while it is up to date, and not at all after the first change that it missed. {_SUM}",
     ),
+    "LogFreshness": Goal(
+        "−log freshness",
+        "A copy costs minus the logarithm of the share of time that it is up to date. The value is the sum "
+        "over all copies by their importance.",
+    ),
     "AccumulatedDelay": Goal("missed changes", f"A copy costs the number of changes that it missed. {_SUM}"),
     "Age": Goal("age", f"A copy costs the time since the first change that it missed. {_SUM}"),
     "SynchronizationCost": Goal("cost of age", f"A copy costs more the longer ago it was refreshed. {_SUM}"),

@@ -15,6 +15,7 @@ _SHARES = ("BinaryFreshness", "LaterThan")
 _MEANINGS = {
     "HarmonicStaleness": "m-th missed change costs 1/m",
     "BinaryFreshness": "1 while a copy is up to date",
+    "LogFreshness": "minus the logarithm of the share of time up to date",
     "AccumulatedDelay": "each missed change costs 1",
     "Age": "the time since the first missed change",
     "SynchronizationCost": "costs grow with the time since the last refresh",

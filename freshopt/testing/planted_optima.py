@@ -27,6 +27,7 @@ from freshopt.problems import (
     Age,
     BinaryFreshness,
     HarmonicStaleness,
+    LogFreshness,
     PollingKnapsack,
     PowerCost,
     SynchronizationCost,
@@ -213,6 +214,13 @@ CELLS = (
         lambda d, r: np.log(d / r),
         lambda _, r: 1.0 / r,
         signalled=True,
+    ),
+    Cell(
+        "log freshness, periodic",
+        "minus the logarithm of a period's fresh share: −log((1 − e^{−u})/u), u = Δ/ρ",
+        LogFreshness(Refresh.PERIODIC),
+        lambda d, r: -np.log1p(-_stale_share(d, r)),
+        lambda d, r: _binary_index(d, r) / (1.0 - _stale_share(d, r)),
     ),
     Cell(
         "accumulated delay, Poisson",

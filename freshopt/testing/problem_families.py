@@ -29,6 +29,7 @@ from freshopt.problems import (
     BinaryFreshness,
     ExpectedPenalty,
     HarmonicStaleness,
+    LogFreshness,
     PiecewiseLinearCost,
     PollingKnapsack,
     PowerCost,
@@ -150,6 +151,7 @@ def standard_objectives() -> tuple[Objective, ...]:
     return (
         *(HarmonicStaleness(refresh) for refresh in both),
         *(BinaryFreshness(refresh) for refresh in both),
+        *(LogFreshness(refresh) for refresh in both),
         *(AccumulatedDelay(refresh) for refresh in both),
         *(Age(refresh) for refresh in both),
         *(SynchronizationCost(PowerCost(1.0, 0.5), refresh) for refresh in both),

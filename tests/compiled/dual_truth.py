@@ -32,9 +32,15 @@ def _harmonic_periodic(r: Floats, d: Floats) -> Floats:
     return (u * gammainc(1.0, u) - gammainc(2.0, u)) / d
 
 
+def _log_periodic(r: Floats, d: Floats) -> Floats:
+    u = d / r  # what falls of the share is P(2, u), of P(1, u)/u
+    return u * gammainc(2.0, u) / gammainc(1.0, u) / d
+
+
 MARGINALS: dict[str, Marginal] = {
     "harmonic poisson": lambda r, d: d / r / (r + d),
     "harmonic periodic": _harmonic_periodic,
+    "log periodic": _log_periodic,
     "harmonic signals": lambda r, _: 1.0 / r,
     "binary poisson": lambda r, d: d / (d + r) / (d + r),
     "binary periodic": lambda r, d: gammainc(2.0, d / r) / d,

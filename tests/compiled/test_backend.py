@@ -75,6 +75,20 @@ def test_few_solves_load_no_numba() -> None:
     assert ran.stdout.strip() == "False"
 
 
+def test_loops_that_were_loaded_for_something_else_make_the_next_ones_cheap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "_compiled", lambda function: function)
+    assert not backend.takes("a", int(backend.ANOTHER), 1.0)
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    backend.fast(task)
+    assert not backend.account.has_numba
+    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
+    backend.fast(task)
+    assert backend.takes("b", int(backend.ANOTHER), 1.0)
+    assert not backend.takes("c", 1000, 1.0)
+
+
 @pytest.mark.exhaustive
 def test_warm_loads_what_a_problem_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = task(300)

@@ -18,6 +18,7 @@ from freshopt.problems import (
     Age,
     BinaryFreshness,
     HarmonicStaleness,
+    LogFreshness,
     PollingKnapsack,
     PowerCost,
     SynchronizationCost,
@@ -31,6 +32,7 @@ PERIODIC = fo.Refresh.PERIODIC
 CELLS: dict[str, fo.Objective] = {
     "harmonic poisson": HarmonicStaleness(),
     "harmonic periodic": HarmonicStaleness(PERIODIC),
+    "log periodic": LogFreshness(PERIODIC),
     "binary poisson": BinaryFreshness(),
     "binary periodic": BinaryFreshness(PERIODIC),
     "delay poisson": AccumulatedDelay(),

@@ -30,6 +30,7 @@ CELLS = {
     "delay periodic": proof_functions.DELAY_PERIODIC,
     "age periodic": proof_functions.AGE_PERIODIC,
     "power": proof_functions.POWER,
+    "log periodic": proof_functions.LOG_PERIODIC,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
 }
@@ -101,7 +102,10 @@ def same(proof: Proof, truth: Array) -> None:
     assert proof.outside == outside == 0.0
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.exhaustive] if name == "log periodic" else []) for name in CELLS],
+)
 def test_a_pass_adds_up_the_terms_of_all_sources(name: str) -> None:
     own, rates = columns(name)
     price = 0.03

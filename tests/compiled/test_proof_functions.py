@@ -16,6 +16,7 @@ from tests.ground_truth.source_gaps import CELLS, DIGITS, exact_source_gap
 PROOFS: dict[str, ProofCell] = {
     "harmonic": proof_functions.HARMONIC,
     "harmonic periodic": proof_functions.HARMONIC_PERIODIC,
+    "log periodic": proof_functions.LOG_PERIODIC,
     "harmonic signals": proof_functions.HARMONIC_SIGNAL,
     "binary": proof_functions.BINARY,
     "binary periodic": proof_functions.BINARY_PERIODIC,

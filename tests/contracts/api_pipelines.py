@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import freshopt as fo
 from freshopt import pipelines
-from tests.contracts.api_fixtures import LOG, Call, scheduled
+from tests.contracts.api_fixtures import LOG, Call, declared, scheduled
 
 EDGES = [("r", "a"), ("r", "b"), ("a", "c"), ("b", "c")]
 LINE = fo.pipeline(EDGES, {"r": 1.0})
@@ -45,6 +45,7 @@ PIPELINES: dict[str, Call] = {
         {"pipeline": LINE, "periods": (0.5, 1.0, 4.0), "lag": 0.0},
     ),
     "pipelines.IndependentPhases": scheduled(pipelines.IndependentPhases, seed=0),
+    "pipelines.aligned_freshness": Call(pipelines.aligned_freshness, {"pipeline": LINE, "rates": RATES}),
     "pipelines.aligned_problem": Call(
         pipelines.aligned_problem,
         {
@@ -57,6 +58,7 @@ PIPELINES: dict[str, Call] = {
         pipelines.node_freshness,
         {"pipeline": LINE, "rates": RATES, "refresh": fo.Refresh.POISSON, "samples": 10, "seed": 0},
     ),
+    "problems.LogFreshness": declared(fo.problems.LogFreshness, refresh=fo.Refresh.PERIODIC),
     "pipelines.replay_pipeline": Call(
         pipelines.replay_pipeline,
         {

@@ -169,13 +169,37 @@ def test_dual_numbers_have_the_derivatives_of_finite_differences(adversary: dict
         assert np.all(abs(steep - slope) <= 1e-5 * (1 + abs(slope))), text
 
 
+FETCHES = ("failing", "failing periodic", "requested", "requested delay", "conditional", "conditional fresh")
+
+
 @pytest.mark.parametrize(
-    "kind", ["binary periodic", "harmonic periodic", "age periodic", "materials", "capped poisson"]
+    "kind",
+    [pytest.param(kind, marks=[] if kind == "conditional" else pytest.mark.exhaustive) for kind in FETCHES],
+)
+def test_requests_attempts_and_conditional_fetches_are_judged(
+    kind: str, adversary: dict[str, ModuleType]
+) -> None:
+    drawn = (adversary["drawing"].draw(np.random.default_rng([seed, 3]), kind) for seed in itertools.count())
+    small = (case.changed(compiled=False, solver=OWN) for case in drawn if len(case) <= 4)
+    for case in itertools.islice(small, 2 if kind == "conditional" else FEW):
+        status, found = adversary["judging"].judge(case)
+        assert not found, case.script()
+        assert status == "optimal" or case.limits
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["binary periodic", "harmonic periodic", "age periodic", "materials", "capped poisson", *FETCHES],
 )
 def test_cells_have_the_slopes_of_finite_differences(kind: str, adversary: dict[str, ModuleType]) -> None:
     cell = adversary["cells"].CELLS[kind]
     rate = np.geomspace(np.longdouble(0.02), np.longdouble(900), 9)
-    d, own = np.full(9, np.longdouble(2)), {key: np.full(9, np.longdouble(0.7)) for key in cell.columns}
+    d, own = (
+        np.full(9, np.longdouble(2)),
+        {key: np.full(9, np.longdouble(0.7)) for key in (*cell.columns, *cell.given, "COST")},
+    )
+    if "request_rate" in cell.given:
+        own["request_rate"] = np.full(9, np.longdouble(1000))
     h = rate * np.longdouble(1e-6)
     steep = (cell.cost(rate - h, d, own) - cell.cost(rate + h, d, own)) / (2 * h)
     np.testing.assert_allclose(steep.astype(float), cell.slope(rate, d, own).astype(float), rtol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness
+from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Conic, Uniform, WaterFilling
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -122,3 +122,53 @@ def test_refusals_stay_in_the_family() -> None:
         fo.frontier(problem, [])
     with pytest.raises(fo.SourceDataError, match="tolerance is nan"):
         fo.solve(problem, tolerance=float("nan"))
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+def test_fetches_that_never_fail_and_cost_nothing_more_are_plain_ones(refresh: fo.Refresh) -> None:
+    plain = fo.solve(fo.Problem(HarmonicStaleness(refresh), TWO, 3.0))
+    sure = fo.Sources([1.0, 2.0], success=1.0)
+    free = fo.Sources([1.0, 2.0], changed_cost=0.0)
+    for sources in (sure, free):
+        same = fo.solve(fo.Problem(HarmonicStaleness(refresh), sources, 3.0))
+        assert same.rates == pytest.approx(plain.rates, rel=EXACT)
+        assert same.value == pytest.approx(plain.value, rel=EXACT)
+
+
+@pytest.mark.parametrize("window", [None, 0.5])
+def test_enough_for_every_request_is_the_request_rate(window: float | None) -> None:
+    sources = fo.Sources([1.0, 2.0], request_rate=[3.0, 4.0], stale_while_revalidate=window)
+    for bandwidth in (7.0, 70.0):
+        solution = fo.solve(fo.Problem(AccumulatedDelay(fo.Refresh.ON_REQUEST), sources, bandwidth))
+        assert solution.rates == pytest.approx([3.0, 4.0], rel=EXACT)
+        assert solution.lifetimes == pytest.approx([0.0, 0.0], abs=SCALAR)
+        assert solution.value == pytest.approx(0.0, abs=SCALAR) or window is not None
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+def test_bounds_that_use_all_of_a_conditional_bandwidth(refresh: fo.Refresh) -> None:
+    bound = [1.0, 2.0]
+    sources = fo.Sources(bound, changed_cost=[5.0, 0.0], min_rate=bound, max_rate=bound)
+    used = fo.Problem(HarmonicStaleness(refresh), sources, 1e6).used_by_source(np.array([1.0, 2.0]))
+    solution = fo.solve(fo.Problem(HarmonicStaleness(refresh), sources, float(np.sum(used))))
+    assert solution.rates.tolist() == [1.0, 2.0]
+    with pytest.raises(fo.InfeasibleProblemError, match="bounds need"):
+        fo.Problem(HarmonicStaleness(refresh), sources, 0.99 * float(np.sum(used)))
+
+
+def test_one_source_takes_what_there_is() -> None:
+    others: list[dict[str, Any]] = [{"success": 0.01}, {"changed_cost": 1e3}, {"request_rate": 1e6}]
+    for given in others:
+        refresh = fo.Refresh.ON_REQUEST if "request_rate" in given else fo.Refresh.PERIODIC
+        problem = fo.Problem(AccumulatedDelay(refresh), fo.Sources([2.0], 1.0, **given), 3.0)
+        assert fo.solve(problem).bandwidth_used == pytest.approx(3.0, rel=EXACT)
+
+
+def test_sources_without_importance_get_no_other_copies() -> None:
+    others: list[dict[str, Any]] = [{"success": 0.5}, {"changed_cost": 3.0}, {"request_rate": 2.0}]
+    for given in others:
+        refresh = fo.Refresh.ON_REQUEST if "request_rate" in given else fo.Refresh.POISSON
+        sources = fo.Sources([1.0, 1.0], [0.0, 1.0], **given)
+        rates = fo.solve(fo.Problem(BinaryFreshness(refresh), sources, 1.0)).rates
+        assert rates[0] == 0.0
+        assert rates[1] > 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.solvers import Uniform
+from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 DEADLINE = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0]))
@@ -107,3 +109,37 @@ def test_uniform_rates_beyond_all_floats_are_refused_not_called_optimal() -> Non
     )
     solution = fo.solve(problem, Uniform(), throw=False)
     assert solution.status is not fo.Status.OPTIMAL or math.isfinite(solution.value)
+
+
+# What the sources of each kind of other copy are like, from one magnitude.
+OTHERS: dict[str, Callable[[float], dict[str, Any]]] = {
+    "failing": lambda x: {"success": [min(1.0, x), 1.0, 0.5]},
+    "requested": lambda x: {"request_rate": [x, 1.0, 1.0 / x]},
+    "requested, windows": lambda x: {
+        "request_rate": [x, 1.0, 1.0 / x],
+        "stale_while_revalidate": [x, 0.0, 1.0],
+    },
+    "conditional": lambda x: {"changed_cost": [x, 0.0, 1.0]},
+}
+MAGNITUDES = [
+    pytest.param(kind, x, marks=[] if (kind, x) == ("failing", 1e9) else exhaustive)
+    for kind in OTHERS
+    for x in (1e-30, 1e-9, 1e9, 1e30)
+    # A fetch that succeeds once in 1e30 needs more attempts than are counted.
+    if not (kind == "failing" and x < 1e-9)
+]
+
+
+@pytest.mark.parametrize(("kind", "x"), MAGNITUDES)
+def test_magnitudes_of_other_copies_are_proved(kind: str, x: float) -> None:
+    disciplines = (
+        [fo.Refresh.ON_REQUEST] if "requested" in kind else [fo.Refresh.POISSON, fo.Refresh.PERIODIC]
+    )
+    for refresh in disciplines:
+        for objective in (BinaryFreshness(refresh), AccumulatedDelay(refresh), HarmonicStaleness(refresh)):
+            sources = fo.Sources([1.0, x, 2.0], 1.0, **OTHERS[kind](x))
+            for bandwidth in (1e-3, 1.0, 1e3):
+                solution = fo.solve(fo.Problem(objective, sources, bandwidth), throw=False)
+                assert solution.status is fo.Status.OPTIMAL, (objective, bandwidth, solution)
+                assert np.all(np.isfinite(solution.rates))
+                assert solution.bandwidth_used <= bandwidth * (1.0 + EXACT)

@@ -168,6 +168,30 @@ def test_refusals(target: LifetimeFormat, given: object, words: str, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("target", [CacheControl(), Nginx(), Dns()], ids=repr)
+def test_all_names_that_do_not_fit_are_named(target: LifetimeFormat, tmp_path: Path) -> None:
+    names = ["a. A 1", "b\x00. A 1", "c. A 2", "d\ud83d. A 1", "e\x1f. A 1"]
+    with pytest.raises(
+        fo.SourceDataError, match=r"^source 'b\\x00. A 1', 'd\\ud83d. A 1', 'e\\x1f. A 1' "
+    ) as told:
+        target.write(LifetimeTable(np.ones(5), names, "hour"), tmp_path / "out")
+    assert target.refusal in str(told.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_key_of_redis_may_be_a_zero_byte(tmp_path: Path) -> None:
+    Redis().write(LifetimeTable(np.ones(2), ["\0", "ü"], "hour"), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == 'EXPIRE "\\x00" 3600\nEXPIRE "\\xc3\\xbc" 3600\n'
+
+
+def test_owners_of_records_have_254_letters_at_most(tmp_path: Path) -> None:
+    longest = ".".join(["a" * 62] * 4) + ".b."
+    assert len(longest) == 254
+    Dns().write(LifetimeTable(np.ones(1), [f"{longest} A 1"], "hour"), tmp_path / "out")
+    with pytest.raises(fo.SourceDataError, match=r"no record of a zone file"):
+        Dns().write(LifetimeTable(np.ones(1), [f"{longest[:-2]}bc. A 1"], "hour"), tmp_path / "other")
+
+
 def test_records_of_a_zone(tmp_path: Path) -> None:
     records = [
         '@ TXT "v=spf1 -all; \\"x\\""',

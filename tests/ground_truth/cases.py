@@ -47,6 +47,7 @@ def as_problem(problem: Instance) -> fo.Problem:
         success=problem.success if np.any(problem.success < 1.0) else None,
         changed_cost=problem.changed,
         request_rate=problem.asked if problem.discipline == "on request" else None,
+        stale_while_revalidate=problem.window if problem.discipline == "on request" else None,
     )
     present = {str(h) for h in problem.host}
     limits = {str(h): float(x) for h, x in enumerate(problem.limits) if str(h) in present}
@@ -82,6 +83,7 @@ def as_instance(problem: fo.Problem) -> Instance:
         success=1.0 if sources.success is None else sources.success,
         changed=0.0 if sources.changed_cost is None else sources.changed_cost,
         asked=np.inf if sources.request_rate is None else sources.request_rate,
+        window=0.0 if sources.stale_while_revalidate is None else sources.stale_while_revalidate,
     )
 
 

@@ -6,6 +6,11 @@ the two. `slopes` is −J' in extended precision. Nothing here imports freshopt.
 
 Fetches succeed with chance s: under exponential gaps, and on signal, sρ takes the place of ρ; of equal gaps
 the copy has the age (j + U)/ρ, j the number of failures since the last success, P(j) = s(1 − s)^j.
+
+On request, the first request after the lifetime T = 1/ρ − 1/ζ comes X later, X exponential of rate ζ. Within
+a window σ of stale-while-revalidate it sees the copy of age T + X, beyond it waits and sees a fresh one:
+
+    J = ρ(∫₀ᵀ c + ∫₀^σ e^{−ζx} c(T + x) dx).
 """
 
 from __future__ import annotations
@@ -39,19 +44,31 @@ def age_cost(curve: str, change_rate: float, age: Number) -> Number:
 
 
 def cost_by_definition(
-    curve: str, discipline: str, change_rate: float, rate: float, success: float = 1.0, asked: float = np.inf
+    curve: str,
+    discipline: str,
+    change_rate: float,
+    rate: float,
+    success: float = 1.0,
+    asked: float = np.inf,
+    window: float = 0.0,
 ) -> Number:
     """J(ρ): the mean of c over exponential ages, over one period, or over the geometric number of misses.
 
-    Of a request: the mean over those at ages up to the lifetime and the one that fetches, which costs 0.
+    Of a request: the mean over those at ages up to the lifetime and the one that fetches, which costs 0, or
+    within the window what the copy of its age costs.
     """
     s = mp.mpf(success)
     r = mp.mpf(rate) * (1 if discipline == "periodic" else s)
     if discipline == "on request":
-        life = 1 / r - 1 / mp.mpf(asked)
-        return mp.quad(lambda t: age_cost(curve, change_rate, t), [0, life / 2, life]) / (
-            life + 1 / mp.mpf(asked)
-        )
+        zeta, life = mp.mpf(asked), 1 / r - 1 / mp.mpf(asked)
+        seen = mp.quad(lambda t: age_cost(curve, change_rate, t), [0, life / 2, life])
+        if window > 0.0:
+            last = min(mp.mpf(window), 90 / zeta)  # e^{−90} is 1e-39
+            seen += mp.quad(
+                lambda x: mp.exp(-zeta * x) * age_cost(curve, change_rate, life + x),
+                [0, *(last * mp.mpf(2) ** -k for k in range(8, -1, -1))],
+            )
+        return seen * r
     if discipline == "poisson":
         return mp.quad(lambda t: mp.exp(-t) * age_cost(curve, change_rate, t / r), [0, 1, 4, 16, 40, 100])
     if discipline == "periodic":
@@ -67,7 +84,13 @@ def cost_by_definition(
 
 
 def cost(
-    curve: str, discipline: str, change_rate: float, rate: float, success: float = 1.0, asked: float = np.inf
+    curve: str,
+    discipline: str,
+    change_rate: float,
+    rate: float,
+    success: float = 1.0,
+    asked: float = np.inf,
+    window: float = 0.0,
 ) -> Number:
     """J(ρ) in closed form, exact in 25 digits for ratios up to 1e±12 and well beyond."""
     with mp.workdps(80):
@@ -82,13 +105,35 @@ def cost(
                 "count": lambda: x * x / 2,
                 "harmonic": lambda: x * _ein(x) - index,
             }
-            return integral[curve]() * r / d
+            late = _within_window(curve, d, x / d, mp.mpf(asked), mp.mpf(window)) if window > 0.0 else 0
+            return (integral[curve]() / d + late) * r
         if discipline == "periodic":
             return _of_attempts(curve, d / r, s)
         u = d / (s * r)
         if discipline == "on signal":
             return {"binary": 1 - 1 / u, "harmonic": mp.log(u), "count": u - 1}[curve]
         return {"binary": u / (u + 1), "harmonic": mp.log(1 + u), "count": u}[curve]
+
+
+def _within_window(curve: str, d: Number, life: Number, zeta: Number, window: Number) -> Number:
+    """Return ∫₀^σ e^{−ζx} c(T + x) dx."""
+    kept, both = mp.exp(-zeta * window), zeta + d
+    if curve == "count":
+        # (1 + ζσ)e^{−ζσ} is 0 in the limit of an endless window.
+        end = kept * zeta * window if kept > 0 else mp.mpf(0)
+        return d * ((1 - kept) * life / zeta + (1 - kept - end) / zeta**2)
+    if curve == "binary":
+        return (1 - kept) / zeta - mp.exp(-d * life) * -mp.expm1(-both * window) / both
+    last = kept * _ein(d * (life + window)) if kept > 0 else mp.mpf(0)
+    if life == 0:
+        # The limit of the difference of the two exponential integrals at 0 is a logarithm.
+        near = mp.log(both / zeta)
+        far = (mp.e1(zeta * window) - mp.e1(both * window)) if kept > 0 else mp.mpf(0)
+        return (near - far - last) / zeta
+    ends = mp.e1(zeta * life) - mp.e1(both * life)
+    if kept > 0:
+        ends -= mp.e1(zeta * (life + window)) - mp.e1(both * (life + window))
+    return (_ein(d * life) - last + mp.exp(zeta * life) * ends) / zeta
 
 
 def _of_attempts(curve: str, u: Number, s: Number) -> Number:
@@ -117,13 +162,20 @@ def _of_attempts(curve: str, u: Number, s: Number) -> Number:
 
 
 def marginal(
-    curve: str, discipline: str, change_rate: float, rate: float, success: float = 1.0, asked: float = np.inf
+    curve: str,
+    discipline: str,
+    change_rate: float,
+    rate: float,
+    success: float = 1.0,
+    asked: float = np.inf,
+    window: float = 0.0,
 ) -> Number:
     """−J'(ρ) by differentiating `cost` numerically in 80 digits; attempts that may fail are known to 30."""
     r = mp.mpf(rate)
     with mp.workdps(80):
         h = r * mp.mpf(10) ** (-20 if success == 1.0 else -9)
-        less, more = (cost(curve, discipline, change_rate, r + k * h, success, asked) for k in (-1, 1))
+        own = success, asked, window
+        less, more = (cost(curve, discipline, change_rate, r + k * h, *own) for k in (-1, 1))
         return (less - more) / (2 * h)
 
 
@@ -134,8 +186,26 @@ def _ein(u: Number) -> Number:
     return mp.e1(u) + mp.log(u) + mp.euler
 
 
-def slopes(curve: str, discipline: str, d: Wide, rate: Wide, success: Wide, asked: Wide) -> Wide:
-    """−J'(ρ) of all sources in extended precision, by cancellation-free forms."""
+def slopes(
+    curve: str, discipline: str, d: Wide, rate: Wide, success: Wide, asked: Wide, window: Wide | None = None
+) -> Wide:
+    """−J'(ρ) of all sources in extended precision, by cancellation-free forms.
+
+    With a window it is T·c(T) − ∫₀ᵀ c + T·∫₀^σ e^{−ζx} c'(T + x) dx + e^{−ζσ} c(T + σ)/ζ, which is not known
+    for harmonic staleness.
+    """
+    if discipline == "on request" and window is not None and np.any(window > 0):
+        life, kept, both = np.maximum(asked - rate, 0) / asked / rate, np.exp(-asked * window), asked + d
+        x = d * life
+        if curve == "count":
+            past, slope = (
+                kept * d * (life + np.where(kept > 0, window, 0)),
+                -np.expm1(-asked * window) * d / asked,
+            )
+            return wide(x * life / 2 + life * slope + past / asked)
+        slope = {"binary": d * np.exp(-x) * -np.expm1(-both * window) / both}[curve]
+        past = kept * -np.expm1(-d * (life + window))
+        return wide(tail(x, curve) / d + life * slope + past / asked)
     if discipline == "on request":
         x = d * np.maximum(asked - rate, 0) / asked / rate
         value = x * x / 2 if curve == "count" else tail(x, curve)

@@ -40,6 +40,10 @@ def _mean_harmonic(r: Number, d: Number) -> Number:
 CELLS: dict[str, ExactCell] = {
     "harmonic": ExactCell(lambda r, d: mpmath.log1p(d / r), lambda r, d: d / (r * (r + d))),
     "harmonic periodic": ExactCell(_mean_harmonic, lambda r, d: (d / r + mpmath.expm1(-d / r)) / d),
+    "log periodic": ExactCell(
+        lambda r, d: mpmath.log(d / r) - mpmath.log(-mpmath.expm1(-d / r)),
+        lambda r, d: (d / r + d / r * (d / r) / -mpmath.expm1(d / r)) / d,
+    ),
     "harmonic signals": ExactCell(lambda r, d: -mpmath.log(r / d), lambda r, _: 1 / r),
     "binary": ExactCell(lambda r, d: d / (r + d), lambda r, d: d / (r + d) ** 2),
     "binary periodic": ExactCell(

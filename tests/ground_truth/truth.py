@@ -41,6 +41,7 @@ class Instance:
     success: Floats
     changed: Floats  # c₁, of a fetch that finds a change, beyond `cost`
     asked: Floats  # requests per time, inf where nothing waits for them
+    window: Floats  # of stale-while-revalidate, in time units
 
     def discipline_of(self, k: int) -> str:
         return "on signal" if self.signalled[k] else self.discipline
@@ -88,6 +89,7 @@ def instance(
     success: npt.ArrayLike = 1.0,
     changed: npt.ArrayLike = 0.0,
     asked: npt.ArrayLike = np.inf,
+    window: npt.ArrayLike = 0.0,
 ) -> Instance:
     """Fill scalars up to the number of change rates."""
     d = np.atleast_1d(np.asarray(change_rate, dtype=float))
@@ -110,6 +112,7 @@ def instance(
         full(success),
         full(changed),
         full(asked),
+        full(window),
     )
 
 
@@ -135,7 +138,7 @@ def _total(problem: Instance, rates: npt.NDArray[Any]) -> Any:  # noqa: ANN401
     for k, w in enumerate(problem.importance):
         if w > 0:
             own = problem.change_rate[k], _wide(rates[k]), problem.success[k], problem.asked[k]
-            each = cell_truth.cost(problem.curve, problem.discipline_of(k), *own)
+            each = cell_truth.cost(problem.curve, problem.discipline_of(k), *own, problem.window[k])
             terms.append(mp.mpf(w) * each)
     return mp.fsum(terms)
 
@@ -148,9 +151,9 @@ def _wide(x: np.longdouble) -> Any:  # noqa: ANN401
 
 def _slopes(problem: Instance, rate: Wide) -> Wide:
     """−w·J'(ρ) of all sources in extended precision."""
-    columns = problem.change_rate, problem.success, problem.asked, problem.importance
-    d, success, asked, w = (column.astype(np.longdouble) for column in columns)
-    found = cell_truth.slopes(problem.curve, problem.discipline, d, rate, success, asked)
+    columns = problem.change_rate, problem.success, problem.asked, problem.window, problem.importance
+    d, success, asked, window, w = (column.astype(np.longdouble) for column in columns)
+    found = cell_truth.slopes(problem.curve, problem.discipline, d, rate, success, asked, window)
     if np.any(problem.signalled):
         announced = cell_truth.slopes(problem.curve, "on signal", d, rate, success, asked)
         found = np.where(problem.signalled, announced, found)

@@ -24,6 +24,7 @@ from freshopt.problems import (
     BinaryFreshness,
     ExpectedPenalty,
     HarmonicStaleness,
+    LogFreshness,
     PollingKnapsack,
     PowerCost,
     SynchronizationCost,
@@ -76,6 +77,11 @@ FORMS: dict[str, Form] = {
     "harmonic": Form(HarmonicStaleness(), lambda r: mp.log1p(CHANGE_RATE / r)),
     "harmonic periodic": Form(HarmonicStaleness(PERIODIC), harmonic_mean_cost),
     "harmonic signalled": Form(HarmonicStaleness(), lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
+    "log": Form(LogFreshness(), lambda r: mp.log1p(CHANGE_RATE / r)),
+    "log periodic": Form(
+        LogFreshness(PERIODIC), lambda r: mp.log(CHANGE_RATE / r) - mp.log(-mp.expm1(-CHANGE_RATE / r))
+    ),
+    "log signalled": Form(LogFreshness(), lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
     "binary": Form(BinaryFreshness(), lambda r: 1 - share(r)),
     "binary periodic": Form(BinaryFreshness(PERIODIC), periodic(truth.binary(CHANGE_RATE))),
     "binary signalled": Form(BinaryFreshness(), lambda r: 1 - r / CHANGE_RATE, signalled=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,11 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
-from freshopt.solvers import Conic
+from freshopt.solvers import Conic, WaterFilling
+from tests.contracts.test_contract import check_against_truth
+from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.strategies import sample
+from tests.ground_truth.tolerances import SCALAR
 from tests.modelling.test_request_cell import objectives
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
@@ -213,6 +218,26 @@ def test_ill_scaled_windows_are_certified() -> None:
 def test_cones_agree(objective: Objective) -> None:
     problem = windowed(objective, 0.3)
     assert fo.solve(problem, Conic()).value == pytest.approx(fo.solve(problem).value, rel=2e-6)
+
+
+# Curve, constraints, ill scales, bandwidth over all requests, window.
+OPTIMA = [
+    pytest.param(*cell, marks=[] if cell == ("count", "all", True, 0.5, 0.3) else exhaustive)
+    for cell in itertools.product(
+        ("binary", "count"),
+        ("none", "bounds", "all"),
+        (False, True),
+        (1e-3, 0.5, 20.0),
+        (1e-6, 0.3, math.inf),
+    )
+]
+
+
+@pytest.mark.parametrize(("curve", "family", "ill", "budget", "window"), OPTIMA)
+def test_optima_are_the_truth(curve: str, family: str, ill: bool, budget: float, window: float) -> None:
+    for n in (1, 2, 8):
+        problem = sample(5, curve, "on request", family, n, ill=ill, budget=budget)
+        check_against_truth(replace(problem, window=np.full(n, window)), WaterFilling(), SCALAR)
 
 
 def test_windows_of_nothing_are_none() -> None:

@@ -35,3 +35,13 @@ def test_roots_and_jumps_are_found_and_the_found_not_asked_again() -> None:
     assert sum(functions.asked[2:]) == int(evaluations.sum())
     assert evaluations[~functions.jump].max() < 15
     assert np.all(found[functions.jump] >= a[functions.jump])
+
+
+def test_neighbouring_floats_are_a_last_bracket_at_any_size() -> None:
+    """From 64 to 66 two floats are apart by more than 2e-16 of them, which once was no end of the search."""
+    a = np.concatenate([-(2.0**k) * np.linspace(1.0, 1.99, 40) for k in range(-3, 10)])
+    functions = Cubes(np.nextafter(a, 0.0), np.ones(len(a), dtype=bool), [])
+    low, high = a, np.zeros(len(a))
+    found, evaluations = bracketed_roots(functions, low, high, functions.excess(low), functions.excess(high))
+    assert np.all(np.abs(found - a) <= 1e-15 + 4.5e-16 * np.abs(a))
+    assert evaluations.max() < 130

@@ -29,12 +29,15 @@ EXACT_FORMS: dict[str, Function] = {
     "age_index": lambda u: u * u / 2 - 1 + (1 + u) * mp.exp(-u),
     "gamma2": lambda u: 1 - (1 + u) * mp.exp(-u),
     "log_excess": lambda u: u - mp.log1p(u),
+    "log_freshness_loss": lambda u: mp.log(u / -mp.expm1(-u)),
+    "log_freshness_index": lambda u: u - u * u / mp.expm1(u),
 }
 INVERSES = {
     "inverse_harmonic_index": "harmonic_index",
     "inverse_age_index": "age_index",
     "inverse_gamma2": "gamma2",
     "inverse_log_excess": "log_excess",
+    "inverse_log_freshness_index": "log_freshness_index",
 }
 ARGUMENTS = np.concatenate(
     [[1e-100, 1e-50], np.logspace(-12, 12, 97), [0.4999999, 0.5, 0.5000001, 1e50, 1e100]]

@@ -44,7 +44,7 @@ def test_the_main_job_prints_the_sample_output(monkeypatch: pytest.MonkeyPatch, 
         result = CliRunner().invoke(main, line)
         assert result.exit_code == 0, result.output
     (sample,) = (text for kind, text in BLOCKS if not kind and text.startswith("log  "))
-    printed, timings = result.output.split("\n\n")[0].split("\ntime  ")
+    printed, timings = result.stdout.split("\n\n")[0].split("\ntime  ")
     assert "schedule" in timings
     assert sample.splitlines() == printed.splitlines()
 

@@ -125,6 +125,34 @@ def test_kernels_of_requests_and_attempts_are_the_truth(
     assert np.all(np.abs(numerics.marginal(numerics.inverse_marginal(slopes)) - slopes) <= EXACT * slopes)
 
 
+@pytest.mark.parametrize("curve", ["count", *(pytest.param(x, marks=exhaustive) for x in CURVES[:2])])
+@pytest.mark.parametrize("window", [0.4, pytest.param(np.inf, marks=exhaustive)])
+def test_windows_of_the_truth_are_their_definition(curve: str, window: float) -> None:
+    for rate in (0.3, 1.2, 6.9):
+        own = curve, "on request", 3.0, rate, 1.0, 7.0, window
+        definition = truth.cost_by_definition(*own)
+        assert abs(truth.cost(*own) - definition) <= 1e-22 * (1 + definition)
+        if curve != "harmonic":
+            fast = float(truth.slopes(curve, "on request", *wide(3.0, rate, 1.0, 7.0, window))[0])
+            exact = float(truth.marginal(*own))
+            assert abs(fast - exact) <= 1e-14 * exact
+
+
+@pytest.mark.parametrize("curve", [pytest.param("harmonic", marks=exhaustive), "binary", "count"])
+@pytest.mark.parametrize("window", [0.4, *(pytest.param(x, marks=exhaustive) for x in (1e-5, 30.0, np.inf))])
+def test_kernels_of_windows_are_the_truth(curve: str, window: float) -> None:
+    d, rates = 3.7, np.append(np.logspace(-8.0, 0.8, 10), 6.99)
+    problem = instance(curve, "on request", np.full(len(rates), d), 1.0, asked=7.0, window=window)
+    numerics = as_problem(problem).numerics
+    assert numerics is not None
+    own = 1.0, 7.0, window
+    costs = np.array([float(truth.cost(curve, "on request", d, r, *own)) for r in rates])
+    slopes = np.array([float(truth.marginal(curve, "on request", d, r, *own)) for r in rates])
+    assert np.all(np.abs(numerics.cost(rates) - costs) <= EXACT * costs)
+    assert np.all(np.abs(numerics.marginal(rates) - slopes) <= EXACT * slopes)
+    assert np.all(np.abs(numerics.marginal(numerics.inverse_marginal(slopes)) - slopes) <= EXACT * slopes)
+
+
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
 def test_kernels_are_the_truth_over_sixteen_decades(curve: str, discipline: str) -> None:
     plain = "poisson" if discipline == "on signal" else discipline

@@ -1,0 +1,84 @@
+"""Graph, change rates, costs and importances that `freshopt pipeline` is given."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+from freshopt.errors import SourceDataError
+from freshopt.io.dbt_artifacts import Manifest, read_manifest
+from freshopt.pipelines.pipeline import Pipeline, pipeline
+from freshopt.terminal import inputs, tables
+from freshopt.units import convert_time
+
+
+def graph_of(path: Path) -> Manifest | list[tuple[str, str]]:
+    """Return dbt's graph of a manifest.json, or a table's edges."""
+    if path.is_dir() or path.suffix.lower() == ".json":
+        return read_manifest(path)
+    frame = tables.table_of(path)
+    tables.require_columns(frame, ("upstream", "downstream"), path)
+    above, below = ([str(name) for name in frame[key].to_list()] for key in ("upstream", "downstream"))
+    return list(zip(above, below, strict=True))
+
+
+def pipeline_of(
+    graph: Manifest | list[tuple[str, str]],
+    change_rates: Path | None,
+    rates: tuple[str, ...],
+    cost: Path | None,
+    importance: Path | None,
+    views: tuple[str, ...],
+    time_unit: str,
+) -> Pipeline:
+    """Return the pipeline that the options declare."""
+    return pipeline(
+        graph,
+        _change_rates(graph, change_rates, time_unit) | dict(_named(text, time_unit) for text in rates),
+        None if importance is None else tables.column_by_source(importance, "importance"),
+        cost if cost is None or are_run_times(cost) else tables.column_by_source(cost, "refresh_cost"),
+        views=views,
+        time_unit=time_unit,
+    )
+
+
+def are_run_times(cost: Path) -> bool:
+    """Return whether costs are dbt's run times, in seconds."""
+    return cost.is_dir() or cost.suffix.lower() == ".json"
+
+
+def bandwidth_of(text: str, time_unit: str, *, in_seconds: bool) -> float:
+    """Return the bandwidth per time unit; of run times such as 4h/day.
+
+    Examples
+    --------
+    >>> bandwidth_of("4h/day", "day", in_seconds=True), bandwidth_of("600/h", "day", in_seconds=True)
+    (14400.0, 14400.0)
+    """
+    amount, slash, unit = text.partition("/")
+    if in_seconds:
+        seconds = inputs.duration_of("--bandwidth", amount, "second")
+        text = f"{seconds!r}{slash}{unit}"
+    return inputs.rate_of("--bandwidth", text, time_unit)
+
+
+def _change_rates(
+    graph: Manifest | list[tuple[str, str]], path: Path | None, time_unit: str
+) -> dict[str, float]:
+    """Return the change rates of a table, of the graph's nodes alone."""
+    if path is None:
+        return {}
+    frame = tables.table_of(path)
+    unit = tables.unit_of(frame, path, None)
+    edges = graph.edges if isinstance(graph, Manifest) else graph
+    known = {*chain.from_iterable(edges), *(graph.short_names() if isinstance(graph, Manifest) else ())}
+    given = tables.column_by_source(path, "change_rate")
+    return {name: rate / convert_time(1.0, unit, time_unit) for name, rate in given.items() if name in known}
+
+
+def _named(text: str, time_unit: str) -> tuple[str, float]:
+    """Return the root and the rate of NAME=RATE."""
+    name, equals, rate = text.rpartition("=")
+    if not (name and equals):
+        raise SourceDataError(f"--rate: {text!r} names no root. Write it such as raw.orders=24/day.")
+    return name, inputs.rate_of("--rate", rate, time_unit)

@@ -1,0 +1,44 @@
+"""Statuses and hosts of a log: rows are read only where the columns are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from freshopt.io import fetch_outcomes, log_files
+from freshopt.io.fetch_outcomes import fetch_statuses
+from freshopt.io.log_files import log_hosts, may_have
+
+ROWS: dict[str, Any] = {"url": ["a", "b"], "time": [1.0, 2.0], "changed": [0, 1]}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_rows_are_not_read_for_columns_that_are_not_there(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, frame = tmp_path / f"log.{ending}", polars.DataFrame(ROWS)
+    getattr(frame, f"write_{ending.replace('jsonl', 'ndjson')}")(path)
+    assert may_have(path, ("source", "time", "status"), {"url": "source"}) == {"source", "time"}
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the rows were read")
+
+    monkeypatch.setattr(log_files, "log_frame", refuse)
+    monkeypatch.setattr(fetch_outcomes, "log_frame", refuse)
+    assert fetch_statuses(path, {"url": "source"}) is None
+    assert log_hosts(path, {"url": "source"}) is None
+
+
+def test_changed_takes_the_place_of_statuses(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    frame = polars.DataFrame({**ROWS, "status": [200, 304], "host": ["x", "y"]}).rename({"url": "source"})
+    frame.write_parquet(path)
+    assert fetch_statuses(path) is None
+    frame.drop("changed").write_parquet(path)
+    told = fetch_statuses(path)
+    assert told is not None
+    assert told.status.tolist() == [200.0, 304.0]
+    assert log_hosts(path) == {"a": "x", "b": "y"}
