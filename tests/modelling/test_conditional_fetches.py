@@ -276,6 +276,7 @@ def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth
     problem = fo.Problem(BinaryFreshness(PERIODIC), own, bandwidth, {1: bandwidth / 10.0})
     for name, shape in shapes.items():
         rates = fo.solve(problem, getattr(fo.solvers, name)()).rates
+        assert own.changed_cost is not None
         fresh = (rates / own.change_rate) * -np.expm1(-own.change_rate / rates)
         used = own.refresh_cost * rates + own.changed_cost * own.change_rate * fresh
         assert used.sum() == pytest.approx(bandwidth, rel=1e-12)

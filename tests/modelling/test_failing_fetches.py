@@ -207,6 +207,7 @@ def ill_scaled(objective: Objective, n: int, budget: float, *, signals: bool = F
 
 
 @pytest.mark.parametrize("objective", [*both(PERIODIC)[:4], *both(POISSON)[:4], poisson()[8]], ids=names)
+@pytest.mark.sampled(2)
 def test_ill_scaled_sources_are_certified(objective: Objective) -> None:
     for budget in (1e-3, 0.5, 20.0):
         proof = fo.solve(ill_scaled(objective, 20, budget)).certificate

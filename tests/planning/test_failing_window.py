@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,7 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     assert np.all(np.abs(shares.mean(axis=0) - fresh) <= 4.0 * error)
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "importance": None,
     "hosts": None,
     "host_limits": None,

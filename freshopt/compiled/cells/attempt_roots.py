@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from freshopt.compiled.demand_functions import MOST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.compiled.proof_tables import AGE_INDEX, LARGEST_GAP, SMALLEST_GAP, fallen, ratio_at
 from freshopt.numerics.vector_math import rough_exp, rough_log
 

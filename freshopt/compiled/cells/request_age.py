@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from freshopt.compiled.cells.request_functions import MANY, MANY_CHANGES, SMALLEST
 from freshopt.compiled.cells.request_tables import index_and_age
-from freshopt.compiled.demand_functions import MOST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.numerics.vector_math import rough_exp, rough_log, rough_root
 
 # The start is off by −10 to 19 %, which this centres.
