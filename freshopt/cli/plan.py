@@ -12,7 +12,6 @@ import numpy as np
 from click.core import ParameterSource
 
 from freshopt.cli.backtest_table import replay_table
-from freshopt.cli.changes_table import changes_table
 from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.plan_failures import replayed_failures, with_failures
 from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
@@ -31,6 +30,7 @@ from freshopt.planning.request import PlanRequest
 from freshopt.questions.todays_crawls import freshness_of, share_of
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.changed_costs import changed_costs, require_plain_plan
+from freshopt.terminal.changes_table import changes_table
 from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.crontab_line import crontab_line

@@ -101,7 +101,7 @@ def age_place(worth: float, d: float) -> float:
 
 
 def age_value(rows: Array, place: float) -> float:
-    """Return ρ/Δ by a q, or a cube root of 1 to 8 by a product."""
+    """Return what the table has: ρ/Δ by a q, or a cube root."""
     often = place < 0.0
     bits = np.float64(abs(place)).view(np.uint64)
     first = bits >> _SIXTEENTHS
@@ -110,7 +110,7 @@ def age_value(rows: Array, place: float) -> float:
 
 
 def age_rate(value: float, shift: float, square: float, worth: float, d: float) -> float:
-    """Return the best response of one source to w/λ, of what was found.
+    """Return the best response to w/λ, of what was found.
 
     There is no branch, so that loops are vectorised.
     """

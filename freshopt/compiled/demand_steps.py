@@ -102,7 +102,7 @@ def gamma_value(place: float) -> float:
 
 
 def gamma_gap(value: float, share: float) -> float:
-    """Return u with P(2, u) = share < 1, of what was found."""
+    """Return u with P(2, u) = share, of what was found."""
     s = math.sqrt(32.0 * min(share, GAMMA_SHARE))
     return value if share > GAMMA_SHARE else s * value
 

@@ -156,7 +156,7 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
 
 
 def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
-    """Return `respond_of` a formula of tables: each step for all sources before the next."""
+    """Return `respond_of` a formula of tables, step by step."""
     place, value, rate = STEPS[formula]
     if announced is None:
 

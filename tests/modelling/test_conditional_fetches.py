@@ -255,6 +255,7 @@ def test_other_solvers_refuse_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("bandwidth", [1e2, 1e9])
+@pytest.mark.sampled(2)
 def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth: float) -> None:
     rng, n = np.random.default_rng(0), 40
     own = fo.Sources(

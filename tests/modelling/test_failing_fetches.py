@@ -20,6 +20,7 @@ from freshopt.problems import (
     ExpectedPenalty,
     HarmonicStaleness,
     LaterThan,
+    LogFreshness,
     PiecewiseLinearCost,
     PollingKnapsack,
     PowerCost,
@@ -334,11 +335,9 @@ def test_refusals() -> None:
     asked = fo.Sources([1.0, 2.0], request_rate=1.0, success=0.5)
     with pytest.raises(ObjectiveError, match=r"refreshes on request have no cell for that"):
         fo.Problem(BinaryFreshness(ON_REQUEST), asked, bandwidth=1.0)
-    with pytest.raises(ObjectiveError, match=r"LaterThan.* has no declared form for periodic attempts"):
-        fo.Problem(LaterThan(1.0, PERIODIC), failing, bandwidth=1.0)
-    # There is no fo.solve of what has no numerics, and no Poisson cell of a knapsack.
+    # A knapsack has no Poisson cell to be told of; log freshness has one.
     for refused, remedy in (
-        (LaterThan(1.0, PERIODIC), "Use Refresh.POISSON, or leave"),
+        (LogFreshness(PERIODIC), "Use Refresh.POISSON, or leave"),
         (PollingKnapsack(), "Leave"),
     ):
         with pytest.raises(ObjectiveError, match=rf"periodic attempts\. {remedy} success out\.$"):

@@ -101,7 +101,7 @@ def age_step(u: float, p: float, success: float) -> float:
 
 
 def halley_factor(apart: float, slope: float, bend: float) -> float:
-    """Return the factor of u by which f rises by 1 + apart.
+    """Return by what factor of u f rises by 1 + apart.
 
     By Halley's method on logarithms, with uf'/f and uf''/f'; 1 for what is no number, or far.
     """

@@ -94,7 +94,10 @@ def request_binary(worth: float, d: float, asked: float) -> float:
 
 
 def binary_rate(share: float, d: float, k: float) -> float:
-    """Return Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − share), else 0."""
+    """Return the rate of what was looked up.
+
+    It is Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − share), else 0.
+    """
     inside = min(max(share, 0.0), LAST)
     rest = 1.0 - inside
     # What rounding takes from 1 − share is added to the logarithm to first order.
