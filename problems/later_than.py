@@ -1,7 +1,8 @@
 """Share of requests that find a copy older than a given age.
 
 Under Poisson refreshes of rate ρ the age of a copy is exponential, P(age > d) = e^{−ρd}; under periodic ones
-it is uniform on 0..1/ρ, P(age > d) = max(0, 1 − ρd).
+it is uniform on 0..1/ρ, P(age > d) = max(0, 1 − ρd). Of periodic attempts that succeed with chance s it is
+q^k·(1 − s(ρd − k)), q = 1 − s, k = ⌊ρd⌋: the deadline of `PiecewiseLinearCost`, whose numerics it has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from freshopt.errors import ObjectiveError, shortened, shown
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
+from freshopt.problems.piecewise_linear_cost import deadline_cost
 from freshopt.separable.kernel import Kernel
 
 
@@ -67,6 +69,11 @@ class LaterThan(Objective):
             )
         value = cost_functions.later_cost
         return Kernel(sources.column("importance"), age, _cost, _marginal, _inverse, unit_value=value)
+
+    def attempt_kernel(self, sources: Sources, success: Array) -> Kernel:
+        """Return the numerics of periodic attempts."""
+        curve = deadline_cost(self.age).curve(sources)
+        return curve.kernel(sources.column("importance"), Refresh.PERIODIC, success=success)
 
 
 def _cost(rate: Array, d: Array) -> Array:

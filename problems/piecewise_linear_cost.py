@@ -29,7 +29,7 @@ from freshopt.numerics.geometric_sums import DEPTH
 ROUNDED = 16
 
 
-def _after(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
+def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
     """Return the deadline cost C̄(τ) = max(0, τ − deadline).
 
     A copy costs 1 while it is older than the deadline.
@@ -71,7 +71,7 @@ class PiecewiseLinearCost:
             "share of time that copies are older than a deadline",
             uses=("deadline",),
             needs=("deadline",),
-            make=_after,
+            make=deadline_cost,
         ),
     )
 
@@ -285,12 +285,48 @@ def _attempt_guess(price: Array, pieces: Array, success: Array) -> Array:
     return 1.0 / _inverse_index(price, pieces) / success
 
 
+def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
+    """Return the best response in attempts, closed for one deadline.
+
+    With a steep piece (α, β) over a level one, and d where they cross, the marginal value is s·(−β)·q^k from
+    k/d on: ρ = k/d for the least k at which that is no more than the price.
+    """
+    if pieces.shape[2] != 2:
+        return _SEARCHED(price, pieces, success)
+    alpha, beta = pieces[:, 0], pieces[:, 1]
+    each = np.arange(len(alpha))
+    steep = np.argmin(beta, axis=1)
+    late, excess = -beta[each, steep], alpha[each, steep] - alpha[each, 1 - steep]
+    price = np.broadcast_to(price, late.shape)
+    pays = (excess > 0.0) & (success * late > price)
+    with np.errstate(all="ignore"):
+        log_q = np.log1p(-success)
+
+        def marginal(k: Array) -> Array:
+            exponent = np.where(k > 0.0, k * log_q, 0.0)
+            value: Array = success * (late * np.where(exponent < -DEPTH, 0.0, np.exp(exponent)))
+            return value
+
+        k = np.where(pays, np.ceil(np.log(price / (success * late)) / log_q), 0.0)
+        k = np.where(pays, np.maximum(k, 1.0), 0.0)
+        # The logarithms may be off by their rounding where the price is that of a step.
+        k = np.where(pays & (k > 1.0) & (marginal(k - 1.0) <= price), k - 1.0, k)
+        k = np.where(pays & (marginal(k) > price), k + 1.0, k)
+        first = late / excess
+        rate = np.where(pays, k / first, 0.0)
+        for _ in range(ROUNDED):
+            short = pays & (np.floor(np.minimum(first * rate, LARGEST)) < k)
+            if not bool(np.any(short)):
+                break
+            rate = np.where(short, np.nextafter(rate, np.inf), rate)
+    whole = np.flatnonzero(success == 1.0)
+    rate[whole] = _periodic_inverse(price[whole], pieces[whole])
+    return rate
+
+
 def _periodic_inverse(price: Array, pieces: Array) -> Array:
     return 1.0 / _inverse_index(price, pieces)
 
 
-ATTEMPTS = Cell(
-    _attempt_cost,
-    _attempt_marginal,
-    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
-)
+_SEARCHED = SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse)
+ATTEMPTS = Cell(_attempt_cost, _attempt_marginal, _attempt_inverse)

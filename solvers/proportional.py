@@ -2,7 +2,8 @@
 
 What crawlers do without a model; `Uniform` shares the method. The rates are the optimum of a problem of their
 own, which maximises Σ shape·log ρ: its best response at the dual variable (price) λ is shape/λ, and bounds,
-host limits and the bandwidth are met exactly as by water-filling. The duality gap tells what they lose.
+host limits and the bandwidth are met exactly as by water-filling. The duality gap tells what they lose. Where
+fetches cost what they bring, the best response is the bandwidth that the rate shape/λ uses.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.modelling.fetches.conditional_fetches import PerBandwidth, bandwidth_used, changed_costs
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
+from freshopt.separable.conditional_kernel import BandwidthUsed
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers.water_filling import fill
 
@@ -33,6 +36,7 @@ class Proportional:
     """
 
     baseline: ClassVar[bool] = True
+    conditional_fetches: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Return None: every problem has proportional rates."""
@@ -48,11 +52,39 @@ class Proportional:
 def share(problem: Problem, shape: Array) -> Answer:
     """Return feasible rates proportional to `shape` that use the bandwidth.
 
-    They are clipped to the bounds and limits.
+    They are clipped to the bounds and limits. Of a problem per bandwidth used, what they use is returned.
     """
-    logarithmic = Kernel(problem.sources.refresh_cost * shape, (), _cost, _marginal, _inverse)
-    answer = fill(problem, logarithmic)
-    return replace(answer, price=None, host_prices=None)
+    objective = problem.objective
+    if isinstance(objective, PerBandwidth):
+        rule = _per_bandwidth(objective, shape)
+    else:
+        rule = Kernel(problem.sources.refresh_cost * shape, (), _cost, _marginal, _inverse)
+    return replace(fill(problem, rule), price=None, host_prices=None)
+
+
+def _per_bandwidth(objective: PerBandwidth, shape: Array) -> Kernel:
+    """Return the rule whose best response is what the rate shape/λ uses."""
+    own, fetched = objective.sources, _Fetched(bandwidth_used(objective.objective))
+    columns = (shape, own.column("change_rate"), own.refresh_cost, changed_costs(own))
+    return Kernel(np.ones(len(own)), columns, _unasked, fetched.marginal, fetched.inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Formulas of the rule over the bandwidth that a rate uses."""
+
+    fetches: BandwidthUsed
+
+    def marginal(self, used: Array, shape: Array, *parameters: Array) -> Array:
+        return shape / self.fetches.rate(used, *parameters)
+
+    def inverse(self, price: Array, shape: Array, *parameters: Array) -> Array:
+        return self.fetches.used(shape / price, *parameters)
+
+
+def _unasked(used: Array, *_: Array) -> Array:
+    # The sum that the rule maximises has no closed form, and a search for its price asks for none.
+    return np.full(len(used), np.nan)
 
 
 def _cost(rate: Array) -> Array:

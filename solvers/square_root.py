@@ -15,6 +15,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.modelling.fetches.conditional_fetches import own_sources
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
@@ -34,6 +35,7 @@ class SquareRoot:
     """
 
     baseline: ClassVar[bool] = True
+    conditional_fetches: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Return None: every problem has rates by the square-root rule."""
@@ -42,12 +44,15 @@ class SquareRoot:
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Share the bandwidth and certify the rates."""
         return certified_solution(
-            self, problem, options, lambda problem, _: share(problem, square_root_shape(problem.sources))
+            self, problem, options, lambda problem, _: share(problem, square_root_shape(own_sources(problem)))
         )
 
 
 def square_root_shape(sources: Sources) -> Array:
-    """Return √(w·Δ/cost) of each source, to which the rates are proportional."""
+    """Return √(w·Δ/cost) of each source, to which the rates are proportional.
+
+    Where fetches cost what they bring, the cost is that of asking.
+    """
     # Two roots, because a product of extreme columns may overflow.
     shape: Array = np.sqrt(sources.importance / sources.refresh_cost) * np.sqrt(sources.change_rate)
     return shape

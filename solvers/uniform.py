@@ -26,6 +26,7 @@ class Uniform:
     """
 
     baseline: ClassVar[bool] = True
+    conditional_fetches: ClassVar[bool] = True
 
     def supports(self, problem: Problem) -> str | None:  # noqa: ARG002
         """Return None: every problem has a uniform rate."""

@@ -3,13 +3,15 @@
 Every run draws the same examples, so that a change that breaks nothing fails nothing. To look for new ones:
 ``pytest --hypothesis-profile search``; what it finds is kept as an ``@example``.
 
-``--part 2/3`` runs the second of three parts of the tests that are chosen.
+``--part 2/3`` runs the second of three parts of the tests that are chosen. Of a test that is marked
+``sampled(4)`` every run has each fourth set of parameters; the others are exhaustive.
 """
 
 from __future__ import annotations
 
 import gc
 import zlib
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -30,8 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", help="K/N: of N parts of the chosen tests, only the K-th")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of one part: those whose names, not their order, fall into it."""
+    """Mark what is not sampled, and keep one part: the tests whose names, not their order, fall into it."""
+    usual: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None or item.get_closest_marker("exhaustive") is not None:
+            continue
+        name = item.nodeid.partition("[")[0]
+        if usual[name] % sampled.args[0]:
+            item.add_marker(pytest.mark.exhaustive)
+        usual[name] += 1
     part, parts = map(int, str(config.getoption("--part")).split("/"))
     if not 1 <= part <= parts:
         raise pytest.UsageError(f"--part {part}/{parts}: pass K/N with K from 1 to N")

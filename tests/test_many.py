@@ -102,6 +102,7 @@ CASES = [
 
 @pytest.mark.parametrize("ill", [False, True])
 @pytest.mark.parametrize(("name", "bounded"), CASES)
+@pytest.mark.sampled(4)
 def test_each_problem_is_what_it_is_alone(
     name: str, bounded: bool, ill: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_jumps_of_many_for_a_small_bandwidth_are_proved(signalled: bool) -> None
     assert found.prices[0] == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_an_answer_does_not_depend_on_its_neighbours() -> None:
     rng = np.random.default_rng(1)
     sources, offsets, bandwidths = groups(rng, (40,) * 20, ill=True, bounded=True)
@@ -202,6 +204,7 @@ def test_an_answer_does_not_depend_on_its_neighbours() -> None:
         assert alone.prices[0] == pytest.approx(together.prices[k], rel=EXACT)
 
 
+@pytest.mark.exhaustive
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_columns, "BLOCK", 200)
     rng = np.random.default_rng(1)

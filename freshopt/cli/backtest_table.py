@@ -10,10 +10,12 @@ import numpy as np
 from freshopt.formatting import percent
 from freshopt.planning.backtest import BackTest
 from freshopt.planning.plan import Plan
+from freshopt.planning.plan_files import summary
 from freshopt.planning.static_policies import PHASED
 from freshopt.planning.verdict import phases_supported
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import FetchWords
 from freshopt.terminal.console import count, number
 
 
@@ -24,6 +26,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
     """
     unit, objective = plan.log.time_unit, plan.request.objective
     better = "higher" if objective.sense == "maximise" else "lower"
+    rates = FetchWords.of(summary(plan)).rates
     noun = goal_of(type(objective).__name__).noun
     left = (
         f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
@@ -46,7 +49,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
         )
         for row in held.means
     ]
-    head = (f"refreshes per {unit}", "predicted", f"{noun} ({better} is better)", "± error")
+    head = (f"{rates} per {unit}", "predicted", f"{noun} ({better} is better)", "± error")
     table: list[tuple[str, ...]] = [("", *head, "percent saved", "time fresh")]
     for row in rows:
         known = ("" if value is None else number(value) for value in (row.predicted, row.value, row.error))
@@ -62,7 +65,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
             "",
             *([held.verdict] if held.verdict else []),
             *_unsupported(held, plan),
-            *notes(rows, dated=held.dated),
+            *notes(rows, dated=held.dated, failures=held.failures),
         ]
     )
 

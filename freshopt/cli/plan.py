@@ -12,17 +12,13 @@ import numpy as np
 from click.core import ParameterSource
 
 from freshopt.cli.backtest_table import replay_table
-from freshopt.cli.changes_table import changes_table
 from freshopt.cli.plan_dask import plan_in_partitions
+from freshopt.cli.plan_failures import replayed_failures, with_failures
 from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
 from freshopt.cli.report import command_line
-from freshopt.errors import ObjectiveError
-from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
-from freshopt.modelling.cost_curve import CurveObjective
-from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.planning.backtest import backtest
@@ -33,6 +29,8 @@ from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.request import PlanRequest
 from freshopt.questions.todays_crawls import freshness_of, share_of
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.changed_costs import changed_costs, require_plain_plan
+from freshopt.terminal.changes_table import changes_table
 from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.crontab_line import crontab_line
@@ -66,6 +64,7 @@ from freshopt.terminal.source_columns import SourceColumns
 @options.hosts_option
 @options.host_limits_option
 @options.columns_option
+@options.changed_cost_option
 @constraint_options()
 @click.option("--min-rate", default="0", metavar="RATE", help="Refresh every source at least so often.")
 @click.option("--max-rate", default=None, metavar="RATE", help="Refresh no source more often.")
@@ -148,6 +147,7 @@ def plan(
     hosts: Path | None,
     host_limits: Path | None,
     source_columns: Path | None,
+    changed_cost: float | None,
     constraints: ConstraintOptions,
     min_rate: str,
     max_rate: str | None,
@@ -197,9 +197,23 @@ def plan(
         constraints.require_none("does not go with --freshness; say --target 99% --cheapest beside it")
     else:
         constraints.require_usable(bandwidth, objective_given=objective_given)
-    if source_columns is not None and not constraints.given():
+    limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
+    cost_of = None
+    if engine == "memory" or changed_cost is not None:
+        cost_of = changed_costs(changed_cost, source_columns, constraints)
+    if source_columns is not None and not constraints.given() and cost_of is None:
         raise click.UsageError(
-            "--source-columns is for --budget, --nested and --target. Give one, or leave it out."
+            "--source-columns is for --budget, --nested and --target, or has the column changed_cost. Give "
+            "one of these, or leave it out."
+        )
+    if cost_of is not None:
+        require_plain_plan(
+            {
+                "--engine dask": engine == "dask",
+                "--freshness": freshness is not None,
+                "--max-churn": max_churn is not None,
+                "--load-limit": limited and load_limit > 1.0,
+            }
         )
     for_groups = estimation.by_host or constraints.given()
     in_memory = engine == "memory"  # else workers read the tables
@@ -223,10 +237,12 @@ def plan(
         "max_rate": None if max_rate is None else inputs.rate_of("--max-rate", max_rate, time_unit),
         "estimator": lambda log: estimation.fit(log, host_of),
         "seed": seed,
+        "changed_cost": cost_of,
     }
     if refresh == "on-request":
         host_of = asked.pop("hosts")
         asked.pop("seed")
+        asked.pop("changed_cost")
         plan_on_request(
             context,
             origin,
@@ -257,7 +273,6 @@ def plan(
     if replay:
         constraints.require_none("does not go with --replay, which compares rates within one bandwidth")
     if not in_memory:
-        limited = context.get_parameter_source("load_limit") is ParameterSource.COMMANDLINE
         only = {
             "--replay": replay,
             "--every": every,
@@ -318,13 +333,13 @@ def plan(
             on_progress=on_progress,
             **asked,
         )
-        made, fetches = _with_failures(job, origin.success_rates())
+        recorded = origin.statuses(found.log)
+        made, fetches = with_failures(job, recorded)
         held = None
         if replay:
-            if made.request.success is not None:
-                fetches.append(("", "the back-test plans and replays as if all succeeded"))
             on_progress("back-test")
             asked["bandwidth"] = made.problem.bandwidth
+            asked |= replayed_failures(made, recorded, continued=bool(known))
             held = backtest(found.data, every=period, load_limit=load_limit, **asked)
         on_progress("writing")
         more = {"command": command_line(context), **(held.facts() if held else {})}
@@ -344,35 +359,6 @@ def plan(
             f"crontab plans again from them:\n{loop}"
         )
     click.echo(f"\nwrote {', '.join(names)} to {out}")
-
-
-def _with_failures(job: partial[Plan], found: SuccessRates | None) -> tuple[Plan, list[tuple[str, str]]]:
-    """Return the plan in attempts where fetches failed, and rows on them.
-
-    Where the objective or a target has no cell of attempts that fail, the plan is that of fetches that all
-    succeed, and a row says why.
-    """
-    if found is None:
-        told = "the log has no failed fetches: --retry-at-once changes nothing"
-        return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
-    if not found.fails:
-        return job(), [("statuses", found.words)]
-    at_once = job.keywords["retry_at_once"]
-    why = "" if at_once else _slow_attempts(job.keywords["objective"])
-    try:
-        if not why:
-            return job(success=found.success_of), [("statuses", found.words)]
-    except ObjectiveError as error:
-        why = str(error).partition(". ")[0]
-    return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
-
-
-def _slow_attempts(objective: Objective) -> str:
-    """Return why a plan in attempts would take long, or nothing."""
-    if objective.refresh is not Refresh.PERIODIC or not isinstance(objective, CurveObjective):
-        return ""
-    kinked = not objective.curve(Sources(1.0)).smooth
-    return "a cost with a kink is summed attempt by attempt, unless with --refresh poisson" if kinked else ""
 
 
 def _freshness_objective(bandwidth: str | None, objective: str | None, engine: str) -> str:

@@ -99,7 +99,7 @@ def plan_in_partitions(
         )
     sentences = [] if made.rows is None else price_sentences(made.rows)
     prices = [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
-    show([*_rows(made.facts, str(origin.log)), *prices])
+    show([*_rows(made.facts, str(origin.log)), *_statuses(origin.log), *prices])
     folders = "".join(f"{table}/, " for table in TABLES)
     folders += "" if made.rows is None else "constraints.parquet, "
     click.echo(f"\nwrote {folders}summary.json to {out}; each part of the schedule is sorted by time")
@@ -115,6 +115,17 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
         ("certificate", f"{proved_words(facts['status'])}: duality gap {number(facts['gap'])}"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]
+
+
+def _statuses(log: Path) -> list[tuple[str, str]]:
+    """Return that statuses are not read, where a log has any."""
+    import polars
+
+    columns = polars.read_parquet_schema(parquet_files(log)[0])
+    if "status" not in columns or "changed" in columns:
+        return []
+    told = "chances of success are learnt with --engine memory; rates are planned as if all succeeded"
+    return [("statuses", told)]
 
 
 def with_tables(importance: Path | None, hosts: Path | None, request: PlanRequest, file: Path) -> PlanRequest:

@@ -89,27 +89,51 @@ POISSON = _table(_poisson_ratio, 2.0, 0.5, 1.0)
 PERIODIC = _table(_periodic_ratio, 1.0 / 3.0, 0.125, 0.5)
 
 
-def age_rate(rows: Array, shift: float, square: float, worth: float, d: float) -> float:
-    """Return the best response of one source to w/λ, for compiled loops.
+def age_place(worth: float, d: float) -> float:
+    """Return the q to look up, or the product Δ·w/λ, negative.
 
-    There is no branch, and a table comes in pieces, not as a record, so that loops are vectorised.
+    The product is for refreshes more frequent than the table's.
+    """
+    q = d * (d / worth)
+    within = q if q > LEAST else LEAST
+    within = within if within < LARGEST else LARGEST
+    return -_product(worth, d) if q < LEAST else within
+
+
+def age_value(rows: Array, place: float) -> float:
+    """Return what the table has: ρ/Δ by a q, or a cube root."""
+    often = place < 0.0
+    bits = np.float64(abs(place)).view(np.uint64)
+    first = bits >> _SIXTEENTHS
+    row = np.int64(first - _third(bits) * _OCTAVES + _CUBES) if often else np.int64(first - _LOWEST)
+    return polynomial(rows, row, sixteenth_place(bits))
+
+
+def age_rate(value: float, shift: float, square: float, worth: float, d: float) -> float:
+    """Return the best response to w/λ, of what was found.
+
+    There is no branch, so that loops are vectorised.
     """
     q = d * (d / worth)
     often = q < LEAST
-    within = q if q > LEAST else LEAST
-    within = within if within < LARGEST else LARGEST
-    product = worth * (d * _DOWN if d > 1.0 else d)
-    product = product if product < MOST else MOST
-    # Bits are taken once, of what is looked up: the product is v·8^k with 1 <= v < 8.
-    bits = np.float64(product if often else within).view(np.uint64)
-    third = ((bits >> _EXPONENT) * _THIRD) >> _SIXTEEN
-    first = bits >> _SIXTEENTHS
-    row = np.int64(first - third * _OCTAVES + _CUBES) if often else np.int64(first - _LOWEST)
+    # The product is v·8^k with 1 <= v < 8.
+    third = _third(np.float64(_product(worth, d)).view(np.uint64))
     unit = np.uint64((third + _LEAST_CUBE) << _EXPONENT).view(np.float64)
-    value = polynomial(rows, row, sixteenth_place(bits))
     unit = unit * _UP if d > 1.0 else unit
     rate = (unit if often else d) * value - (shift * d if often else 0.0)
     return rate if q < LARGEST else math.sqrt(square * worth)
+
+
+def _product(worth: float, d: float) -> float:
+    """Return Δ·w/λ, times 2^−333 where Δ > 1."""
+    product = worth * (d * _DOWN if d > 1.0 else d)
+    return product if product < MOST else MOST
+
+
+def _third(bits: np.uint64) -> np.uint64:
+    """Return a third of the exponent in a number's bits."""
+    third: np.uint64 = ((bits >> _EXPONENT) * _THIRD) >> _SIXTEEN
+    return third
 
 
 def rates_without_loops(table: AgeTable, price: Array, d: Array) -> Array:

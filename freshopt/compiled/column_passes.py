@@ -2,8 +2,9 @@
 
 Plain steps that compiled loops inline.
 
-`rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, compiled into
-each of these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding
+`rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, and `respond`
+writes best responses, ``respond(columns, 1/price, rates)``; both are compiled
+into these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding
 errors, so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops`
 and what it inlines alone.
 """
@@ -27,16 +28,23 @@ from freshopt.compiled.source_columns import LARGEST_RATE, SourceColumns
 from freshopt.numerics.arrays import IN_TURN, PIECE, Array, IntArray
 
 Rate: TypeAlias = Callable[..., float]
+Respond: TypeAlias = Callable[..., None]
 
 
 def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:
     """Return the optimal rate of source k within its bounds."""
-    marginal_value = at(columns.importance, k) * inverse_price / at(columns.cost, k)
-    unconstrained = rate(at(columns.signalled, k), marginal_value, entries(columns.parameters, k))
-    # A rate without bound counts as one beyond all limits, whose cost is finite.
-    finite = min(unconstrained, LARGEST_RATE)
-    bounded: float = min(max(finite, at(columns.lower, k)), at(columns.upper, k))
-    return bounded
+    worth = at(columns.importance, k) * inverse_price / at(columns.cost, k)
+    unconstrained = rate(at(columns.signalled, k), worth, entries(columns.parameters, k))
+    return bounded(unconstrained, at(columns.lower, k), at(columns.upper, k))
+
+
+def bounded(unconstrained: float, lower: float, upper: float) -> float:
+    """Return a rate within bounds.
+
+    One without bound counts as one beyond all limits, whose cost is finite.
+    """
+    rate: float = min(max(min(unconstrained, LARGEST_RATE), lower), upper)
+    return rate
 
 
 def sources_of(columns: SourceColumns, begin: int, end: int) -> SourceColumns:
@@ -85,18 +93,34 @@ def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) 
     return total + lost
 
 
-def fill_rates(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
+def demand_in_steps(
+    respond: Respond, columns: SourceColumns, n: int, inverse_price: float, memory: Array
+) -> float:
+    """Return what `demand_of` does, by rates in memory of `IN_TURN` sources."""
+    total = lost = 0.0
+    for begin in range(0, n, IN_TURN):
+        size, some = min(n - begin, IN_TURN), 0.0
+        own = sources_of(columns, begin, begin + size)
+        respond(own, inverse_price, memory[:size])
+        for k in range(size):
+            some += at(own.cost, k) * memory[k]
+        total, lost = added(total, lost, some)
+    return total + lost
+
+
+def fill_rates(respond: Respond, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
     """Write best responses to `rates`, and return Σ cost·ρ of them."""
     n, total, lost = len(rates), 0.0, 0.0
-    for begin in range(0, n, PIECE):
-        end, some = min(n, begin + PIECE), 0.0
-        for k in range(begin, end):
-            rates[k] = best_response(rate, columns, k, inverse_price)
+    for first in range(0, n, IN_TURN):
+        last = min(n, first + IN_TURN)
+        respond(sources_of(columns, first, last), inverse_price, rates[first:last])
         # A loop that writes is vectorised only where its arrays lie well apart in memory. Terms are added in
         # one that writes nothing: in which order they are must not depend on addresses.
-        for k in range(begin, end):
-            some += at(columns.cost, k) * rates[k]
-        total, lost = added(total, lost, some)
+        for begin in range(first, last, PIECE):
+            some = 0.0
+            for k in range(begin, min(last, begin + PIECE)):
+                some += at(columns.cost, k) * rates[k]
+            total, lost = added(total, lost, some)
     return total + lost
 
 

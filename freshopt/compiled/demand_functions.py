@@ -19,63 +19,39 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.compiled.age_tables import PERIODIC, POISSON, age_rate
-from freshopt.numerics.inverse_tables import (
-    SEGMENTS,
-    octave_place,
-    octave_table,
-    polynomial,
-    ratio_from_table,
-    ratio_table,
-    segment_place,
+from freshopt.compiled.age_tables import age_place
+from freshopt.compiled.demand_steps import (
+    AGE_PERIODIC_STEPS,
+    AGE_STEPS,
+    BINARY_STEPS,
+    HARMONIC_STEPS,
+    HARMONIC_TOP,
+    MOST,
+    POLL_STEPS,
+    Steps,
+    age_periodic_rate,
+    age_periodic_value,
+    age_poisson_rate,
+    age_poisson_value,
+    binary_place,
+    binary_rate,
+    gamma_value,
+    harmonic_place,
+    harmonic_rate,
+    harmonic_value,
+    poll_place,
+    poll_rate,
 )
-from freshopt.numerics.special_functions import (
-    inverse_gamma2,
-    inverse_harmonic_index,
-    inverse_log_excess,
-    inverse_log_freshness_index,
-)
+from freshopt.numerics.inverse_tables import ratio_from_table, ratio_table
+from freshopt.numerics.special_functions import inverse_log_freshness_index
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
 Demand: TypeAlias = Callable[..., float]
 
-# Products a·Δ are cut here, so that their square root and four of them are floats; rates of 1e150 are beyond
-# every limit.
-MOST = 1e300
-# Beyond s² / 2 = 50, e^{−u} is below half an ulp of u.
-HARMONIC_TOP = 10.0
-HARMONIC = ratio_table(lambda s: inverse_harmonic_index(0.5 * s * s), HARMONIC_TOP)
-# There u²/(e^u − 1) is below half an ulp of u, too.
+# Of u²/(e^u − 1), below half an ulp of u beyond.
 LOG = ratio_table(lambda s: inverse_log_freshness_index(0.5 * s * s), HARMONIC_TOP)
-AGE, AGE_SHIFT, AGE_SQUARE = POISSON.rows, POISSON.shift, POISSON.square
-AGE_EVEN, AGE_EVEN_SHIFT, AGE_EVEN_SQUARE = PERIODIC.rows, PERIODIC.shift, PERIODIC.square
-# Below this share P(2, u) is inverted in s = √(2·share), above in 1 − share: u has a singularity at 1.
-GAMMA_SHARE = 0.75
-# log₂ of the smallest 1 − share.
-NEAR = -53
-# 4s in place of s: the singularity at s = √2 asks for finer segments. Then follow the rows in 1 − share.
-GAMMA = np.concatenate(
-    [
-        0.25 * ratio_table(lambda s: 4.0 * inverse_gamma2(s * s / 32.0), 5.0),
-        octave_table(lambda q: inverse_log_excess(-np.log(q)), NEAR, -2),
-    ]
-)
-FIRST_NEAR = 5 * SEGMENTS
 # The largest share of P(2, u) below 1.
 LAST = 1.0 - 2.0**-53
-
-
-def gamma2_gap(share: float) -> float:
-    """Return u with P(2, u) = share for share < 1.
-
-    There is no branch, so that loops are vectorised.
-    """
-    s = math.sqrt(32.0 * min(share, GAMMA_SHARE))
-    segment, within = segment_place(s)
-    row, z = octave_place(max(1.0 - share, 2.0**NEAR), NEAR)
-    near = share > GAMMA_SHARE
-    u = polynomial(GAMMA, row + FIRST_NEAR if near else segment, z if near else within)
-    return u if near else s * u
 
 
 def harmonic_poisson(worth: float, d: float) -> float:
@@ -95,13 +71,7 @@ def harmonic_periodic(worth: float, d: float) -> float:
 
     Harmonic staleness under periodic refreshes.
     """
-    # The rate of small u, √(aΔ/2), is the unit in which neither Δ/a nor u underflows.
-    unit = math.sqrt(0.5 * min(worth * d, MOST))
-    s = d / unit
-    # There is no branch, so that loops are vectorised.
-    near = s < HARMONIC_TOP
-    ratio = ratio_from_table(HARMONIC, s if near else 0.0)
-    return (unit if near else d) / (ratio if near else 1.0 + 0.5 * s * s)
+    return harmonic_rate(harmonic_value(harmonic_place(worth, d)), worth, d)
 
 
 def log_periodic(worth: float, d: float) -> float:
@@ -134,9 +104,7 @@ def binary_periodic(worth: float, d: float) -> float:
 
     Binary freshness under periodic refreshes.
     """
-    share = d / worth
-    rate = d / gamma2_gap(share)
-    return rate if share < 1.0 else 0.0
+    return binary_rate(gamma_value(binary_place(worth, d)), worth, d)
 
 
 def all_or_nothing(worth: float, d: float) -> float:
@@ -159,12 +127,12 @@ def delay_periodic(worth: float, d: float) -> float:
 
 def age_poisson(worth: float, d: float) -> float:
     """Return the ρ with Δ(2ρ+Δ)/(ρ(ρ+Δ))² = 1/a: age, Poisson."""
-    return age_rate(AGE, AGE_SHIFT, AGE_SQUARE, worth, d)
+    return age_poisson_rate(age_poisson_value(age_place(worth, d)), worth, d)
 
 
 def age_periodic(worth: float, d: float) -> float:
     """Return Δ/u with u²/2 − P(2, u) = Δ²/a: age, periodic."""
-    return age_rate(AGE_EVEN, AGE_EVEN_SHIFT, AGE_EVEN_SQUARE, worth, d)
+    return age_periodic_rate(age_periodic_value(age_place(worth, d)), worth, d)
 
 
 def reciprocal_root_below(worth: float, d: float) -> float:
@@ -177,9 +145,7 @@ def polls(worth: float, a: float) -> float:
 
     The polls form of the polling knapsack.
     """
-    share = 1.0 / worth
-    rate = a / gamma2_gap(share)
-    return rate if share < 1.0 else 0.0
+    return poll_rate(gamma_value(poll_place(worth, a)), worth, a)
 
 
 def materials(worth: float, a: float) -> float:
@@ -208,3 +174,13 @@ def power_law(worth: float, log_scale: float, share: float) -> float:
     """
     rate = fast_exp(share * (fast_log(worth) + log_scale))
     return rate if log_scale > -np.inf else 0.0
+
+
+# Of those that look up a table.
+STEPS: dict[Demand, Steps] = {
+    harmonic_periodic: HARMONIC_STEPS,
+    binary_periodic: BINARY_STEPS,
+    polls: POLL_STEPS,
+    age_poisson: AGE_STEPS,
+    age_periodic: AGE_PERIODIC_STEPS,
+}

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, bandwidth_used, best_response, fill_rates
+from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates, sources_of
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 
@@ -93,7 +93,7 @@ class Stride(NamedTuple):
 
 
 def settle_host(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     limit: float,
     used: float,
@@ -113,22 +113,22 @@ def settle_host(
     excess = math.log(used / limit)
     # An excess so small may come from the order in which demand was added.
     if excess <= many * EPS:
-        excess = math.log(fill_rates(rate, own, math.exp(-start.floor), one) / limit)
+        excess = math.log(fill_rates(respond, own, math.exp(-start.floor), one) / limit)
         if excess <= ROUNDED:
             return 0.0
-    found = search_price(rate, own, limit, excess, start, one, other)
+    found = search_price(respond, own, limit, excess, start, one, other)
     rates, earlier = (one, other) if found.turn % 2 == 0 else (other, one)
     if found.state == LINEAR:
         return write_between(found, own, limit, rates, earlier, members, out)
     if found.state == MET:
         return write_met(found, own, limit, rates, members, out)
     if found.state == JUMPS:
-        return write_mixture(rate, found, own, limit, rates, earlier, members, out)
+        return write_mixture(respond, found, own, limit, rates, earlier, members, out)
     return np.nan
 
 
 def search_price(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     limit: float,
     floor_excess: float,
@@ -145,7 +145,7 @@ def search_price(
         x, before, excess_before = start.guess, np.nan, np.nan
     stride = Stride(np.inf, start.steepness, 1.0)
     for turn in range(ROUNDS):
-        used = fill_rates(rate, own, math.exp(-x), rates)
+        used = fill_rates(respond, own, math.exp(-x), rates)
         excess = math.log(used / limit)
         if math.isnan(excess):
             break
@@ -169,7 +169,7 @@ def search_price(
             x, stride = aside if aside > low else x, Stride(np.inf, stride.steepness, stride.leap)
             before, excess_before, aside = np.nan, np.nan, np.nan
         elif turn >= due and high < np.inf:
-            step = largest_step(rate, own, low, high, rates, earlier)
+            step = largest_step(respond, own, low, high, rates, earlier)
             kept, due = False, turn + AGAIN
             if step.many > FEW:
                 halves = math.ceil(math.log2(step.many / FEW))
@@ -186,14 +186,14 @@ def search_price(
 
 
 def largest_step(
-    rate: Rate, own: SourceColumns, low: float, high: float, generous: Array, frugal: Array
+    respond: Respond, own: SourceColumns, low: float, high: float, generous: Array, frugal: Array
 ) -> Step:
     """Return the largest step of demand between two log prices.
 
     The vectors are memory for the rates at both.
     """
     for side in range(2):
-        fill_rates(rate, own, math.exp(-(high if side else low)), frugal if side else generous)
+        fill_rates(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
     steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
     for k in range(len(generous)):
         change = at(own.cost, k) * (generous[k] - frugal[k])
@@ -206,7 +206,8 @@ def largest_step(
     middle = 0.5 * (generous[j] + frugal[j])
     while high - low > 0.1 * WIDTH + ULP * abs(low):
         x = 0.5 * (low + high)
-        low, high = (x, high) if best_response(rate, own, j, math.exp(-x)) > middle else (low, x)
+        respond(sources_of(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
+        low, high = (x, high) if frugal[j] > middle else (low, x)
     return Step(0.5 * (low + high), many)
 
 
@@ -284,7 +285,7 @@ def write_met(
 
 
 def write_mixture(
-    rate: Rate,
+    respond: Respond,
     found: HostSearch,
     own: SourceColumns,
     limit: float,
@@ -299,8 +300,8 @@ def write_mixture(
 
     `rich` and `poor` are memory for the rates on both sides.
     """
-    fill_rates(rate, own, math.exp(-found.low), rich)
-    fill_rates(rate, own, math.exp(-found.high), poor)
+    fill_rates(respond, own, math.exp(-found.low), rich)
+    fill_rates(respond, own, math.exp(-found.high), poor)
     most, least = bandwidth_used(own, rich), bandwidth_used(own, poor)
     share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
     for j in range(len(members)):

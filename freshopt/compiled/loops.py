@@ -23,6 +23,7 @@ from freshopt.compiled import (
     column_access,
     column_passes,
     demand_functions,
+    demand_steps,
     host_search,
     penalty_tables,
     proof_tables,
@@ -38,22 +39,26 @@ from freshopt.compiled.cells import (
     request_tables,
     window_functions,
 )
-from freshopt.compiled.column_access import at
+from freshopt.compiled.column_access import at, entries
 from freshopt.compiled.column_passes import (
     Rate,
+    Respond,
     added,
     best_response,
+    bounded,
+    demand_in_steps,
     demand_of,
     fill_apart,
+    fill_rates,
     members_of,
     memory_of,
     sources_of,
 )
-from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
-from freshopt.numerics.arrays import CACHED, Array, IntArray
+from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray
 
 # Nothing that assumes away infinities or NaN.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -62,6 +67,7 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 FAITHFUL = {"contract", "arcp"}
 FORMULAS = (
     age_tables,
+    demand_steps,
     demand_functions,
     penalty_tables,
     proof_tables,
@@ -87,7 +93,7 @@ for _module in INLINED:
             inverse_tables.ratio_table,
             inverse_tables.octave_table,
         ):
-            _ordered = _module in ORDERED or _function in (best_response, added)
+            _ordered = _module in ORDERED or _function in (best_response, bounded, added)
             register_jitable(
                 forceinline=_module in FORCED and _function not in RARE,
                 fastmath=FAITHFUL if _ordered else FAST,
@@ -104,9 +110,14 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Ca
 
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
-    rate = rate_of(formula, announced)
+    respond = respond_of(formula, announced)
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
-    return (*_passes(rate, options), *_host_passes(rate, options))
+    passes = (
+        _passes_in_steps(respond, options)
+        if formula in STEPS
+        else _passes(rate_of(formula, announced), options)
+    )
+    return (*passes, *_host_passes(respond, options))
 
 
 def rate_of(formula: Demand, announced: Demand | None) -> Rate:
@@ -125,6 +136,54 @@ def rate_of(formula: Demand, announced: Demand | None) -> Rate:
             )
 
     return rate
+
+
+def respond_of(formula: Demand, announced: Demand | None) -> Respond:
+    """Return the function that writes best responses of sources.
+
+    It is called as ``respond(columns, 1/price, rates)``. Loops begin at 0: compilers vectorise no others.
+    """
+    if formula in STEPS:
+        return _respond_in_steps(formula, announced)
+    rate = rate_of(formula, announced)
+
+    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        for k in range(len(rates)):
+            rates[k] = best_response(rate, columns, k, inverse_price)
+
+    return respond
+
+
+def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
+    """Return `respond_of` a formula of tables, step by step."""
+    place, value, rate = STEPS[formula]
+    if announced is None:
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def chosen(signalled: Data, found: float, worth: float, parameters: Data) -> float:
+            return rate(found, worth, *parameters)
+    else:
+
+        @register_jitable(forceinline=True, fastmath=FAITHFUL)
+        def chosen(signalled: Data, found: float, worth: float, parameters: Data) -> float:
+            return announced(worth, *parameters) if signalled else rate(found, worth, *parameters)
+
+    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        # Fields are read once: read in the loops, they would have to be read anew after each rate is written.
+        signalled, importance, parameters, cost, lower, upper = columns
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            rates[k] = place(worth, *entries(parameters, k))
+        for k in range(len(rates)):
+            rates[k] = value(rates[k])
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            free = chosen(at(signalled, k), rates[k], worth, entries(parameters, k))
+            rates[k] = bounded(free, at(lower, k), at(upper, k))
+
+    return respond
 
 
 def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -153,7 +212,37 @@ def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], C
     return demand, fill
 
 
-def _host_passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], Callable[..., None]]:
+def _passes_in_steps(
+    respond: Respond, options: dict[str, Any]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return `_passes` of a formula of tables."""
+    edition = EDITION
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def demand_by_steps(
+        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array
+    ) -> None:
+        _ = edition
+        memory = np.empty(IN_TURN)
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = demand_in_steps(respond, sources_of(columns, a, b), b - a, 1.0 / price, memory)
+
+    @njit(**options)  # type: ignore[untyped-decorator]
+    def fill_by_steps(
+        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
+    ) -> None:
+        _ = edition
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = fill_rates(respond, sources_of(columns, a, b), 1.0 / price, out[a:b])
+
+    return demand_by_steps, fill_by_steps
+
+
+def _host_passes(
+    respond: Respond, options: dict[str, Any]
+) -> tuple[Callable[..., None], Callable[..., None]]:
     """Return the passes over hosts: total demand, and price search."""
     edition = EDITION
 
@@ -169,14 +258,15 @@ def _host_passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., Non
         sums: Array,
     ) -> None:
         _ = edition
-        inverse_price = 1.0 / price
+        rates = np.empty(IN_TURN)
         for block in range(begin, end):
             own = sums[block]
-            for a in range(block * size, min(n, (block + 1) * size), CACHED):
-                b = min(n, (block + 1) * size, a + CACHED)
+            for a in range(block * size, min(n, (block + 1) * size), IN_TURN):
+                b = min(n, (block + 1) * size, a + IN_TURN)
                 chunk, host = sources_of(columns, a, b), codes[a:b]
+                respond(chunk, 1.0 / price, rates[: b - a])
                 for k in range(b - a):
-                    own[host[k]] += at(chunk.cost, k) * best_response(rate, chunk, k, inverse_price)
+                    own[host[k]] += at(chunk.cost, k) * rates[k]
 
     @njit(**options)  # type: ignore[untyped-decorator]
     def hosts(
@@ -198,6 +288,6 @@ def _host_passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., Non
         for host in which[begin:end]:
             members = order[first[host] : first[host + 1]]
             own = members_of(columns, members, memory)
-            prices[host] = settle_host(rate, own, limits[host], used[host], start, scratch, members, out)
+            prices[host] = settle_host(respond, own, limits[host], used[host], start, scratch, members, out)
 
     return by_host, hosts

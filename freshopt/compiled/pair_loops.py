@@ -20,9 +20,9 @@ from numba import njit
 
 from freshopt.compiled import loops
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import added, best_response, sources_of
+from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.loops import FAST, rate_of
+from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, BoolArray
 
@@ -34,7 +34,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable
 
     Of each chunk it writes the demand at both, at both without the sources that jump, and of the mixture.
     """
-    rate = rate_of(formula, announced)
+    respond = respond_of(formula, announced)
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
     edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
@@ -60,8 +60,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable
                 size = min(b - first, IN_TURN)
                 own = sources_of(columns, first, first + size)
                 for side in range(2):
-                    for k in range(size):
-                        both[side, k] = best_response(rate, own, k, inverse_prices[side])
+                    respond(own, inverse_prices[side], both[side, :size])
                 generous, frugal = both[0], both[1]
                 mixed, jumped = rates[first : first + size], jumps[first : first + size]
                 above = below = smooth_above = smooth_below = spent = 0.0

@@ -136,7 +136,9 @@ LOG_EXCESS = octave_table(_excess_ratio, LOW, HIGH)
 
 
 def fallen(v: float) -> tuple[float, float, float, float]:
-    """Return 1 − e^{−v}, P(2, v), 1 − (1 − e^{−v})/v and (1 − e^{−v})/v.
+    """Return what has decayed at v, and its means.
+
+    These are 1 − e^{−v}, P(2, v), 1 − (1 − e^{−v})/v and (1 − e^{−v})/v.
 
     Nothing cancels.
 

@@ -52,7 +52,7 @@ class Edition:
         >>> from freshopt.compiled.demand_functions import harmonic_periodic
         >>> edition = Edition()
         >>> edition.needed[edition.add(harmonic_periodic)]
-        ['demand_functions__HARMONIC']
+        ['demand_steps__HARMONIC']
         """
         name = device_name(function)
         if name not in self.sources:

@@ -69,7 +69,7 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         """
 
     def around(self, names: polars.Series, lines: int) -> tuple[str, str]:  # noqa: ARG002
-        """Return what stands before and behind the lines, whose sources are among the names."""
+        """Return what stands before and behind some sources' lines."""
         return "", ""
 
     def read(self, given: Any, time_unit: str | None) -> LifetimeTable:  # noqa: ANN401 - any dataframe library's frame

@@ -82,13 +82,12 @@ class SuccessRates:
         SourceDataError
             If lengths differ, there are no rows, or a column holds no names or numbers.
         """
-        who, told, clock = _columns(source, status, time)
+        who, told, clock = status_columns(source, status, time)
         names, code = np.unique(who, return_inverse=True)
-        gone = np.isin(told, GONE)
-        failed = ~np.isfinite(told) | (told < 100.0) | (told >= 500.0) | np.isin(told, LATER)
+        gone, lost = ended(told), failed(told)
         n = len(names)
         attempts = np.bincount(code, weights=~gone, minlength=n).astype(np.float64)
-        successes = np.bincount(code, weights=~gone & ~failed, minlength=n).astype(np.float64)
+        successes = np.bincount(code, weights=~gone & ~lost, minlength=n).astype(np.float64)
         last = np.lexsort((clock, code))[np.cumsum(np.bincount(code, minlength=n)) - 1]
         return cls(names, attempts, successes, gone[last], _fitted(attempts, successes))
 
@@ -134,7 +133,24 @@ class SuccessRates:
         return f"{rows}, {percent}, {ended} ended"
 
 
-def _columns(
+def ended(status: Array) -> BoolArray:
+    """Return which HTTP statuses tell that a source is gone."""
+    return np.isin(status, GONE)
+
+
+def failed(status: Array) -> BoolArray:
+    """Return which HTTP statuses tell a failure, no answer included.
+
+    Examples
+    --------
+    >>> failed(np.array([200.0, 304.0, 503.0, 0.0, np.nan, 404.0])).tolist()
+    [False, False, True, True, True, False]
+    """
+    found: BoolArray = ~np.isfinite(status) | (status < 100.0) | (status >= 500.0) | np.isin(status, LATER)
+    return found
+
+
+def status_columns(
     source: npt.ArrayLike, status: npt.ArrayLike, time: npt.ArrayLike
 ) -> tuple[npt.NDArray[Any], Array, Array]:
     """Return the columns, or refuse them."""

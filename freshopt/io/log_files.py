@@ -88,7 +88,7 @@ def log_frame(
 
 
 def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Return which of the wanted columns a log's file may have, before its rows are read.
+    """Return which wanted columns a file may have, rows unread.
 
     What an access log has beside requests only its lines tell.
 

@@ -108,7 +108,7 @@ def refill(old: LabelTable, bits: int, table: LabelTable) -> None:
 def order_rows(
     codes: Small, time: Array, place: IntArray, order: IntArray, ordered: Array, own: Small
 ) -> int:
-    """Write the stable order of rows by source; count times that go back.
+    """Order rows by source, stably; count times that go back.
 
     Parameters
     ----------

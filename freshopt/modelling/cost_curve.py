@@ -371,6 +371,10 @@ class CurveObjective(Objective):
             sources.column("importance"), self.refresh, sources.request_rate, window
         )
 
+    def attempt_kernel(self, sources: Sources, success: Array) -> Kernel:
+        """Return the exact numerics of periodic attempts."""
+        return self.curve(sources).kernel(sources.column("importance"), Refresh.PERIODIC, success=success)
+
     def time_average_kernel(self, sources: Sources) -> Kernel:
         """Return the numerics of averages over time, not over requests.
 

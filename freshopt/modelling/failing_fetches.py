@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.errors import ObjectiveError, expect
-from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.fetches.attempt_cell import slowed_kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
@@ -76,16 +75,17 @@ def kernel_in_attempts(objective: Objective, sources: Sources, *, signalled: boo
     Raises
     ------
     ObjectiveError
-        As `in_attempts`, of an objective without a cost of age.
+        As `in_attempts`, of an objective without numerics of periodic attempts.
     """
     success = sources.failing
     if success is not None and not signalled and not objective.attempts:
         _require_no_requests(objective, sources, success)
-        if objective.refresh is Refresh.PERIODIC and isinstance(objective, CurveObjective):
+        if objective.refresh is Refresh.PERIODIC:
             plain = sources.never_failing()
             if objective.never_failing(plain, success, Refresh.PERIODIC) is None:
-                weight = sources.column("importance")
-                return objective.curve(plain).kernel(weight, Refresh.PERIODIC, success=success)
+                kernel = objective.attempt_kernel(plain, success)
+                if kernel is not None:
+                    return kernel
     own, plain, share = in_attempts(objective, sources, signalled=signalled)
     kernel = (own.signalled_kernel if signalled else own.kernel)(plain)
     return kernel if kernel is None or share is None else slowed_kernel(kernel, share)
@@ -134,7 +134,7 @@ def _no_form(objective: Objective, sources: Sources, success: Array) -> str:
 
 
 def _remedy(objective: Objective) -> str:
-    if isinstance(objective, CurveObjective):
+    if type(objective).attempt_kernel is not Objective.attempt_kernel:
         return "Use Refresh.POISSON, or fo.solve"
     poisson = "use Refresh.POISSON, or " if Refresh.POISSON in objective.disciplines else ""
     text = f"{poisson}leave success out"

@@ -317,6 +317,20 @@ class Objective:
         """
         return None
 
+    def attempt_kernel(self, sources: Sources, success: Array) -> Kernel | None:
+        """Return the numerics of periodic attempts, or None.
+
+        Of those of which each succeeds with a chance, where `never_failing` has no answer.
+
+        Parameters
+        ----------
+        sources : Sources
+            Without chances of success.
+        success : ndarray, shape (n,)
+            s in (0, 1].
+        """
+        return None
+
     def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return hand-written numerics equal to `signalled_per_source`, or None."""
         return None

@@ -29,7 +29,7 @@ NODES, WEIGHTS = read_only(0.5 * (_points + 1.0)), read_only(0.5 * _weights)
 
 
 def mean_harmonic_attempts(u: Array, success: Array) -> Array:
-    """Return the mean harmonic cost at u = Δ/ρ > 0 of attempts.
+    """Return the mean harmonic cost of attempts at u = Δ/ρ.
 
     Examples
     --------

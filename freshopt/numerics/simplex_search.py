@@ -26,7 +26,7 @@ def least_in_box(
     close: float,
     steps: int,
 ) -> tuple[Array, float]:
-    """Return the point of least value that a simplex contracts to, and that value.
+    """Return the point that a simplex contracts to, and its value.
 
     Parameters
     ----------

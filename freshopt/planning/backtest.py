@@ -27,6 +27,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.estimators.estimator import Estimator
@@ -36,6 +37,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import as_number
 from freshopt.planning import static_policies as policies
+from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_details import PARTS, HeldOutDetails, details_of
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.policy_cost import Measurement, PolicyCost
@@ -73,6 +75,8 @@ class BackTest:
         Whether the log dates changes, and what is replayed counts them from there.
     details : HeldOutDetails or None
         Costs over time and by source, at the first bandwidth.
+    failures : str
+        How fetches fail, in words; empty where none does.
     """
 
     rows: tuple[PolicyCost, ...]
@@ -86,6 +90,7 @@ class BackTest:
     time_unit: str
     dated: bool = False
     details: HeldOutDetails | None = None
+    failures: str = ""
 
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table, a row for each policy, window and bandwidth.
@@ -99,7 +104,7 @@ class BackTest:
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
-        keys = ("begin", "end", "splits", "sources", "left_out", "dated", "verdict")
+        keys = ("begin", "end", "splits", "sources", "left_out", "dated", "failures", "verdict")
         told: dict[str, Any] = {key: getattr(self, key) for key in keys}
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
@@ -124,6 +129,10 @@ def backtest(
     share: float = SHARE,
     seed: int = 0,
     load_limit: float = 2.0,
+    success: Any = None,  # noqa: ANN401 - whatever names sources
+    statuses: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+    retry_at_once: bool = False,
+    changed_cost: Any = None,  # noqa: ANN401
     time_unit: str | None = None,
 ) -> BackTest:
     """Evaluate policies on the held-out last part of their log.
@@ -149,6 +158,13 @@ def backtest(
         Of the phases of the re-planned policy.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
+    success, retry_at_once, changed_cost
+        As in `plan`. With `success` fetches fail at random by these chances, those of one moment alike for
+        all policies; no rates are best in hindsight then, nor with `changed_cost`.
+    statuses : (source, status, time), optional
+        In place of `success`: every fetch behind the log, failed ones too, with its HTTP status (0 or NaN
+        without an answer) and its time on the log's clock. Chances are learnt from those before a window, and
+        in it a fetch ends as the recorded one of its source that is nearest in time.
 
     Returns
     -------
@@ -194,7 +210,12 @@ def backtest(
         seed=check_seed(seed),
         draws=0,
         load_limit=load_limit,
+        success=success,
+        retry_at_once=retry_at_once,
+        changed_cost=changed_cost,
     )
+    if statuses is not None and success is not None:
+        raise SourceDataError("statuses stand in place of success, which they tell. Pass one of them.")
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
     return hold_out(
         crawls,
@@ -205,6 +226,7 @@ def backtest(
         bandwidths=rates,
         every=None if every is None else _period(every, crawls.time_unit),
         crawled=known is None,
+        statuses=None if statuses is None else Statuses.of(*statuses),
     )
 
 
@@ -218,6 +240,7 @@ def hold_out(
     bandwidths: Sequence[float] = (),
     every: float | None = None,
     crawled: bool | None = None,
+    statuses: Statuses | None = None,
 ) -> BackTest:
     """Evaluate the policies of a request on held-out parts.
 
@@ -230,18 +253,23 @@ def hold_out(
     crawled : bool, optional
         Whether the log's crawls are a policy of their own, and not made of a history. By default they are
         without one.
+    statuses : Statuses, optional
+        The fetches behind the log.
     """
     require_static(request)
     windows = held_out_windows(log, history, share, splits, PARTS)
     mine = history is None if crawled is None else crawled
     measured = [
-        replay_policies(window, request, bandwidths or [request.bandwidth], every, log if mine else None)
+        replay_policies(
+            window, request, bandwidths or [request.bandwidth], every, log if mine else None, statuses
+        )
         for window in windows
     ]
     dated = history is None and log.last_modified is not None
     found = back_test_of(measured, request, log.time_unit, every, dated=dated)
     maximised = request.objective.sense == "maximise"
-    return replace(found, details=details_of(measured, log.sources_, maximised=maximised))
+    details = details_of(measured, log.sources_, maximised=maximised)
+    return replace(found, details=details, failures=failure_words(request, statuses))
 
 
 def back_test_of(

@@ -5,6 +5,8 @@ worked out when the plan is made and kept in ``summary.json``: who is never refr
 most, what more bandwidth would bring and to whom, which hosts bind, and the value along the bandwidth. Lists
 are cut to the first few, so that the summary of a million sources is as short as that of a hundred.
 
+Where fetches cost what they bring, costs and marginal values are per bandwidth used.
+
 Cost: a solve and a certificate for each of 35 bandwidths, begun at the last one's price; for each of 13 where
 there are many sources, and of 5 where there are very many (2 s for 10⁶, more if the price of one takes a
 longer search).
@@ -20,6 +22,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.errors import InfeasibleProblemError
+from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
@@ -79,7 +82,8 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     [0.412, 0.393, 0.358]
     """
     problem = solution.problem
-    numerics = problem.numerics
+    own, used = with_numerics(problem, solution.rates)
+    numerics = own.numerics
     told: dict[str, Any] = {
         "importance": total(problem.sources.column("importance")),
         "fresh": time_fresh(problem, {"plan": solution, **baselines}),
@@ -88,7 +92,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     }
     if numerics is None:
         return told
-    cost = numerics.cost(solution.rates)
+    cost = numerics.cost(used)
     told |= {
         "more_bandwidth": _more(solution, cost),
         "cost": _finite(total(cost)),
@@ -99,9 +103,9 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
         return told
     prices = _prices(solution)
     return told | {
-        "interior": _interior(solution, numerics, prices),
-        "never_refreshed": _never(solution, numerics, prices),
-        "held_back": _held_back(solution, numerics, prices),
+        "interior": _interior(solution, own, used, numerics, prices),
+        "never_refreshed": _never(solution, own, numerics, prices),
+        "held_back": _held_back(solution, own, used, numerics, prices),
     }
 
 
@@ -175,9 +179,10 @@ def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
     if not (solution.price > 0.0 and MORE * problem.bandwidth <= LARGEST):
         return None
     then = solve(problem.with_bandwidth(MORE * problem.bandwidth), throw=False, warm_start=solution)
-    if problem.numerics is None or not np.isfinite(then.value):
+    own, used = with_numerics(then.problem, then.rates)
+    if own.numerics is None or not np.isfinite(then.value):
         return None
-    gain = cost - problem.numerics.cost(then.rates)
+    gain = cost - own.numerics.cost(used)
     first = _largest(gain, gain > 0.0)
     entries = [_source(problem, k, solution.rates) for k in first]
     for entry, k in zip(entries, first, strict=True):
@@ -198,17 +203,18 @@ def _most_costly(solution: Solution, cost: Array) -> list[dict[str, Any]]:
     return entries
 
 
-def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
+def _never(solution: Solution, own: Problem, numerics: Numerics, prices: Array) -> dict[str, Any]:
     """Return the sources of rate 0, with the reason.
 
-    Their importance is 0, or their maximum rate, or their marginal value at rate 0 is below the price.
+    Their importance is 0, or their maximum rate, or their marginal value at rate 0 is below the price. `own`
+    is the problem of the numerics.
     """
     sources = solution.problem.sources
     never = solution.rates == 0.0
     idle = never & (sources.column("importance") == 0.0)
     barred = never & ~idle & (solution.problem.upper == 0.0)
     # Marginal value at rate 0 per unit of bandwidth: by convexity it decreases from here on.
-    worth = numerics.marginal(np.zeros(len(never))) / sources.refresh_cost
+    worth = numerics.marginal(np.zeros(len(never))) / own.sources.refresh_cost
     dear = never & ~idle & ~barred & (worth <= prices * (1.0 + ROUNDING))
     first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
     entries = [_source(solution.problem, k, solution.rates) for k in first]
@@ -222,22 +228,27 @@ def _never(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, A
     }
 
 
-def _interior(solution: Solution, numerics: Numerics, prices: Array) -> dict[str, Any]:
+def _interior(
+    solution: Solution, own: Problem, used: Array, numerics: Numerics, prices: Array
+) -> dict[str, Any]:
     """Return how far marginals between the bounds are from prices.
 
     Complementary slackness: where no bound is active, the marginal value per unit of bandwidth is the price.
-    At a kink of the cost it only lies on both sides of it; sources at good phases are left out.
+    At a kink of the cost it only lies on both sides of it; sources at good phases are left out. `own` is the
+    problem of the numerics, `used` its variable.
     """
     problem, rates = solution.problem, solution.rates
     inside = (rates > problem.lower) & (rates < problem.upper) & (prices > 0.0)
     inside &= ~at_good_phases(problem, rates)
-    marginal = numerics.marginal(rates) / problem.sources.refresh_cost
+    marginal = numerics.marginal(used) / own.sources.refresh_cost
     relative = np.abs(marginal[inside] - prices[inside]) / prices[inside]
     deviation = float(np.max(relative)) if len(relative) else None
     return {"sources": int(np.count_nonzero(inside)), "deviation": _finite(deviation)}
 
 
-def _held_back(solution: Solution, numerics: Numerics, prices: Array) -> list[dict[str, Any]]:
+def _held_back(
+    solution: Solution, own: Problem, used: Array, numerics: Numerics, prices: Array
+) -> list[dict[str, Any]]:
     """Return the sources with the largest multipliers of max_rate.
 
     At their upper bound the marginal value exceeds the price.
@@ -246,7 +257,7 @@ def _held_back(solution: Solution, numerics: Numerics, prices: Array) -> list[di
     at = (solution.rates >= problem.upper) & (problem.upper > 0.0)
     if not bool(np.any(at)):
         return []
-    worth = numerics.marginal(solution.rates) / problem.sources.refresh_cost
+    worth = numerics.marginal(used) / own.sources.refresh_cost
     first = _largest(worth - prices, at & (worth > prices))
     entries = [_source(problem, k, solution.rates) for k in first]
     for entry, k in zip(entries, first, strict=True):
@@ -261,7 +272,7 @@ def _hosts(solution: Solution) -> dict[str, Any] | None:
     if not len(hosts) or problem.program is not None:
         return None
     price = np.array([solution.host_prices[host] for host in hosts.names])
-    used = hosts.totals(problem.sources.refresh_cost * solution.rates)
+    used = hosts.totals(problem.used_by_source(solution.rates))
     many = hosts.totals(np.ones(len(solution.rates)))
     rows = [
         {

@@ -99,7 +99,8 @@ class GoodPhases:
 def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_limit: float) -> Problem | None:
     """Return a plan's problem with the profile of its log, or None.
 
-    None where the log, the objective, its discipline or the constraints have no good phases, or fetches fail.
+    None where the log, the objective, its discipline or the constraints have no good phases, or fetches fail
+    or cost what they bring.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
     """
     if load_limit <= 1.0 or not log.timed or problem.constraints or why_no_phases(problem.objective):
         return None
-    if problem.sources.failing is not None:
+    if problem.sources.failing is not None or problem.per_bandwidth is not None:
         return None
     shape = learnt_shape(log, estimate.change_rate_, BINS, None, sampled_sources(log))
     profile = WeeklyProfile(*shape, log.time_unit, log.origin)

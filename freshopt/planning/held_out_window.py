@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.known_changes import clock_shift, known_changes, world_among
 from freshopt.simulation.static_costs import ChangeWindow
 from freshopt.simulation.world import World
+
+if TYPE_CHECKING:
+    from freshopt.planning.failing_window import Outcomes
 
 # Of the log's time that is held out, and the windows that it is cut into.
 SHARE, SPLITS, MOST_SPLITS = 0.5, 3, 100
@@ -39,6 +43,8 @@ class HeldOutWindow:
     total : int
     parts : tuple of ChangeWindow
         The window cut into equal parts, in which costs are measured too; none by default.
+    outcomes : Outcomes or None
+        Which fetches succeed, where some fail (`freshopt.planning.failing_window`).
     """
 
     past: CrawlLog
@@ -49,6 +55,7 @@ class HeldOutWindow:
     index: IntArray
     total: int
     parts: tuple[ChangeWindow, ...] = ()
+    outcomes: Outcomes | None = None
 
     @classmethod
     def of(cls, past: CrawlLog, world: World, begin: float, end: float) -> HeldOutWindow:

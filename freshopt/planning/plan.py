@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from freshopt.certificates.solution import Solution
-from freshopt.certificates.solver_protocol import SolveOptions, Solver
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
@@ -216,6 +216,7 @@ def plan(
     max_churn: float | str | None = None,
     success: Any = None,  # noqa: ANN401 - whatever names sources
     retry_at_once: bool = False,
+    changed_cost: Any = None,  # noqa: ANN401 - whatever names sources
     time_unit: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Plan:
@@ -281,6 +282,11 @@ def plan(
         Whether the crawler repeats a fetch that fails at once, which is best where failures do not depend on
         each other. Rates and the schedule are then of successes, each of which uses 1/success of the
         bandwidth on average.
+    changed_cost : number, mapping, dataframe, array_like or callable, optional
+        What a fetch uses besides where the source has changed, given as `importance` is, in units of what
+        asking uses: a conditional fetch of what is unchanged uses 1, of what has changed 1 + changed_cost.
+        Bandwidth and host limits are in that unit, rates and the schedule are of fetches. Under bandwidth,
+        bounds and host limits alone; there is no weekly cycle then, and no posterior sample.
     time_unit : str, optional
         The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
         memory brings its own.
@@ -332,6 +338,7 @@ def plan(
         max_churn=max_churn,
         success=success,
         retry_at_once=retry_at_once,
+        changed_cost=changed_cost,
     )
     return make_plan(crawls, request, on_progress, crawled=known is None)
 
@@ -401,13 +408,16 @@ def make_plan(
     step("baselines")
     # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
     simple = {
-        name: solver.solve(problem, SolveOptions(certify=False))
+        name: run_solver(solver, problem, SolveOptions(certify=False))
         for name, solver in BASELINES.items()
         if problem.program is None
     }
     baselines = {name: answer.value for name, answer in simple.items()}
     step("today")
-    today = todays_crawls(problem, log) if crawled else None
+    # Costs that depend on the change rate, and attempts under targets, have no quick answer.
+    slow = problem.program is not None and sources.failing is not None
+    asked = crawled and problem.per_bandwidth is None and not slow
+    today = todays_crawls(problem, log) if asked else None
     if today is not None:
         today = replace(today, no_cycle=cycle)
     step("schedule")

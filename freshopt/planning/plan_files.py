@@ -20,6 +20,7 @@ from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import with_unit, write_table
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.expected import Expected
+from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import plain
@@ -32,7 +33,7 @@ from freshopt.planning.uncertainty import PlanUncertainty
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.page import PAGE, write_report
-from freshopt.report.value_words import units
+from freshopt.report.value_words import FetchWords, units
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -112,13 +113,13 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     """
     import polars
 
-    rates, numerics = solution.rates, solution.problem.numerics
+    rates, (own, variable) = solution.rates, with_numerics(solution.problem, solution.rates)
     names = solution.problem.sources.name
     columns = {"source": polars.Series(np.arange(len(rates)) if names is None else names.tolist())}
     if log is not None:
         columns["crawl_rate"] = polars.Series(log.crawl_rate).fill_nan(None)
-    if numerics is not None:
-        cost = np.asarray(numerics.cost(rates), dtype=np.float64)
+    if own.numerics is not None:
+        cost = np.asarray(own.numerics.cost(variable), dtype=np.float64)
         columns["cost"] = polars.Series(np.where(np.isfinite(cost), cost, np.nan)).fill_nan(None)
     stale = stale_shares(solution)
     if stale is not None:
@@ -154,6 +155,8 @@ def change_rates(
         columns["importance"] = sources.importance
     if success is not None:
         columns["success"] = success
+    if sources.changed_cost is not None:
+        columns["changed_cost"] = sources.changed_cost
     if sources.host is not None:
         columns["host"] = sources.host.tolist()
     return with_unit(polars.DataFrame(columns), estimate.time_unit_)
@@ -163,17 +166,18 @@ def summary(plan: Plan) -> dict[str, Any]:
     """Return the plan in numbers, as it is written to summary.json."""
     solution, log = plan.solution, plan.log
     problem, proof, sources = solution.problem, solution.certificate, solution.problem.sources
-    objective = plain(problem.objective)
+    objective, failing = plain(problem.objective), _success_facts(plan)
+    changed = _changed_cost_facts(solution)
     flags, counts = np.unique(plan.estimate.flag_, return_counts=True)
     return {
         "objective": type(objective).__name__,
         "sense": objective.sense,
         "discipline": discipline_of(problem).value,
         "time_unit": log.time_unit,
-        "units": units(type(objective).__name__, log.time_unit),
+        "units": units(type(objective).__name__, log.time_unit, FetchWords.of(failing | changed)),
         "log": {"begin": _when(log, float(np.min(log.time))), "end": _when(log, log.end)},
         "bandwidth": problem.bandwidth if math.isfinite(problem.bandwidth) else None,
-        "bandwidth_used": total(sources.refresh_cost * solution.rates),
+        "bandwidth_used": total(problem.used_by_source(solution.rates)),
         "horizon": plan.schedule.horizon,
         "status": solution.status.value,
         "value": solution.value,
@@ -205,7 +209,8 @@ def summary(plan: Plan) -> dict[str, Any]:
             "at_max_rate": int(np.count_nonzero((solution.rates >= problem.upper) & (solution.rates > 0.0))),
             "flags": dict(zip(flags.tolist(), counts.tolist(), strict=True)),
         },
-        **_success_facts(plan),
+        **failing,
+        **changed,
         "change_rate": {
             "sum": total(sources.change_rate),
             "median": float(np.median(sources.change_rate)),
@@ -234,6 +239,22 @@ def _success_facts(plan: Plan) -> dict[str, Any]:
     return {"success": {"least": least, "mean": mean, "retry_at_once": plan.request.retry_at_once}}
 
 
+def _changed_cost_facts(solution: Solution) -> dict[str, Any]:
+    """Return what asking and downloads use, if fetches cost what they bring."""
+    sources, rates = solution.problem.sources, solution.rates
+    if sources.changed_cost is None:
+        return {}
+    asking, used = total(sources.refresh_cost * rates), total(solution.problem.used_by_source(rates))
+    return {
+        "changed_cost": {
+            "mean": float(np.mean(sources.changed_cost)),
+            "fetches": total(rates),
+            "asking": asking,
+            "downloads": max(used - asking, 0.0),
+        }
+    }
+
+
 def settings(request: PlanRequest) -> dict[str, Any]:
     """Return the request that nothing else in a summary tells."""
     return {
@@ -249,7 +270,9 @@ def settings(request: PlanRequest) -> dict[str, Any]:
 
 def _no_draws(plan: Plan) -> dict[str, int]:
     """Return that nothing was drawn, where constraints or objective are why."""
-    declared = plan.problem.program is not None or isinstance(plan.request.objective, Expected)
+    problem = plan.problem
+    declared = problem.program is not None or isinstance(plan.request.objective, Expected)
+    declared = declared or problem.per_bandwidth is not None
     return {"draws": 0} if plan.uncertainty is None and declared else {}
 
 

@@ -16,7 +16,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
 from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import amount, mean_amount, meaning, price_text
+from freshopt.report.value_words import FetchWords, amount, mean_amount, meaning, price_text
 from freshopt.units import SECONDS, duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         ("log", f"{read or size}, {_span(made)}"),
         *((label, rows[label]) for label in order if label in rows),
         *_questions(made),
-        *_changes(made),
+        *_changes(made, FetchWords.of(facts)),
         *_forecast(made),
         *_weekly(made, read),
         *_constraints(made),
@@ -92,11 +92,11 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     others = _rules({rule: amount(kind, found, unit) for rule, found in facts["baselines"].items()}, without)
     scale = rate_unit(facts["bandwidth"] or facts["bandwidth_used"], unit)
     limit = "" if facts["bandwidth"] is None else f" of {number(per_unit(facts['bandwidth'], unit, scale))}"
-    what = "attempts" if "success" in facts else "refreshes"
-    used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {what} per {scale} used"
+    words = FetchWords.of(facts)
+    used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {words.uses} per {scale} used"
     found = facts.get("findings") or {}
     mean = mean_amount(kind, value, found.get("importance"), unit)
-    planned = f"{count(counts['refreshes'], _fetch(facts))} in {duration(facts['horizon'], unit)}"
+    planned = f"{count(counts['refreshes'], words.rate)} in {duration(facts['horizon'], unit)}"
     over = f"{noun} over that time {amount(kind, facts['schedule_value'], unit)}"
     return {
         "change rates": f"{rate_text(learnt['sum'], unit, 'change')} in all{often}{flags}",
@@ -111,24 +111,26 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     }
 
 
-def _fetch(facts: dict[str, Any]) -> str:
-    """Return the noun of what is scheduled."""
-    found = facts.get("success", {"retry_at_once": True})
-    return "refresh" if found.get("retry_at_once") else "attempt"
-
-
 def _fetches(facts: dict[str, Any]) -> dict[str, str]:
-    """Return the row of the chances of success, where fetches fail."""
-    if "success" not in facts:
-        return {}
-    mean, least = (percent(facts["success"][key], space=" ") for key in ("mean", "least"))
-    of = "retried at once; rates are of successes" if _fetch(facts) == "refresh" else "rates are of attempts"
-    return {"fetches": f"{mean} succeed in the mean source, {least} in the worst; {of}"}
+    """Return the row of fetches that fail, or cost what they bring."""
+    told = []
+    if "success" in facts:
+        mean, least = (percent(facts["success"][key], space=" ") for key in ("mean", "least"))
+        retried = facts["success"]["retry_at_once"]
+        of = "retried at once; rates are of successes" if retried else "rates are of attempts"
+        told.append(f"{mean} succeed in the mean source, {least} in the worst; {of}")
+    used = facts["bandwidth_used"]
+    if "changed_cost" in facts and used > 0.0:
+        found = facts["changed_cost"]
+        often = rate_text(found["fetches"], facts["time_unit"], "refresh")
+        asking, downloads = (percent(found[key] / used, space=" ") for key in ("asking", "downloads"))
+        told.append(f"{often}; asking uses {asking} of the bandwidth, downloads of what changed {downloads}")
+    return {"fetches": "; ".join(told)} if told else {}
 
 
 def _objective(facts: dict[str, Any], name: str) -> str:
     """Return the row of the objective: name, sense, meaning, discipline."""
-    kind, refreshes = facts["objective"], f"{facts['discipline']} refreshes"
+    kind, refreshes = facts["objective"], f"{facts['discipline']} {FetchWords.of(facts).rates}"
     if kind == "Spend":
         return f"Spend, the least bandwidth that meets the constraints; {refreshes}"
     goal = f"{kind}, {name}" if name and kind == "SynchronizationCost" else kind
@@ -213,7 +215,7 @@ def _shadow_price(facts: dict[str, Any]) -> dict[str, str]:
             unit,
             maximised=maximised,
             optimal=not kept,
-            fetch="attempt" if "success" in facts else "refresh",
+            fetch=FetchWords.of(facts).bandwidth,
         )
         return {"shadow price": f"{text}, of which all may change" if kept else text}
     if used >= (1.0 - _ROUNDING) * bandwidth:
@@ -237,18 +239,19 @@ def _questions(made: Plan) -> list[tuple[str, str]]:
     return rows if today is None else [*rows, ("as today", today.sentence)]
 
 
-def _changes(made: Plan) -> list[tuple[str, str]]:
+def _changes(made: Plan, counts: FetchWords) -> list[tuple[str, str]]:
     """Return what changes of rates bring, and few of them cost."""
     found = made.changes
     if found is None:
         return []
     kind, unit = type(made.request.objective).__name__, made.log.time_unit
-    noun, proof, used = goal_of(kind).noun, found.certificate, rate_text(found.bandwidth, unit, "refresh")
+    noun, proof = goal_of(kind).noun, found.certificate
+    used = rate_text(found.bandwidth, unit, counts.bandwidth)
     at = " at equal intervals" if made.few is not None and made.few.no_cycle else ""
     old = f"{used}; {noun} {amount(kind, found.value, unit)}{at} under today's estimates"
     if proof is not None:
         best = amount(kind, proof.bound, unit)
-        old += f"; no rates of as many refreshes do better than {best}{at} ({gap_text(proof)})"
+        old += f"; no rates of as many {counts.uses} do better than {best}{at} ({gap_text(proof)})"
     there = len(found.old) - found.new
     words = f"{np.count_nonzero(found.changed):,} of {count(there, 'interval')} changed"
     words += f"; {count(found.new, 'new source')}" if found.new else ""

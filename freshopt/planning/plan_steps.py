@@ -66,6 +66,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sour
         time_unit=log.time_unit,
         request_rate=None if request.requests is None else request.requests(log.sources_),
         success=None if request.success is None else request.success(log.sources_),
+        changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.sources_),
     )
     return retried_at_once(made) if request.retry_at_once else made
 
@@ -132,9 +133,12 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
     """Return whether estimation's cost can be estimated in a few seconds.
 
     Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
-    `Expected` has change rates of its own, whatever was estimated.
+    `Expected` has change rates of its own, whatever was estimated. What fetches use that cost what they bring
+    is another bandwidth then, too.
     """
     if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
+        return False
+    if problem.per_bandwidth is not None:
         return False
     if crawls > MOST_CRAWLS:
         return False

@@ -2,7 +2,8 @@
 
 Static rates are replayed exactly (`freshopt.simulation.static_costs`): no phase is drawn, and copies have the
 ages that the rates give them. Of costs that are no function of missed changes schedules are replayed over
-several beginnings instead, each after a run-in as long as the window, or as the record reaches back.
+several beginnings instead, each after a run-in as long as the window, or as the record reaches back. So are
+attempts of which some fail, from where the record begins.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.fetches.conditional_fetches import changed_costs, with_numerics
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.planning.failing_window import Statuses, recorded_attempts
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.hindsight import best_rates
 from freshopt.planning.plan import method_of
 from freshopt.planning.policy_cost import Measurement, PolicyCost
 from freshopt.planning.request import PlanRequest
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.scheduling.poisson_arrivals import PoissonArrivals
+from freshopt.scheduling.refresh_order import points, points_before
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.replay_window import Refreshes, Window, integrals
@@ -91,7 +97,10 @@ def replay_rates(
 
     expected = predicted_cost(window, problem, rates) if predicted else None
     weight, refreshes = problem.sources.importance, used_rate(window, rates)
-    return _measured(policy, window, weight, bandwidth, refreshes, expected, costs)
+    if window.outcomes is not None:
+        tried = attempted_costs(window, objective, rates, request.seed)
+        return measured(policy, window, weight, bandwidth, refreshes, expected, tried)
+    return measured(policy, window, weight, bandwidth, refreshes, expected, costs)
 
 
 def used_rate(window: HeldOutWindow, rates: Array) -> float:
@@ -104,10 +113,11 @@ def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array) -> flo
 
     None where the problem has no formula for it, or it is infinite.
     """
-    if problem.numerics is None:
+    own, variable = with_numerics(problem, rates)
+    if own.numerics is None:
         return None
     with np.errstate(all="ignore"):
-        amount = problem.numerics.cost(rates) * window.span
+        amount = own.numerics.cost(variable) * window.span
     total = window.per_time(amount, problem.sources.importance)
     return total if np.isfinite(total) else None
 
@@ -122,44 +132,64 @@ def replay_crawls(
 ) -> PolicyReplay:
     """Return the cost of crawls at given times.
 
-    They are given source by source; without a bandwidth they are it.
+    They are given source by source; without a bandwidth they are it. Where fetches fail, they are attempts.
     """
-    return _replayed(policy, window, objective, weight, crawls, bandwidth, window.span)
+    source, moment = crawls
+    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
+    refreshes = mean_rate(window, np.bincount(source[inside], minlength=len(window.span)), window.span)
+    if window.outcomes is not None:
+        succeed = window.outcomes.of(source, moment)
+        crawls = source[succeed], moment[succeed]
+    used = refreshes if bandwidth is None else bandwidth
+    return measured(policy, window, weight, used, refreshes, None, crawl_costs(window, objective, crawls))
 
 
-def replay_own_crawls(
-    policy: str, window: HeldOutWindow, objective: Objective, weight: Array, log: CrawlLog
-) -> PolicyReplay:
-    """Return the cost of a log's own crawls; they are the bandwidth."""
-    crawls, time = own_crawls(log, window), window.span + _unseen(log, window)
-    return _replayed(policy, window, objective, weight, crawls, None, time)
+def mean_rate(window: HeldOutWindow, count: Array | IntArray, time: Array) -> float:
+    """Return counts over times per source that is there, times their number."""
+    there = window.there
+    return float(np.count_nonzero(there) * np.sum(count[there]) / np.sum(time[there]))
 
 
-def _replayed(
-    policy: str,
-    window: HeldOutWindow,
-    objective: Objective,
-    weight: Array,
-    crawls: Refreshes,
-    bandwidth: float | None,
-    time: Array,
-) -> PolicyReplay:
-    """Return the cost of crawls that were made in so much time."""
+def crawl_costs(window: HeldOutWindow, objective: Objective, *crawls: Refreshes) -> Costs:
+    """Return what crawls that succeed cost, over several runs."""
     # All copies are fresh when their records begin, and crawls before the window are there.
     begin = float(np.min(window.world.start))
     name = NAMED.get(type(objective), repr(objective))
+    other = None if type(objective) in NAMED else objective
 
     def costs(changes: ChangeWindow) -> tuple[Array, Array]:
         within = Window(begin, changes.first, changes.until)
-        found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
-        return found[name], found["binary"]
+        found = [integrals(window.world, each, within, other) for each in crawls]
+        cost, stale = (np.mean([one[key] for one in found], axis=0) for key in (name, "binary"))
+        return cost, stale
 
-    source, moment = crawls
-    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
-    count, there = np.bincount(source[inside], minlength=len(time)), window.there
-    refreshes = float(np.count_nonzero(there) * np.sum(count[there]) / np.sum(time[there]))
-    used = refreshes if bandwidth is None else bandwidth
-    return _measured(policy, window, weight, used, refreshes, None, costs)
+    return costs
+
+
+def attempted_costs(window: HeldOutWindow, objective: Objective, rates: Array, seed: int) -> Costs:
+    """Return what attempts at static rates cost, of which some fail.
+
+    Equal gaps begin at several phases that divide a gap evenly, after a random one of each source.
+    """
+    assert window.outcomes is not None, "asked before"
+    begin = float(np.min(window.world.start))
+    length = window.end - begin
+    many = BEGINNINGS if BEGINNINGS * float(np.sum(rates)) * length <= MOST_REFRESHES else 1
+    first = np.random.default_rng([seed, 23]).random(len(rates))
+    runs = []
+    for k in range(many):
+        if objective.refresh is Refresh.PERIODIC:
+            phase = (first + k / many) % 1.0
+            count = points_before(length, rates, phase)
+            source, time = np.repeat(np.arange(len(rates)), count), points(count, phase, rates)
+        else:
+            count, time = PoissonArrivals(seed + k).arrivals(rates, length)
+            source = np.repeat(np.arange(len(rates)), count)
+            order = np.lexsort((time, source))
+            time = time[order]
+        succeed = window.outcomes.of(source, begin + time)
+        runs.append((source[succeed], begin + time[succeed]))
+    return crawl_costs(window, objective, *runs)
 
 
 def replay_partly(
@@ -176,20 +206,19 @@ def replay_partly(
 
     The crawls are of the sources that are `placed`, source by source; the others have a random phase.
     """
-    objective, begin = problem.objective, float(np.min(window.world.start))
-    fresh = BinaryFreshness(objective.refresh)
-    kinds = ((NAMED.get(type(objective), repr(objective)), objective), ("binary", fresh))
+    objective = problem.objective
+    kinds = (objective, BinaryFreshness(objective.refresh))
+    of_crawls = crawl_costs(window, objective, crawls)
 
     def costs(changes: ChangeWindow) -> tuple[Array, Array]:
-        within = Window(begin, changes.first, changes.until)
-        found = integrals(window.world, crawls, within, None if type(objective) in NAMED else objective)
         cost, stale = (
-            np.where(placed, found[name], static_costs(changes, rates, measured)) for name, measured in kinds
+            np.where(placed, each, static_costs(changes, rates, kind))
+            for each, kind in zip(of_crawls(changes), kinds, strict=True)
         )
         return cost, stale
 
     weight, used = problem.sources.importance, used_rate(window, rates)
-    return _measured(policy, window, weight, bandwidth, used, predicted, costs)
+    return measured(policy, window, weight, bandwidth, used, predicted, costs)
 
 
 def hindsight_rates(
@@ -218,12 +247,51 @@ def hindsight_rates(
     return taken / part
 
 
-def own_crawls(log: CrawlLog, window: HeldOutWindow) -> Refreshes:
-    """Return the log's own crawls of a window's sources, source by source."""
+def replay_own_crawls(
+    policy: str,
+    window: HeldOutWindow,
+    request: PlanRequest,
+    sources: Sources,
+    log: CrawlLog,
+    statuses: Statuses | None = None,
+) -> PolicyReplay:
+    """Return the cost of a log's own crawls, at their own bandwidth.
+
+    Parameters
+    ----------
+    policy : str
+    window : HeldOutWindow
+    request : PlanRequest
+    sources : Sources
+        Of the window.
+    log : CrawlLog
+    statuses : Statuses, optional
+        The fetches behind the log, with those that failed.
+    """
+    rows, (source, moment) = own_crawls(log, window)
+    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
+    n = len(window.span)
+    answered = np.bincount(source[inside], minlength=n).astype(np.float64)
+    asked = answered
+    if statuses is not None:
+        asked = recorded_attempts(window, statuses).astype(np.float64)
+    elif request.success is not None:
+        asked = answered / request.success(window.past.sources_)
+    found = np.bincount(source[inside], weights=log.changed[rows][inside], minlength=n)
+    time = window.span + _unseen(log, window)
+    refreshes = mean_rate(window, answered if request.retry_at_once else asked, time)
+    used = mean_rate(window, asked + changed_costs(sources) * found, time)
+    costs = crawl_costs(window, request.objective, (source, moment))
+    return measured(policy, window, sources.importance, used, refreshes, None, costs)
+
+
+def own_crawls(log: CrawlLog, window: HeldOutWindow) -> tuple[IntArray, Refreshes]:
+    """Return a log's crawls of a window's sources, with their rows."""
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
     source = place[log.source_index]
-    return source[source >= 0], log.time[source >= 0]
+    rows = np.flatnonzero(source >= 0)
+    return rows, (source[rows], log.time[rows])
 
 
 def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
@@ -271,7 +339,7 @@ def mean_row(
     )
 
 
-def _measured(
+def measured(
     policy: str,
     window: HeldOutWindow,
     weight: Array,
@@ -280,6 +348,7 @@ def _measured(
     predicted: float | None,
     costs: Costs,
 ) -> PolicyReplay:
+    """Return a policy's measured cost, by what it cost in changes."""
     where = (window.span, window.index, window.total)
     cost, stale = costs(window.changes)
     found = Measurement.of(weight, cost, *where)

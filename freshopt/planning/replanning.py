@@ -58,7 +58,8 @@ def replanned_crawls(
     Returns
     -------
     tuple of ndarray
-        Sources and times, source by source; with each source's last crawl before the window.
+        Sources and times, source by source; with each source's last crawl before the window. Where fetches
+        fail, attempts.
     """
     bandwidth = float(solution.problem.bandwidth)
     _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
@@ -68,11 +69,15 @@ def replanned_crawls(
     learner = _Learner(request, estimate, len(log))
     phase = rng.random(n)
     passed = -np.log1p(-phase) if random else phase
-    with np.errstate(divide="ignore"):
-        ages = np.where(solution.rates > 0.0, passed / solution.rates, np.inf)
-    # A copy older than the record was made when the record began.
-    earlier = np.maximum(window.begin - ages, window.world.start)
-    source, time = [np.arange(n)], [earlier]
+    if window.outcomes is None:
+        with np.errstate(divide="ignore"):
+            ages = np.where(solution.rates > 0.0, passed / solution.rates, np.inf)
+        # A copy older than the record was made when the record began.
+        source, time = [np.arange(n)], [np.maximum(window.begin - ages, window.world.start)]
+    else:
+        # The latest attempt may have failed, and some before it.
+        own, moment = _attempts_before(window, solution.rates, passed, rng, random=random)
+        source, time = [own], [moment]
     latest = log.last_crawl
     period = 0
     while now < window.end:
@@ -86,6 +91,9 @@ def replanned_crawls(
         own, moment = own[seen], moment[seen]
         source.append(own)
         time.append(moment)
+        if window.outcomes is not None:
+            answered = window.outcomes.of(own, moment)
+            own, moment = own[answered], moment[answered]
         if later < window.end and len(own):
             log, latest = _observed(log, window, own, moment)
             sources = sources_of(learner.fitted(log), log, request)
@@ -95,6 +103,21 @@ def replanned_crawls(
     crawled, moments = np.concatenate(source), np.concatenate(time)
     order = np.lexsort((moments, crawled))
     return crawled[order], moments[order]
+
+
+def _attempts_before(
+    window: HeldOutWindow, rates: Array, passed: Array, rng: np.random.Generator, *, random: bool
+) -> Refreshes:
+    """Return the attempts at some rates in the record before a window."""
+    length = window.begin - np.broadcast_to(window.world.start, rates.shape)
+    if random:
+        many = rng.poisson(rates * length)
+        own = np.repeat(np.arange(len(rates)), many)
+        return own, window.begin - length[own] * rng.random(len(own))
+    many = np.maximum(np.floor(rates * length - passed) + 1.0, 0.0).astype(np.int64)
+    own = np.repeat(np.arange(len(rates)), many)
+    turn = np.arange(len(own)) - np.repeat(np.cumsum(many) - many, many)
+    return own, window.begin - (passed[own] + turn) / rates[own]
 
 
 def _check_size(length: float, every: float, rate: float, time_unit: str) -> None:

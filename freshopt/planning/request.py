@@ -97,6 +97,9 @@ class PlanRequest:
         Whether a fetch that fails is repeated at once; rates are then of successes.
     requests : callable or None
         Maps an array of names to the rates of requests, of copies that are refreshed on request.
+    changed_cost : callable or None
+        Maps an array of names to what a fetch uses besides where the source has changed, in what asking uses.
+        Not over partitions.
     """
 
     objective: Objective
@@ -119,6 +122,7 @@ class PlanRequest:
     success: PerSource | None = None
     retry_at_once: bool = False
     requests: PerSource | None = None
+    changed_cost: PerSource | None = None
 
 
 def default_estimate(log: CrawlLog) -> Estimator:
@@ -181,6 +185,7 @@ def request_of(
     success: Any = None,  # noqa: ANN401 - whatever names sources
     retry_at_once: bool = False,
     requests: Any = None,  # noqa: ANN401 - whatever names sources
+    changed_cost: Any = None,  # noqa: ANN401
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
 
@@ -197,6 +202,8 @@ def request_of(
     expect(retry_at_once, bool, "retry_at_once", "Pass True or False")
     unit = log.time_unit
     limits = None
+    if changed_cost is not None:
+        _require_plain_limits(constraints, freshness, max_churn)
     if freshness is not None:
         _require_freshness_alone(goal, bandwidth, constraints)
     elif bandwidth is None and constraints is None:
@@ -234,7 +241,19 @@ def request_of(
         success=per_source(success, "success", log),
         retry_at_once=retry_at_once,
         requests=per_source(requests, "request_rate", log),
+        changed_cost=per_source(changed_cost, "changed_cost", log),
     )
+
+
+def _require_plain_limits(constraints: object, freshness: object, max_churn: object) -> None:
+    """Raise unless bandwidth, bounds and host limits are all that limits fetches."""
+    given = {"constraints": constraints, "freshness": freshness, "max_churn": max_churn}
+    for name, value in given.items():
+        if value is not None:
+            raise SourceDataError(
+                f"{name} does not go with changed_cost, which is planned for under bandwidth, bounds and "
+                "host limits alone. Leave one of them out."
+            )
 
 
 def _earlier(compare: Any, max_churn: object) -> RateTable | None:  # noqa: ANN401
@@ -287,7 +306,7 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
     given : None, callable, number, mapping, dataframe or array_like of shape (n,)
         A dataframe has the columns ``source`` and `what`; an array is in the order of ``log.sources_``.
     what : str
-        "importance", "host", "success" or "request_rate".
+        "importance", "host", "success", "request_rate" or "changed_cost".
     log : CrawlLog
 
     Raises

@@ -12,6 +12,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
@@ -68,12 +69,15 @@ def simple_rates(problem: Problem, past: CrawlLog | None) -> dict[str, Array]:
     }
     if past is not None:
         rate = past.crawl_rate
+        if sources.success is not None:
+            # Crawls in a log are those that were answered.
+            rate = rate / sources.success
         known = np.isfinite(rate) & (rate > 0.0)
         if np.any(known):
             shapes = {IN_FORCE: np.where(known, rate, np.mean(rate[known])), **shapes}
     found = {}
     for name, shape in shapes.items():
-        rates = share(problem, shape).rates
+        rates = share(problem.per_bandwidth or problem, shape).rates
         if rates is not None:
-            found[name] = rates
+            found[name] = rates if problem.per_bandwidth is None else rates_of_bandwidth(problem, rates)
     return found

@@ -16,7 +16,8 @@ import numpy as np
 
 from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.solution import Solution
-from freshopt.certificates.solver_protocol import options_from
+from freshopt.certificates.solver_protocol import options_from, run_solver
+from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
@@ -148,13 +149,14 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
     """
     problem = solution.problem
     known = np.where(np.isnan(old), solution.rates, old)
-    used = total(problem.sources.refresh_cost * np.nan_to_num(old))
+    used = total(problem.used_by_source(np.nan_to_num(old)))
     value, gain = np.nan, np.zeros(len(old))
     prices = source_prices(solution) if prices is None else prices
-    if problem.numerics is not None:
-        costs = problem.numerics.cost(known), problem.numerics.cost(solution.rates)
+    (own, before), (_, after) = (with_numerics(problem, rates) for rates in (known, solution.rates))
+    if own.numerics is not None:
+        costs = own.numerics.cost(before), own.numerics.cost(after)
         value = plain(problem.objective).value_from_cost(total(costs[0]), problem.sources)
-        charged = prices * problem.sources.refresh_cost * (known - solution.rates)
+        charged = prices * own.sources.refresh_cost * (before - after)
         with np.errstate(invalid="ignore"):
             fall = costs[0] - costs[1] + charged
             lost = np.abs(fall) < _ROUNDING * (np.abs(costs[0]) + np.abs(costs[1]) + np.abs(charged))
@@ -184,13 +186,15 @@ def source_prices(solution: Solution) -> Array:
 
 def _certificate(problem: Problem, rates: Array) -> Certificate | None:
     """Return the certificate of rates at the bandwidth that they use."""
-    used = total(problem.sources.refresh_cost * rates)
+    used = total(problem.used_by_source(rates))
     # Rates below their lower bounds have no problem that they are feasible for.
     below = bool(np.any(rates < problem.lower * (1.0 - SAME)))
-    if problem.program is not None or problem.numerics is None or below or not used >= SMALLEST:
+    known = with_numerics(problem, rates)[0].numerics is not None
+    if problem.program is not None or not known or below or not used >= SMALLEST:
         return None
     own = problem.with_bandwidth(used)
-    proof = certificate_beside(own, rates, Auto().solve(own, options_from(own, None, 1e-9, certify=True)))
+    best = run_solver(Auto(), own, options_from(own, None, 1e-9, certify=True))
+    proof = certificate_beside(own, rates, best)
     return proof if proof.infeasibility <= SAME else None
 
 

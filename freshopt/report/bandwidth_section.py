@@ -81,7 +81,7 @@ def bandwidth(told: Context, today: float | None = None) -> Section | None:
     ----------
     told : Context
     today : float, optional
-        Refreshes per time unit of the log's own crawls.
+        Refreshes per time unit of the log's own crawls, where the bandwidth counts refreshes.
     """
     facts, unit = told.facts, told.unit
     rows = [
@@ -158,7 +158,7 @@ def _charts(told: Context, points: Points, today: float | None) -> list[Markup]:
             f"this plan has {here} at {span[2]}."
         )
         marks: list[Child] = [
-            axes(FRAME, x, y, f"bandwidth, refreshes per {unit}", what),
+            axes(FRAME, x, y, f"bandwidth, {told.words.uses} per {unit}", what),
             _today(today, x),
             curve,
             [
@@ -190,17 +190,17 @@ def _charts(told: Context, points: Points, today: float | None) -> list[Markup]:
         line(x(ends), y(points.value[k] + points.better * price * (ends - at)), "guide"),
     ]
     pictures.append(made("Value by bandwidth", noun, points.value, y, curve, caption))
-    pictures.append(_price_chart(points, unit, x, made))
+    pictures.append(_price_chart(points, told, x, made))
     return pictures
 
 
-def _price_chart(points: Points, unit: str, x: Scale, made: Callable[..., Markup]) -> Markup:
+def _price_chart(points: Points, told: Context, x: Scale, made: Callable[..., Markup]) -> Markup:
     """Return the chart of shadow price over bandwidth."""
     y = Scale(0.0, 1.08 * float(np.max(points.price)) or 1.0, *FRAME.up)
     even = np.linspace(points.bandwidth[0], points.bandwidth[-1], 80)
     along = np.unique(np.concatenate([points.bandwidth, even]))
     falls = points.price[0] > points.price[-1] and bool(np.all(np.diff(points.price) <= 0.0))
-    caption = f"Marginal value of one more refresh per {unit}."
+    caption = f"Marginal value of one more {told.words.bandwidth} per {told.unit}."
     caption += " It falls: marginal values diminish." if falls else ""
     curve = [line(x(along), y(_between(points, along)), "curve")]
     return made("Shadow price by bandwidth", "shadow price", points.price, y, curve, caption)
@@ -253,14 +253,14 @@ def _table(told: Context, points: Points) -> Markup:
 
 def _price(told: Context, points: Points) -> list[Child]:
     """Return the shadow price with what certificate and values prove."""
-    price, unit = told.facts.number("price"), told.unit
+    price, unit, noun = told.facts.number("price"), told.unit, told.words.bandwidth
     if price > 0.0:
         words: list[Child] = [
             "The shadow price of the bandwidth is ",
             amount(price),
-            f" of {told.goal.noun} per refresh/{unit}",
+            f" of {told.goal.noun} per {noun}/{unit}",
         ]
-        marginal = f": the marginal value, an upper bound on what one more refresh per {unit} gains"
+        marginal = f": the marginal value, an upper bound on what one more {noun} per {unit} gains"
         return [*words, f"{marginal if told.proved else ''}."]
     more = points.better * (points.value[points.here :] - points.value[points.here])
     if told.proved and np.all(more <= SAME * abs(told.value)):

@@ -9,6 +9,7 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import number
 from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
+from freshopt.report.value_words import FetchWords
 from freshopt.units import check_time_unit
 
 # Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
@@ -67,6 +68,11 @@ class Context:
         )
 
     @property
+    def words(self) -> FetchWords:
+        """What rates and bandwidth count."""
+        return FetchWords.of(self.facts.values)
+
+    @property
     def proved(self) -> bool:
         """Whether the summary's numbers prove the rates optimal.
 
@@ -99,15 +105,29 @@ class Context:
         known = self.findings.within("fresh")
         return None if known is None else known.maybe(rule)
 
+    @property
+    def flat_value(self) -> float | None:
+        """The value without the weekly cycle, None where the plan has none."""
+        cycle = self.facts.within("phases")
+        return None if cycle is None else cycle.maybe("value_without")
+
+    @property
+    def flat_fresh(self) -> float | None:
+        """The fresh share of time without the weekly cycle, if any."""
+        cycle = self.facts.within("phases")
+        return None if cycle is None else cycle.maybe("fresh_without")
+
     def better(self, rule: str) -> float | None:
         """Return the plan's relative improvement over a baseline.
 
-        It is negative where the plan is worse, None where the baseline's value is unknown or 0.
+        It is negative where the plan is worse, None where the baseline's value is unknown or 0. Baselines
+        know no weekly cycle: of a plan with one the value without it is compared.
         """
-        other = self.baseline(rule)
+        other, flat = self.baseline(rule), self.flat_value
+        own = self.value if flat is None else flat
         if other is None or other == 0.0:
             return None
-        gain = self.value - other if self.maximised else other - self.value
+        gain = own - other if self.maximised else other - own
         return gain / abs(other)
 
     @property

@@ -29,7 +29,7 @@ SAME = 5e-4
 MIDDLE = "A change counts from the middle of the crawl interval in which the log's crawls found it."
 DATES = "A change counts from its date, or from the middle of its crawl interval where undated."
 SAVED = (
-    "Saved: of the cost of the plan at as many refreshes, with the standard error of the paired difference."
+    "Saved: of the cost of the plan at as much bandwidth, with the standard error of the paired difference."
 )
 HINDSIGHT = "The best static rates in hindsight know the changes that they are measured in: no plan does."
 
@@ -95,7 +95,7 @@ def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
     return max(better, key=lambda row: row.saving or 0.0) if better else None
 
 
-def notes(rows: Sequence[PolicyRow], *, dated: bool = False) -> list[str]:
+def notes(rows: Sequence[PolicyRow], *, dated: bool = False, failures: str = "") -> list[str]:
     """Return what a reader should know of the rows.
 
     Parameters
@@ -103,8 +103,11 @@ def notes(rows: Sequence[PolicyRow], *, dated: bool = False) -> list[str]:
     rows : sequence of PolicyRow
     dated : bool
         Whether the log dates changes.
+    failures : str
+        How fetches fail, where some do.
     """
     there = {row.policy for row in rows}
     known = (("best static in hindsight", HINDSIGHT), ("current", DATES if dated else MIDDLE))
     head = [SAVED] if any(row.saving is not None for row in rows) else []
+    head += [failures] if failures else []
     return head + [text for policy, text in known if policy in there]

@@ -97,7 +97,7 @@ def _told(told: Context, row: PolicyRow) -> str:
     error = "" if row.error is None else f" ± {number(row.error)}"
     predicted = "" if row.predicted is None else f", predicted {number(row.predicted)}"
     words = POLICIES.get(row.policy, row.policy)
-    used = f"{number(row.refreshes)} refreshes per {told.unit}"
+    used = f"{number(row.refreshes)} {told.words.rates} per {told.unit}"
     return f"{words}: {told.goal.noun} {number(row.value)}{error}{predicted}, with {used}"
 
 
@@ -233,7 +233,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
     span = count(tidy(held.number("end") - held.number("begin")), told.unit)
     columns = [
         Column("policy"),
-        Column(f"refreshes per {told.unit}", "number"),
+        Column(f"{told.words.rates} per {told.unit}", "number"),
         Column("predicted", "number"),
         Column(told.value_head, "number"),
         Column("± error", "number"),
@@ -259,6 +259,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
     )
     splits = held.values.get("splits", 1)
     windows = "" if splits == 1 else f" in {held.whole('splits')} windows"
+    failures = held.text("failures") if "failures" in held.values else ""
     words = (
         f"Rates planned from the first part of the log alone, replayed on its last {span}{windows} "
         f"({count(held.whole('sources'), 'source')}{missing})"
@@ -267,7 +268,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
         table(words, columns, rows, own=0),
         [
             paragraph(text, kind="small faint")
-            for text in notes(known, dated=held.values.get("dated") is True)
+            for text in notes(known, dated=held.values.get("dated") is True, failures=failures)
         ],
     ]
 

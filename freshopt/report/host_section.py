@@ -15,6 +15,7 @@ from freshopt.report.context import Context
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.plan_charts import Clock
 from freshopt.report.source_charts import SHADES
+from freshopt.report.value_words import FetchWords
 
 # Hosts that are drawn and listed, those with the highest load.
 LISTED = 12
@@ -55,11 +56,11 @@ def hosts(told: Context, load: HostLoad | None, clock: Clock) -> Section | None:
 
 def _load(told: Context, load: HostLoad, clock: Clock) -> list[Child]:
     """Return picture and table of the load by host."""
-    unit, horizon = told.unit, told.facts.positive("horizon")
+    unit, horizon, words = told.unit, told.facts.positive("horizon"), told.words
     width = np.diff(clock.edges)
     planned = told.counts.whole("refreshes")
-    columns = [Column("host"), Column("sources", "number"), Column(f"refreshes per {unit}", "number")]
-    columns += [Column("of all refreshes", "number"), Column(f"busiest {clock.step}", "number")]
+    columns = [Column("host"), Column("sources", "number"), Column(f"{words.rates} per {unit}", "number")]
+    columns += [Column(f"of all {words.rates}", "number"), Column(f"busiest {clock.step}", "number")]
     cells: list[list[Child]] = []
     for host, sources, many in zip(load.hosts, load.sources, load.many, strict=True):
         mean = float(np.sum(many)) / horizon
@@ -70,14 +71,16 @@ def _load(told: Context, load: HostLoad, clock: Clock) -> list[Child]:
     shown = len(load.hosts)
     caption = "Load by host, the highest first"
     caption += f": the first {shown:,} of {load.of:,}" if shown < load.of else ""
-    pictures = [_heat(load, clock, frame) for frame in (WIDE, NARROW)]
-    below = (
-        f"A cell is {clock.step}; the darker, the more refreshes, up to {number(float(np.max(load.many)))}."
-    )
-    return [figure("Refreshes by host over time", pictures, below), table(caption, columns, cells)]
+    pictures = [_heat(load, clock, frame, words) for frame in (WIDE, NARROW)]
+    most = number(float(np.max(load.many)))
+    below = f"A cell is {clock.step}; the darker, the more {words.rates}, up to {most}."
+    return [
+        figure(f"{words.rates.capitalize()} by host over time", pictures, below),
+        table(caption, columns, cells),
+    ]
 
 
-def _heat(load: HostLoad, clock: Clock, size: Frame) -> Markup:
+def _heat(load: HostLoad, clock: Clock, size: Frame, words: FetchWords) -> Markup:
     """Return a row of cells for each host."""
     wide = size is WIDE
     rows = len(load.hosts)
@@ -100,7 +103,7 @@ def _heat(load: HostLoad, clock: Clock, size: Frame) -> Markup:
             marks.append(
                 element(
                     "rect",
-                    element("title", f"{host}, {when}: {count(int(many), 'refresh')}"),
+                    element("title", f"{host}, {when}: {count(int(many), words.rate)}"),
                     class_="cell",
                     fill_opacity=f"{0.05 + 0.9 * float(shade):.2f}",
                     x=f"{left:.1f}",
@@ -109,7 +112,7 @@ def _heat(load: HostLoad, clock: Clock, size: Frame) -> Markup:
                     height=f"{ROW - 2.0:g}",
                 )
             )
-    label = f"Refreshes over time of {count(rows, 'host')}; {load.hosts[0]} has most."
+    label = f"{words.rates.capitalize()} over time of {count(rows, 'host')}; {load.hosts[0]} has most."
     return chart(frame, label, marks, kind="wide" if wide else "narrow")
 
 
@@ -156,9 +159,9 @@ def _limits(told: Context) -> list[Child]:
         for row in rows
     ]
     text = (
-        f"{head} The shadow price of a limit is the marginal value of one more refresh per {unit} of that "
-        f"host, on "
-        f"top of the shadow price of bandwidth, {number(told.facts.number('price'))}."
+        f"{head} The shadow price of a limit is the marginal value of one more {told.words.bandwidth} per "
+        f"{unit} of that host, on top of the shadow price of bandwidth, "
+        f"{number(told.facts.number('price'))}."
     )
     caption = "Binding limits, highest shadow price first"
     caption += f": the first {len(rows):,} of {binding:,}" if len(rows) < binding else ""

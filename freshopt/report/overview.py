@@ -11,6 +11,7 @@ from freshopt.report.markup import Child, Markup, element
 
 RULES = {
     "plan": "this plan",
+    "flat": "this plan at equal intervals",
     "uniform": "equal rates",
     "proportional": "rates ∝ change rates",
     "square-root": "rates ∝ √(importance × change rate)",
@@ -24,7 +25,7 @@ RIVALS = {"uniform": "equal rates", "proportional": "rates in proportion to chan
 def lead(told: Context) -> str:
     """Return what the plan is expected to achieve, in one sentence."""
     bandwidth, noun = told.facts.number("bandwidth_used"), told.goal.noun
-    refreshes = f"{count(tidy(bandwidth), 'refresh')} per {told.unit}"
+    refreshes = f"{count(tidy(bandwidth), told.words.bandwidth)} per {told.unit}"
     begin = f"With {refreshes} for {count(told.sources, 'source')}, this plan"
     fresh = told.fresh("plan")
     if told.facts.text("objective") == "Spend":
@@ -32,7 +33,8 @@ def lead(told: Context) -> str:
         middle += "" if fresh is None else f"; copies are expected up to date {percent(fresh)} of the time"
     elif told.maximised and fresh is not None and noun == "freshness":
         middle = f"is expected to keep copies up to date {percent(fresh)} of the time"
-        other = told.fresh("uniform")
+        other, flat = told.fresh("uniform"), told.flat_fresh
+        middle += "" if flat is None else f", {percent(flat)} at equal intervals"
         middle += "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
     else:
         middle = _against_baselines(told)
@@ -56,7 +58,15 @@ def _against_baselines(told: Context) -> str:
         return f"{value}, the same as {' and '.join(known)}"
     shares = [_difference(told, words, share) for words, share in known.items()]
     first, rest = shares[0], "".join(f" and {amount} {than}" for amount, than in shares[1:])
-    return f"has {first[0]} expected {noun} {first[1]}{rest}"
+    return f"has {first[0]} expected {noun} {first[1]}{rest}{_good_hours(told)}"
+
+
+def _good_hours(told: Context) -> str:
+    """Return what the weekly cycle brings, which baselines do not have."""
+    cycle = told.facts.within("phases")
+    if cycle is None or told.flat_value is None:
+        return ""
+    return f", all at equal intervals; good hours of the week save {percent(cycle.number('saved'))} more"
 
 
 def _difference(told: Context, words: str, share: float) -> tuple[str, str]:
@@ -89,7 +99,9 @@ def tiles(told: Context) -> Markup:
     fresh, equal = told.fresh("plan"), told.fresh("uniform")
     cells: list[tuple[Child, Child]] = []
     if fresh is not None:
-        beside = [] if equal is None else [f"; {percent(equal)} at equal rates"]
+        flat = told.flat_fresh
+        beside = [] if flat is None else [f"; {percent(flat)} at equal intervals"]
+        beside += [] if equal is None else [f"; {percent(equal)} at equal rates"]
         cells.append((amount(fresh, percent(fresh)), ["of the time copies are expected up to date", beside]))
     if told.facts.text("objective") != "Spend":
         cells.append(
@@ -99,17 +111,21 @@ def tiles(told: Context) -> Markup:
     if bandwidth is not None:
         whole = abs(used - bandwidth) <= 1e-9 * bandwidth
         of = [", all of the bandwidth"] if whole else [", of ", amount(bandwidth)]
-    fails = facts.within("success")
-    one, many = ("refresh", "refreshes") if fails is None else ("attempt", "attempts")
-    timed = "refreshes" if fails is not None and fails.values.get("retry_at_once") else many
-    cells.append((amount(used), [f"{many} per {unit}", of]))
+    words, asking = told.words, facts.within("changed_cost")
+    cells.append((amount(used), [f"{words.uses} per {unit}", of]))
+    if asking is not None and used > 0.0:
+        share = asking.number("asking") / used
+        rest = f"of the bandwidth to ask, {percent(1.0 - share)} to download what changed"
+        cells.append((amount(share, percent(share)), rest))
     if price is not None:
-        cells.append((amount(price), f"shadow price: {told.goal.noun} per one more {one} per {unit}"))
+        cells.append(
+            (amount(price), f"shadow price: {told.goal.noun} per one more {words.bandwidth} per {unit}")
+        )
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))
     planned = told.counts.whole("refreshes")
     horizon = count(tidy(facts.positive("horizon")), unit)
-    cells.append((amount(planned, f"{planned:,}"), f"{timed} scheduled in {horizon}"))
+    cells.append((amount(planned, f"{planned:,}"), f"{words.rates} scheduled in {horizon}"))
     return element(
         "ul",
         [element("li", element("b", head), element("span", below)) for head, below in cells],
@@ -119,13 +135,14 @@ def tiles(told: Context) -> Markup:
 
 def comparison(told: Context) -> Section | None:
     """Return the comparison with baselines."""
-    rows = [("plan", told.value), *((rule, told.baseline(rule)) for rule in RULES if rule != "plan")]
+    own = {"plan": told.value, "flat": told.flat_value}
+    rows = [(rule, own[rule] if rule in own else told.baseline(rule)) for rule in RULES]
     known = [(rule, value) for rule, value in rows if value is not None]
-    if len(known) == 1:
+    if all(rule in own for rule, _ in known):
         return None
     longest = max(abs(value) for _, value in known) or 1.0
     body: list[Child] = [paragraph(told.goal.meaning)]
-    fresh = [told.fresh(rule) for rule, _ in known]
+    fresh = [told.flat_fresh if rule == "flat" else told.fresh(rule) for rule, _ in known]
     columns = [Column("rates"), Column(told.value_head, "number"), Column("", "bar")]
     cells: list[list[Child]] = [
         [RULES[rule], amount(value), f"{abs(value) / longest:.4f}"] for rule, value in known
@@ -135,6 +152,9 @@ def comparison(told: Context) -> Section | None:
         for row, share in zip(cells, fresh, strict=True):
             row.append(amount(share or 0.0, percent(share or 0.0, even=True)))
     caption = f"In the long run and within the same bandwidth, for the {told.supposed}"
+    caption += (
+        "" if told.flat_value is None else "; of all these, this plan alone knows good hours of the week"
+    )
     body.append(table(caption, columns, cells, own=0))
     return Section.of("comparison", "Comparison with baselines", body)
 

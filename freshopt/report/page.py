@@ -38,6 +38,7 @@ from freshopt.report.plan_charts import Clock, Load, load_edges
 from freshopt.report.plan_tables import Part
 from freshopt.report.source_sample import POINTS, survey
 from freshopt.report.summary_facts import Facts
+from freshopt.report.value_words import FetchWords
 
 PAGE = "report.html"
 
@@ -104,12 +105,13 @@ def page(folder: Path) -> Markup:
     load = Load(clock, tables.load(folder, edges))
     by_host = tables.load_by_host(folder, edges, host_section.LISTED)
     names = tables.names(folder)
+    crawled = (seen.crawled or None) if told.words == FetchWords() else None
     sections = [
         overview.comparison(told),
         held_out_section.held_out(told, folder),
         plan_sections.proof(told),
         constraint_section.constraints(told),
-        bandwidth_section.bandwidth(told, seen.crawled or None),
+        bandwidth_section.bandwidth(told, crawled),
         source_sections.rates(told, seen),
         source_sections.changes(told, seen),
         source_rows.section(

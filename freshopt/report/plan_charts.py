@@ -14,6 +14,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.report.axis import Scale, tick_text
 from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, steps, strips
 from freshopt.report.markup import Child, Markup, element
+from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
 # Lengths, in seconds, by which people divide time: those of a clock and of a calendar.
@@ -159,38 +160,39 @@ def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
     return edges
 
 
-def load_chart(load: Load, bandwidth: float | None) -> Markup:
+def load_chart(load: Load, bandwidth: float | None, words: FetchWords) -> Markup:
     """Return the load chart for desk and phone."""
+    many = words.rates.capitalize()
     unit = load.clock.unit
     known = "" if bandwidth is None else f"; the bandwidth is {number(bandwidth)}"
     label = (
-        f"Refreshes per {unit} over the schedule: on average {number(_mean(load))}, at most "
+        f"{many} per {unit} over the schedule: on average {number(_mean(load))}, at most "
         f"{number(float(np.max(load.rates)))}{known}."
     )
-    title = f"Refreshes per {unit}, in steps of {load.clock.step}"
+    title = f"{many} per {unit}, in steps of {load.clock.step}"
     near = bandwidth is not None and bandwidth <= FAR * float(np.max(load.rates))
     guide = bandwidth if near else None
-    pictures = [_load_chart(load, guide, label, kind) for kind in ("wide", "narrow")]
+    pictures = [_load_chart(load, guide, label, kind, words) for kind in ("wide", "narrow")]
     beyond = ""
     if bandwidth is not None:
         beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
     return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
 
 
-def _load_chart(load: Load, bandwidth: float | None, label: str, kind: str) -> Markup:
+def _load_chart(load: Load, bandwidth: float | None, label: str, kind: str, words: FetchWords) -> Markup:
     frame, clock = WIDE if kind == "wide" else NARROW, load.clock
     x = Scale(0.0, float(clock.edges[-1]), *frame.across)
     most = max(bandwidth or 0.0, float(np.max(load.rates))) or 1.0
     y = Scale(0.0, 1.12 * most, *frame.up)
     found, text, title = clock.ticks(12 if kind == "wide" else 5)
     marks: list[Child] = [
-        axes(frame, x, y, title, f"refreshes per {clock.unit}", x_ticks=found, x_text=text),
+        axes(frame, x, y, title, f"{words.rates} per {clock.unit}", x_ticks=found, x_text=text),
         steps(x(clock.edges), y(load.rates), frame.up[0], "bars"),
     ]
     if bandwidth is not None:
         marks.append(line(np.array(frame.across), np.repeat(y(bandwidth), 2), "guide"))
     pairs = zip(clock.edges.tolist(), clock.edges[1:].tolist(), load.many.tolist(), strict=False)
-    told = (f"{clock.span(a, b)}: {count(int(many), 'refresh')}" for a, b, many in pairs)
+    told = (f"{clock.span(a, b)}: {count(int(many), words.rate)}" for a, b, many in pairs)
     marks.append(strips(frame, x(clock.edges), told))
     return chart(frame, label, marks, kind=kind)
 

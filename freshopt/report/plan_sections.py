@@ -22,7 +22,7 @@ def proof(told: Context) -> Section:
     near = f" (relative: {gap_text(relative)})" if relative is not None else ""
     outcome: list[Child] = [
         element("b", f"Proved optimal for the {told.supposed}." if optimal else "Not proved optimal."),
-        f" At these change rates, no refresh rates within {_limits(told)} have a {noun} {side} ",
+        f" At these change rates, no rates within {_limits(told)} have a {noun} {side} ",
         amount(bound),
         "; this plan's is ",
         amount(told.value),
@@ -60,7 +60,7 @@ def load(told: Context, seen: Load) -> Section:
     horizon, planned = facts.positive("horizon"), told.counts.whole("refreshes")
     mean, most = planned / horizon, float(seen.rates.max())
     text: list[Child] = [
-        f"{count(planned, 'refresh')} in {count(tidy(horizon), unit)}, by ",
+        f"{count(planned, told.words.rate)} in {count(tidy(horizon), unit)}, by ",
         element("code", facts.text("method")),
         f": on average {number(mean)} per {unit}",
         f"; the busiest step of {seen.clock.step} has {number(most / mean)} times the mean."
@@ -74,14 +74,19 @@ def load(told: Context, seen: Load) -> Section:
             amount(facts.number("schedule_value")),
             ", in the long run ",
             amount(told.value),
-            ". Here copies begin with the age that they have at the end of the log, and refreshes are whole.",
+            ". Here copies begin with the age that they have at the end of the log, and "
+            f"{told.words.rates} are whole.",
         ]
     return Section.of(
         "load",
         "Load over time",
         paragraph(*text),
         plan_charts.load_chart(
-            seen, None if facts.maybe("bandwidth") is None else facts.positive("bandwidth")
+            seen,
+            facts.positive("bandwidth")
+            if told.words.alike and facts.maybe("bandwidth") is not None
+            else None,
+            told.words,
         ),
         paragraph(*value, kind="small faint") if value else None,
     )
@@ -103,7 +108,9 @@ def made(told: Context, tables: list[str]) -> Section:
         rows.append(("estimator", element("code", change.text("estimator"))))
         rows.append(("change rates", [amount(change.number("sum")), f" per {told.unit} in total"]))
     objective = facts.text("objective") if settings is None else settings.text("objective")
-    rows.append(("objective", [element("code", objective), f", {facts.text('discipline')} refreshes"]))
+    rows.append(
+        ("objective", [element("code", objective), f", {facts.text('discipline')} {told.words.rates}"])
+    )
     rows.append(("solver", element("code", facts.text("solver"))))
     if settings is not None:
         low, high = settings.maybe("min_rate"), settings.maybe("max_rate")

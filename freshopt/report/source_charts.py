@@ -14,6 +14,7 @@ from freshopt.report.axis import Scale
 from freshopt.report.chart import NARROW, WIDE, Frame, around, axes, chart, figure, line, steps, strips
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.source_sample import BINS, GRID, Cells, Survey
+from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
 # Seconds that people know, for the axis of times.
@@ -28,35 +29,38 @@ STRIP = 22.0
 NAME = 60
 
 
-def by_change_rate(survey: Survey, unit: str) -> Markup:
+def by_change_rate(survey: Survey, unit: str, words: FetchWords) -> Markup:
     """Return the chart of rates against change rates."""
     cells = survey.by_change_rate
-    label = f"Refresh rate against change rate of {count(survey.n, 'source')}, both logarithmic."
+    sources = count(survey.n, "source")
+    label = f"{words.rate.capitalize()} rate against change rate of {sources}, both logarithmic."
     frame = _frame(survey)
-    marks = _cloud(survey, cells, "change_rate", unit, f"changes per {unit}", frame)
+    marks = _cloud(survey, cells, "change_rate", unit, f"changes per {unit}", frame, words)
     caption = [_key(survey)]
     x, y = _scales(cells, frame, survey)
     both = np.array([max(x.low, y.low), min(x.high, y.high)])
     if both[1] > both[0]:
         marks.append(line(x(both), y(both), "guide"))
-        caption.append(" The dashed line is one refresh per change.")
-    return figure("Refresh rate by change rate", chart(frame, label, marks), caption)
+        caption.append(f" The dashed line is one {words.rate} per change.")
+    return figure(f"{words.rate.capitalize()} rate by change rate", chart(frame, label, marks), caption)
 
 
-def by_importance(survey: Survey, unit: str) -> Markup | None:
+def by_importance(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
     """Return the chart of rates against importance, where importances differ."""
     cells = survey.by_importance
     if cells is None:
         return None
-    label = f"Refresh rate against importance of {count(survey.n, 'source')}, both logarithmic."
+    label = (
+        f"{words.rate.capitalize()} rate against importance of {count(survey.n, 'source')}, both logarithmic."
+    )
     frame = _frame(survey)
-    marks = _cloud(survey, cells, "importance", unit, "importance", frame)
+    marks = _cloud(survey, cells, "importance", unit, "importance", frame, words)
     idle = " Sources of no importance are at the left edge." if survey.idle else ""
     caption = [_key(survey), idle]
-    return figure("Refresh rate by importance", chart(frame, label, marks), caption)
+    return figure(f"{words.rate.capitalize()} rate by importance", chart(frame, label, marks), caption)
 
 
-def by_crawl_rate(survey: Survey, unit: str) -> Markup | None:
+def by_crawl_rate(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
     """Return the chart of planned against crawled intervals.
 
     None where all were crawled equally often.
@@ -65,20 +69,21 @@ def by_crawl_rate(survey: Survey, unit: str) -> Markup | None:
     if cells is None or survey.crawled_alike:
         return None
     label = (
-        f"Time between refreshes against time between the log's own crawls of {count(survey.n, 'source')}."
+        f"Time between {words.rates} against time between the log's own crawls of "
+        f"{count(survey.n, 'source')}."
     )
     frame = _frame(survey, left=78.0)
-    marks = _cloud(survey, cells, "crawl_rate", unit, "crawled every", frame)
+    marks = _cloud(survey, cells, "crawl_rate", unit, "crawled every", frame, words)
     x, y = _scales(cells, frame, survey)
     both = np.array([max(x.low, y.low), min(x.high, y.high)])
     below = ""
     if both[1] > both[0]:
         marks.insert(1, line(x(both), y(both), "guide"))
-        below = " On the dashed line a source is refreshed as often as it was crawled."
+        below = f" On the dashed line a source is {words.done} as often as it was crawled."
     return figure("Planned and crawled intervals", chart(frame, label, marks), [_key(survey), below])
 
 
-def ratios(survey: Survey) -> Markup | None:
+def ratios(survey: Survey, words: FetchWords) -> Markup | None:
     """Return the histogram of planned over crawled rates."""
     if survey.by_crawl_rate is None or not np.any(survey.ratio):
         return None
@@ -98,7 +103,7 @@ def ratios(survey: Survey) -> Markup | None:
             frame,
             scale,
             y,
-            "refreshes planned for a crawl of today",
+            f"{words.rates} planned for a crawl of today",
             "sources",
             x_text=times,
             y_ticks=[tick for tick in y.ticks(4) if tick == round(tick)],
@@ -130,7 +135,7 @@ def _merged(n: int) -> int:
     return next(each for each in (1, 2, 4, 8) if each == 8 or BINS / each <= 2.0 * np.sqrt(n))
 
 
-def gaps(survey: Survey, unit: str) -> Markup | None:
+def gaps(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
     """Return the histogram of the refresh intervals.
 
     Alone in its row it is drawn wide for a desk and narrow for a phone.
@@ -138,12 +143,12 @@ def gaps(survey: Survey, unit: str) -> Markup | None:
     if survey.n - survey.never < 2:
         return None
     kinds = {"wide": WIDE, "narrow": NARROW} if survey.weighed else {"": Frame()}
-    pictures = [_gaps(survey, unit, frame, kind) for kind, frame in kinds.items()]
-    made = figure("Time between refreshes", pictures, "Time is on a logarithmic axis.")
+    pictures = [_gaps(survey, unit, frame, kind, words.rates) for kind, frame in kinds.items()]
+    made = figure(f"Time between {words.rates}", pictures, "Time is on a logarithmic axis.")
     return element("div", made, class_="row") if survey.weighed else made
 
 
-def _gaps(survey: Survey, unit: str, frame: Frame, kind: str) -> Markup:
+def _gaps(survey: Survey, unit: str, frame: Frame, kind: str, what: str) -> Markup:
     scale = replace(survey.gap_scale, begin=frame.across[0], end=frame.across[1])
     many = survey.gaps.reshape(-1, _merged(survey.n)).sum(axis=1)
     y = Scale(0.0, float(np.max(many)) * 1.08, *frame.up)
@@ -154,7 +159,7 @@ def _gaps(survey: Survey, unit: str, frame: Frame, kind: str) -> Markup:
             frame,
             scale,
             y,
-            "time between refreshes of a source",
+            f"time between {what} of a source",
             "sources",
             x_ticks=ticks if len(ticks) > 1 else None,
             y_ticks=[tick for tick in y.ticks(4) if tick == round(tick)],
@@ -165,7 +170,7 @@ def _gaps(survey: Survey, unit: str, frame: Frame, kind: str) -> Markup:
     ]
     middle = (float(np.argmax(many)) + 0.5) / len(many)
     common = duration(scale.low * (scale.high / scale.low) ** middle, unit)
-    label = f"Histogram of the time between refreshes of a source; most common is about {common}."
+    label = f"Histogram of the time between {what} of a source; most common is about {common}."
     return chart(frame, label, marks, kind=kind)
 
 
@@ -239,7 +244,9 @@ def reach(survey: Survey, unit: str, confidence: str) -> Markup:
     return figure("Change rates with intervals", chart(frame, label, marks), what)
 
 
-def _cloud(survey: Survey, cells: Cells, key: str, unit: str, x_title: str, frame: Frame) -> list[Child]:
+def _cloud(
+    survey: Survey, cells: Cells, key: str, unit: str, x_title: str, frame: Frame, words: FetchWords
+) -> list[Child]:
     """Return axes and sources, as points or counted cells.
 
     Sources that are never refreshed are on a strip below.
@@ -257,14 +264,14 @@ def _cloud(survey: Survey, cells: Cells, key: str, unit: str, x_title: str, fram
             x,
             y,
             x_title,
-            "refresh every",
+            f"{words.rate} every",
             x_text=every,
             y_text=every,
             x_ticks=ticks[0],
             y_ticks=ticks[1],
         )
     else:
-        shown = axes(frame, x, y, x_title, f"refreshes per {unit}")
+        shown = axes(frame, x, y, x_title, f"{words.rates} per {unit}")
     marks: list[Child] = list(shown)
     strip = frame.up[0] - 0.5 * STRIP + 3.0
     if survey.never:
@@ -282,7 +289,7 @@ def _cloud(survey: Survey, cells: Cells, key: str, unit: str, x_title: str, fram
         if math.isnan(values[k]):
             continue
         rate, change = float(part.rate[k]), float(part.change_rate[k])
-        often = f"refreshed every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
+        often = f"{words.done} every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
         told = f"{_short(name)}: {often}, {number(change)} changes per {unit}"
         if part.importance is not None:
             told += f", importance {number(float(part.importance[k]))}"

@@ -78,7 +78,7 @@ class Rows:
 def source_rows(folder: Path, told: Context) -> Rows:
     """Read the sources that cost most, the most costly first."""
     frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED)
-    by = "cost most under this plan" if "cost" in frame.columns else "are refreshed most often"
+    by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit
     noun = "stale part" if told.maximised else told.goal.noun
     wanted = [
@@ -87,7 +87,7 @@ def source_rows(folder: Path, told: Context) -> Rows:
         Field("change_rate", f"changes per {unit}", "number"),
         Field("importance", "importance", "number"),
         Field("today", "crawled every", "every"),
-        Field("interval", "refresh every", "every"),
+        Field("interval", f"{told.words.rate} every", "every"),
         Field("times", "times as often", "times"),
         Field("fresh", "time up to date", "share"),
         Field("cost", f"cost: {noun}", "number"),

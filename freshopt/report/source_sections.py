@@ -25,9 +25,9 @@ def rates(told: Context, seen: Survey) -> Section:
     """Return the section of refresh rates."""
     unit = told.unit
     pictures = [
-        source_charts.by_change_rate(seen, unit),
-        source_charts.by_importance(seen, unit),
-        source_charts.gaps(seen, unit),
+        source_charts.by_change_rate(seen, unit, told.words),
+        source_charts.by_importance(seen, unit, told.words),
+        source_charts.gaps(seen, unit, told.words),
     ]
     bounds = [
         f"{told.counts.whole(key):,} of them at {option}"
@@ -41,7 +41,7 @@ def rates(told: Context, seen: Survey) -> Section:
     held = told.findings.rows("held_back")
     if held:
         body.append(_held_back(told, held))
-    return Section.of("rates", "Refresh rates", body)
+    return Section.of("rates", f"{told.words.rate.capitalize()} rates", body)
 
 
 def _equal_marginals(told: Context) -> str:
@@ -81,13 +81,17 @@ def changes(told: Context, seen: Survey) -> Section | None:
     known = more + less + about + never
     if seen.by_crawl_rate is None or not known:
         return None
+    words = told.words
     used = told.facts.number("bandwidth_used")
+    if not words.alike:
+        used = told.counts.whole("refreshes") / told.facts.positive("horizon")
+    plans = "refreshes" if words.rate == "refresh" else "attempts a fetch"
     share = used / seen.crawled if seen.crawled > 0.0 else 1.0
     of = f", {percent(share)} of that" if share < 1.0 else ""
     text: list[Child] = [
         "The log's own crawls were ",
         amount(seen.crawled),
-        f" per {told.unit}, as long as each source was crawled. This plan refreshes ",
+        f" per {told.unit}, as long as each source was crawled. This plan {plans} ",
         amount(used),
         f" times per {told.unit}{of}: {count(more, 'source')} more often than they were crawled, {less:,} "
         f"less often, {about:,} about as often (within {percent(MOVED - 1.0)})",
@@ -96,7 +100,7 @@ def changes(told: Context, seen: Survey) -> Section | None:
     ]
     left = seen.n - known
     more_words = f" {count(left, 'source')} with a single crawl had no rate of their own." if left else ""
-    pictures = [source_charts.by_crawl_rate(seen, told.unit), source_charts.ratios(seen)]
+    pictures = [source_charts.by_crawl_rate(seen, told.unit, words), source_charts.ratios(seen, words)]
     below = (
         f"A crawl rate is the number of a source's crawl intervals over their sum. The table of sources "
         f"sorts by the change: × 2 is twice as often, ÷ 2 half as often.{more_words}"
@@ -171,7 +175,7 @@ def costly(told: Context) -> Section | None:
     if not rows:
         return None
     what = "stale part" if told.maximised else told.goal.noun
-    columns = [*_known(told, rows), Column("refreshed every", "number"), Column("cost", "number")]
+    columns = [*_known(told, rows), Column(f"{told.words.done} every", "number"), Column("cost", "number")]
     columns.append(Column(f"share of the {what}", "number"))
     cells = [
         [*_own(told, row, rows), _every(told, row), amount(row.number("cost")), _share(row, "share")]
@@ -192,7 +196,11 @@ def costly(told: Context) -> Section | None:
 
 def gains(told: Context, rows: list[Facts]) -> Child:
     """Return the sources that gain most from more bandwidth."""
-    columns = [*_known(told, rows), Column("refreshed every", "number"), Column("then every", "number")]
+    columns = [
+        *_known(told, rows),
+        Column(f"{told.words.done} every", "number"),
+        Column("then every", "number"),
+    ]
     columns.append(Column("gain", "number"))
     cells = [
         [

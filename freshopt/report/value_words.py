@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from freshopt.formatting import number, percent
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from freshopt.formatting import count, number, percent
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
@@ -78,21 +81,29 @@ def value_unit(objective: str, time_unit: str) -> str:
     return f"{each}, summed over sources by importance"
 
 
-def units(objective: str, time_unit: str) -> dict[str, str]:
-    """Return the unit of each number of ``summary.json``, by name."""
+def units(objective: str, time_unit: str, words: FetchWords | None = None) -> dict[str, str]:
+    """Return the unit of each number of ``summary.json``, by name.
+
+    Examples
+    --------
+    >>> units("Age", "day", FetchWords("refresh", "unit"))["bandwidth"]
+    'units of what asking uses per day'
+    """
     value = value_unit(objective, time_unit)
     rate = f"per {time_unit}"
+    words = FetchWords() if words is None else words
+    uses = "units of what asking uses" if words.bandwidth == "unit" else words.uses
     return {
         "value": value,
         "bound": value,
         "gap": value,
         "schedule_value": value,
         "baselines": value,
-        "price": f"value per refresh/{time_unit}",
-        "bandwidth": f"refreshes {rate}",
-        "bandwidth_used": f"refreshes {rate}",
+        "price": f"value per {words.bandwidth}/{time_unit}",
+        "bandwidth": f"{uses} {rate}",
+        "bandwidth_used": f"{uses} {rate}",
         "change_rate": f"changes {rate}",
-        "rate": f"refreshes {rate}",
+        "rate": f"{words.rates} {rate}",
         "horizon": f"{time_unit}s",
         "fresh": "share of time that copies are up to date, by importance",
         "relative_gap": "share of cost + price * bandwidth",
@@ -130,3 +141,65 @@ def price_text(
     gain, verb = 0.01 * bandwidth * price, "raises" if maximised else "lowers"
     most = percent(gain / abs(value), space=" ") if value != 0.0 else amount(objective, gain, time_unit)
     return f"{told} per {fetch}/{unit}: 1 % more bandwidth {verb} {goal_of(objective).noun} by at most {most}"
+
+
+class FetchWords(NamedTuple):
+    """Nouns of a plan's rates and of its bandwidth.
+
+    Where fetches may fail, rates are of attempts; of a crawler that repeats what failed at once they are of
+    successes, and the bandwidth is of attempts. Where fetches cost what they bring, the bandwidth is in units
+    of what asking uses.
+
+    Attributes
+    ----------
+    rate, bandwidth : str
+        "refresh", "attempt", and of a bandwidth "unit" too.
+    """
+
+    rate: str = "refresh"
+    bandwidth: str = "refresh"
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> FetchWords:
+        """Return the words of a plan's summary.
+
+        Examples
+        --------
+        >>> FetchWords.of({}), FetchWords.of({"success": {"retry_at_once": True}}).bandwidth
+        (FetchWords(rate='refresh', bandwidth='refresh'), 'attempt')
+        """
+        success = facts.get("success")
+        fails = isinstance(success, Mapping)
+        rate = "attempt" if isinstance(success, Mapping) and not success.get("retry_at_once") else "refresh"
+        return cls(rate, "unit" if facts.get("changed_cost") else "attempt" if fails else "refresh")
+
+    @property
+    def alike(self) -> bool:
+        """Whether a rate is what it uses of the bandwidth."""
+        return self.rate == self.bandwidth
+
+    @property
+    def rates(self) -> str:
+        """The noun of the rates in the plural."""
+        return plural(self.rate)
+
+    @property
+    def uses(self) -> str:
+        """The noun of the bandwidth in the plural."""
+        return plural(self.bandwidth)
+
+    @property
+    def done(self) -> str:
+        """What happens to a source at its rate."""
+        return "refreshed" if self.rate == "refresh" else "attempted"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun.
+
+    Examples
+    --------
+    >>> plural("refresh"), plural("attempt")
+    ('refreshes', 'attempts')
+    """
+    return count(2, noun).partition(" ")[2]

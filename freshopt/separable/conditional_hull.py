@@ -220,7 +220,7 @@ def _segments(
 
 
 def _on_arc(curve: Kernel, price: Array, first: Array, last: Array, before: BoolArray) -> Array:
-    """Return the best response to prices > 0 on the left or the right arc."""
+    """Return best responses to prices > 0 on either arc."""
     inverse = curve.unit_inverse
     if not isinstance(inverse, RootInverse):
         raise TypeError("only best responses that are roots are known on an arc")

@@ -12,7 +12,6 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.log_files import log_hosts
 from freshopt.io.read_bing import read_bing
@@ -26,11 +25,16 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.numerics.arrays import Array
+from freshopt.planning.failing_window import Statuses
 from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import look_up, starts_of
+from freshopt.units import SECONDS
+
+# In a second, of the dates of fetches.
+MICROSECONDS = 1e6
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -208,16 +212,15 @@ class Origin:
             )
         return {name.strip(): to.strip() for name, _, to in pairs}
 
-    def success_rates(self) -> SuccessRates | None:
-        """Return chances of success from a log's statuses.
-
-        None without statuses, or where no fetch failed and no source ended.
-        """
+    def statuses(self, log: CrawlLog) -> Statuses | None:
+        """Return the fetches behind a log, on its clock; None without statuses."""
         told = None if self.log is None else fetch_statuses(self.log, self.names())
         if told is None or not len(told.source):
             return None
-        found = SuccessRates.from_statuses(*told)
-        return found if found.fails or bool(np.any(found.ended)) else None
+        time = told.time
+        if log.origin is not None:
+            time = (time / MICROSECONDS - log.origin.timestamp()) / SECONDS[log.time_unit]
+        return Statuses(told.source, told.status, time)
 
     def hosts(self) -> Callable[[Any], npt.NDArray[Any]]:
         """Return the function from source names to hosts.

@@ -95,7 +95,16 @@ columns_option: Decorator = click.option(
     "--source-columns",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with the column source, and the columns that --budget, --nested and --target name.",
+    help="Table with the column source, and the columns that --budget, --nested and --target name; or the "
+    "column changed_cost.",
+)
+changed_cost_option: Decorator = click.option(
+    "--changed-cost",
+    type=float,
+    metavar="NUMBER",
+    help="What a fetch uses besides where the source has changed, in units of what asking uses: 20 where a "
+    "download is 20 times as large as an answer that nothing changed. --bandwidth and --host-limits are then "
+    "in that unit. By source: the column changed_cost of --source-columns.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",

@@ -166,6 +166,7 @@ TARGETS: dict[str, Callable[[Any, Any, Any], Any]] = {  # Σ w·max(0, t − ρ)
 
 @pytest.mark.parametrize("share", [0.1, 0.6, 1.3])
 @pytest.mark.parametrize("form", TARGETS)
+@pytest.mark.sampled(5)
 def test_costs_with_kinks_are_solved_and_certified(form: str, share: float) -> None:
     """Targets t, below each of which a missing refresh costs w: a fractional knapsack, with ties."""
     w, t = np.array([0.5, 1.0, 1.0, 2.0, 3.7, 0.0]), np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])
@@ -219,6 +220,7 @@ class Shortfall(fo.Objective):
 
 
 @pytest.mark.parametrize("seed", stratified(range(60), every=9))
+@pytest.mark.sampled(5)
 def test_water_filling_lands_on_kinks_however_steep_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))

@@ -105,6 +105,7 @@ def test_with_penalties_weights_are_chances_of_a_reward(
     assert np.all(np.abs(mean - WEIGHT / WEIGHT.max() * slopes(gain)) <= Z * error)
 
 
+@pytest.mark.exhaustive
 def test_fewer_probes_are_less_feedback_of_the_same_kind() -> None:
     mean, error = observed(Polling.EARLIEST_DEADLINE, Feedback.PROBE, Update.REWARD_INACTION, probing=0.3)
     expected = 0.3 / 4 * WEIGHT / WEIGHT.mean() * slopes(periodic_freshness)

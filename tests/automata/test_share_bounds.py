@@ -45,6 +45,7 @@ def test_floors_are_polled_whatever_is_learnt(polling: Polling) -> None:
     assert np.all(np.abs(polled - count * shares) <= slack * np.maximum(np.sqrt(count * shares), 5.0))
 
 
+@pytest.mark.exhaustive
 def test_a_share_at_its_ceiling_stays_there() -> None:
     ceiling = np.array([0.2, np.inf, np.inf, np.inf])
     bound = bounds(np.zeros(4), ceiling)

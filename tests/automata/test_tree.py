@@ -153,6 +153,7 @@ def test_any_number_of_sources(n: int, polling: Polling) -> None:
 
 @pytest.mark.parametrize("update", Update)
 @pytest.mark.parametrize(("polling", "feedback"), [(p, f) for p in Polling for f in Feedback])
+@pytest.mark.sampled(3)
 def test_compiled_or_not_the_same_polls(
     polling: Polling, feedback: Feedback, update: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_no_loss_exceeds_its_bound(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.sampled(3)
 def test_the_bound_with_rates_holds_under_constraints(kind: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(40):
@@ -162,6 +163,7 @@ def test_sensitivity_refuses_what_it_is_not_for() -> None:
 @pytest.mark.parametrize(
     "objective", [*OBJECTIVES.values(), problems.Age(), problems.HarmonicStaleness(fo.Refresh.PERIODIC)]
 )
+@pytest.mark.sampled(5)
 def test_the_price_lies_in_its_bracket(objective: fo.Objective) -> None:
     rng = np.random.default_rng(4)
     for _ in range(100):

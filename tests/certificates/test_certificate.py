@@ -89,6 +89,7 @@ def test_bound_is_never_below_the_true_gap(curve: str, discipline: str, family: 
     ("curve", "discipline", "family"),
     [*stratified(CURVES, PLAIN, FAMILIES, every=3), *stratified(CURVES, FETCHED, FAMILIES, every=23)],
 )
+@pytest.mark.sampled(3)
 def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, family: str) -> None:
     plain = sample(9, curve, discipline, family, 5, budget=0.4)
     problem, best = as_problem(plain), truth.best(plain)
@@ -107,6 +108,7 @@ def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, fami
         every=3,
     ),
 )
+@pytest.mark.sampled(5)
 def test_no_price_is_better_than_the_one_that_is_searched(
     cell: tuple[int, str, str], family: str, used: float, prices: int
 ) -> None:
@@ -207,6 +209,7 @@ def test_infeasible_rates_are_repaired_and_reported() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e9, 1e14, 1e20])
+@pytest.mark.sampled(3)
 def test_rates_far_beyond_the_limits_are_repaired_to_a_few_ulp(scale: float) -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], min_rate=[0.0, 0.1, 0.0], host=["a", "a", "b"])
     for limits in ({}, {"a": 0.6}):

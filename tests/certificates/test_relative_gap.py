@@ -138,6 +138,7 @@ def cost_at(problem: fo.Problem, rates: Floats) -> float:
         *stratified([name for name in CELLS if name not in PLAINLY], SITUATIONS, every=17 * len(PARTS)),
     ],
 )
+@pytest.mark.sampled(5)
 def test_no_loss_is_hidden_in_any_objective(cell: str, family: str) -> None:
     found = optimum(cell, family)
     if found is None:
@@ -159,6 +160,7 @@ def test_no_loss_is_hidden_in_any_objective(cell: str, family: str) -> None:
         *stratified(CURVES, FETCHED, FAMILIES, PARTS[:2], every=30, of=3),
     ],
 )
+@pytest.mark.sampled(5)
 def test_no_true_loss_is_hidden(curve: str, discipline: str, family: str, part: tuple[str, float]) -> None:
     """Losses in 40 digits against the optimum of the ground truth."""
     plain = sample(7, curve, discipline, "hosts" if family == "tight" else family, 5, budget=0.4)
@@ -183,6 +185,7 @@ def filled(limit: str, free: float) -> fo.Problem:
 @pytest.mark.parametrize("solver", [WaterFilling(), SeparableNewton()], ids=repr)
 @pytest.mark.parametrize("free", FREE)
 @pytest.mark.parametrize("limit", ["host", "bandwidth"])
+@pytest.mark.sampled(2)
 def test_an_exact_answer_is_optimal_and_says_where_rounding_is_all_that_is_left(
     limit: str,
     free: float,
@@ -204,6 +207,7 @@ def test_an_exact_answer_is_optimal_and_says_where_rounding_is_all_that_is_left(
 
 @pytest.mark.parametrize("free", FREE)
 @pytest.mark.parametrize("limit", ["host", "bandwidth"])
+@pytest.mark.sampled(5)
 def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> None:
     """A third of what is free is left unused; all of it given to one; or the loss is at another host."""
     problem = filled(limit, free)

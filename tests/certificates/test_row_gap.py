@@ -69,6 +69,7 @@ def test_the_bound_holds_for_any_feasible_rates_and_multipliers(batch: int) -> N
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("ill", [False, True])
+@pytest.mark.sampled(2)
 def test_the_planted_optimum_is_proved(family: str, ill: bool) -> None:
     rng = np.random.default_rng(7)
     for _ in range(10):

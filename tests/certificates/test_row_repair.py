@@ -19,6 +19,7 @@ FAMILIES = ("budgets", "targets", "mixed")
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("ill", [False, True])
+@pytest.mark.sampled(4)
 def test_infeasible_rates_become_feasible_and_stay_near(family: str, ill: bool) -> None:
     rng = np.random.default_rng(11)
     for _ in range(12):
@@ -107,6 +108,7 @@ def test_the_interior_point_of_least_cost_wins() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("ill", [False, True])
 @pytest.mark.parametrize("off", [0.0, pytest.param(1e-9, marks=pytest.mark.exhaustive)])
+@pytest.mark.sampled(3)
 def test_rates_without_multipliers_are_proved_all_the_same(family: str, ill: bool, off: float) -> None:
     rng = np.random.default_rng(13)
     for _ in range(8):

@@ -133,6 +133,7 @@ def require_right(instance: Instance, seed: int, tolerance: float = TOLERANCE) -
 
 
 @pytest.mark.parametrize("loss", [name for name in OBJECTIVES if name != "spend"])
+@pytest.mark.sampled(4)
 def test_two_budgets_and_bounds(loss: str) -> None:
     at = require_right(planted((loss,) * N, (UNIT, BYTES, NEWS), (0.1, 0.05, 0.0), 1, held=(1, 4)), 2)
     assert at.binding == ("bandwidth", "bytes")
@@ -150,6 +151,7 @@ MEANS = [
 
 
 @pytest.mark.parametrize(("loss", "price"), MEANS)
+@pytest.mark.sampled(3)
 def test_the_cheapest_rates_that_meet_targets(loss: str, price: float) -> None:
     rows = (mean(loss, "all"), mean("harmonic", "some", (1, 2, 3)), mean("binary", "idle", (4, 5)))
     require_right(planted(("spend",) * N, rows, (price, 0.8, 0.0), 3, held=(4,)), 4)

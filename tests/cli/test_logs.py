@@ -198,7 +198,84 @@ def test_retries_at_once_are_planned_for(run: Run) -> None:
 
 def test_a_plan_without_a_cell_of_attempts_says_so(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
-    kinked = ("--objective", "deadline", "--deadline", "2d")
-    rows = fields(run("plan", "some.csv", *JOB, *kinked, "--out", "plan").stdout)
+    rows = fields(run("plan", "some.csv", *JOB, "--changed-cost", "9", "--out", "plan").stdout)
     assert "rates are planned as if all succeeded: " in rows["statuses"]
-    assert rows["bandwidth"].endswith("refreshes per day used")
+    assert rows["bandwidth"].endswith("units per day used")
+
+
+def test_deadlines_are_planned_for_in_attempts(run: Run) -> None:
+    statuses(failing=True).write_csv("some.csv")
+    late = ("--objective", "deadline", "--deadline", "2d", "--csv")
+    rows = fields(run("plan", "some.csv", *JOB, *late, "--out", "plan").stdout)
+    assert rows["bandwidth"].endswith("attempts per day used")
+    found = pl.read_csv("plan/change_rates.csv").join(pl.read_csv("plan/rates.csv"), on="source")
+    s, u = (found[name].to_numpy() for name in ("success", "rate"))
+    k = np.floor(2.0 * u)
+    facts = json.loads(Path("plan/summary.json").read_text())
+    # P(age > d) of attempts with a random phase, of which k or k + 1 fall into the last d days.
+    assert facts["value"] == pytest.approx(float(np.sum((1 - s) ** k * (1 - s * (2.0 * u - k)))), rel=1e-9)
+    assert facts["relative_gap"] < 1e-9
+
+
+@pytest.mark.exhaustive
+def test_a_back_test_of_failures_says_how_they_fail(run: Run) -> None:
+    statuses(failing=True).write_csv("some.csv")
+    shown = run("plan", "some.csv", *JOB, "--objective", "binary", "--replay", "--out", "plan").stdout
+    assert "attempts per day" in shown
+    assert "Fetches fail as recorded" in shown
+    facts = json.loads(Path("plan/summary.json").read_text())["held_out"]
+    rows = {row["policy"]: row for row in facts["policies"]}
+    assert facts["failures"].startswith("Fetches fail as recorded")
+    assert rows["current"]["refreshes"] == pytest.approx(3.0, rel=0.1)  # one attempt a day each
+    assert "best static in hindsight" not in rows
+    page = Path("plan/report.html").read_text()
+    assert "Fetches fail as recorded" in page
+    assert "attempts per day" in page
+    assert "refreshes per day" not in page
+
+
+@pytest.mark.exhaustive
+def test_costs_of_what_has_changed_are_planned_for(run: Run) -> None:
+    statuses(failing=False).write_csv("some.csv")
+    costs = pl.DataFrame({"source": ["p0", "p1", "p2"], "changed_cost": [0.0, 20.0, 80.0]})
+    costs.write_csv("costs.csv")
+    asked = ("--objective", "binary", "--source-columns", "costs.csv", "--csv", "--out", "plan")
+    rows = fields(run("plan", "some.csv", *JOB, *asked).stdout)
+    found = pl.read_csv("plan/change_rates.csv").join(pl.read_csv("plan/rates.csv"), on="source")
+    found = found.filter(pl.col("rate") > 0.0)
+    d, c, u = (found[name].to_numpy() for name in ("change_rate", "changed_cost", "rate"))
+    downloads = float(np.sum(c * u * -np.expm1(-d / u)))
+    assert float(np.sum(u)) + downloads == pytest.approx(6.0, rel=1e-9)
+    facts = json.loads(Path("plan/summary.json").read_text())
+    assert facts["changed_cost"]["downloads"] == pytest.approx(downloads, rel=1e-9)
+    assert facts["bandwidth_used"] == pytest.approx(6.0, rel=1e-9)
+    assert facts["units"]["bandwidth"] == "units of what asking uses per day"
+    assert f"asking uses {100 * np.sum(u) / 6.0:.1f} % of the bandwidth" in rows["fetches"]
+    assert rows["bandwidth"] == "6 of 6 units per day used"
+    assert facts["baselines"]["uniform"] <= facts["value"]
+    page = Path("plan/report.html").read_text()
+    assert "bandwidth, units per day" in page
+    assert "refreshes per day" in page  # rates are of fetches
+
+
+@pytest.mark.usefixtures("run")
+def test_costs_of_what_has_changed_do_not_go_with_everything() -> None:
+    statuses(failing=False).write_csv("some.csv")
+    pl.DataFrame({"source": ["p0"], "changed_cost": [20.0]}).write_csv("costs.csv")
+    pl.DataFrame({"source": ["p0"], "rate": [1.0]}).write_csv("old.csv")
+    plan = ("plan", "some.csv", *JOB, "--out", "other")
+    column = ("--source-columns", "costs.csv")
+    for wrong, words in (
+        ((*column, "--changed-cost", "3"), ["has a column changed_cost", "Give one"]),
+        (("--changed-cost", "-3"), ["--changed-cost -3 is no number >= 0"]),
+        (
+            (*column, "--budget", "bytes=changed_cost:9"),
+            ["--budget does not go with the column changed_cost"],
+        ),
+        (("--changed-cost", "3", "--target", "50%"), ["--target does not go with --changed-cost"]),
+        (("--changed-cost", "3", "--load-limit", "3"), ["--load-limit does not go with costs"]),
+        (("--changed-cost", "3", "--engine", "dask"), ["--engine dask does not go with costs"]),
+        (("--changed-cost", "3", "--compare", "old.csv", "--max-churn", "10%"), ["--max-churn does not go"]),
+    ):
+        refuse(Path(), (*plan, *wrong), words)
+    refuse(Path(), (*plan, *column), ["costs.csv has no changed_cost for 'p1', 'p2'"])

@@ -83,6 +83,7 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.sampled(2)
 def test_no_process_is_left_behind(folder: Path, how: signal.Signals) -> None:
     with subprocess.Popen(
         [COMMAND, *HANG], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder

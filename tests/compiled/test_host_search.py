@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.compiled.column_passes import best_response
 from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, HostSearch, search_price
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray
@@ -46,11 +47,15 @@ def searched(kind: str, seed: int) -> tuple[HostSearch, Array, Array, BoolArray,
     def rate(signalled: bool, worth: float, parameters: tuple[float]) -> float:
         return plateau(worth, *parameters) if kind == "plateau" else both(worth, *parameters, signalled)
 
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        for k in range(len(rates)):
+            rates[k] = best_response(rate, columns, k, inverse_price)
+
     floor = 1e-3
     used = sum(rate(s, a / floor, (b,)) for s, a, b in zip(signalled.tolist(), w, d, strict=True))
     start = SearchStart(math.log(floor), 0.0, 1.0)
     found = search_price(
-        rate, own, limit, math.log(used / limit), start, np.empty(MEMBERS), np.empty(MEMBERS)
+        respond, own, limit, math.log(used / limit), start, np.empty(MEMBERS), np.empty(MEMBERS)
     )
     return found, w, d, signalled, limit
 

@@ -106,6 +106,7 @@ def same(proof: Proof, truth: Array) -> None:
     "name",
     [pytest.param(name, marks=[pytest.mark.exhaustive] if name == "log periodic" else []) for name in CELLS],
 )
+@pytest.mark.sampled(5)
 def test_a_pass_adds_up_the_terms_of_all_sources(name: str) -> None:
     own, rates = columns(name)
     price = 0.03
@@ -115,6 +116,7 @@ def test_a_pass_adds_up_the_terms_of_all_sources(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANNOUNCED)
+@pytest.mark.sampled(4)
 def test_signalled_sources_have_a_cell_of_their_own(name: str) -> None:
     own, rates = columns(name, announced=ANNOUNCED[name])
     same(own.prove(rates, 0.5), by_source(own, rates, np.asarray(own.cost) * 0.5))
@@ -137,6 +139,7 @@ def test_sources_of_hosts_pay_more_and_are_added_up_by_host(name: str) -> None:
 
 
 @pytest.mark.parametrize("hosts", [False, True])
+@pytest.mark.sampled(2)
 def test_proofs_have_the_same_bits_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, hosts: bool
 ) -> None:

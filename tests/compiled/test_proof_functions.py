@@ -63,6 +63,7 @@ def parameters(name: str, rng: np.random.Generator) -> list[float]:
 
 
 @pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.sampled(5)
 def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
     rng, ratios, floor = np.random.default_rng(len(name)), [], 0.0
     exact = CELLS[name]

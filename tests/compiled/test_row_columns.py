@@ -161,6 +161,7 @@ def inverse_curvature(numerics: Numerics, program: Program, rates: Array) -> Arr
 
 @pytest.mark.parametrize("ill", [False, True], ids=["benign", "ill"])
 @pytest.mark.parametrize(("objective", "signals"), CELLS, ids=str)
+@pytest.mark.sampled(4)
 def test_rows_of_the_rate(objective: fo.Objective, signals: str | None, ill: bool) -> None:
     n, rng = 3000, np.random.default_rng(1)
     d, w = scales(n, rng, ill)
@@ -242,6 +243,7 @@ def test_an_objective_may_have_a_price_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("targets", [False, True], ids=["budgets", "targets"])
+@pytest.mark.sampled(2)
 def test_disjoint_rows_make_an_arrow_of_the_matrix(targets: bool) -> None:
     n, hosts, rng = 5000, 300, np.random.default_rng(4)
     d, w = scales(n, rng, False)

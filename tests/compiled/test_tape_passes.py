@@ -66,6 +66,7 @@ def bisected(numerics: DerivedNumerics, price: Array) -> Array:
 
 
 @pytest.mark.parametrize("name", STRATIFIED)
+@pytest.mark.sampled(2)
 def test_jets_are_those_of_the_tape(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = derived(name)
     compiled = with_passes(plain, monkeypatch)
@@ -187,6 +188,7 @@ class Declared(fo.Objective):
 
 
 @pytest.mark.parametrize("solver", [SeparableNewton(), WaterFilling()])
+@pytest.mark.sampled(2)
 def test_solves_have_the_certificates_of_numpy(
     solver: SeparableNewton | WaterFilling, monkeypatch: pytest.MonkeyPatch
 ) -> None:

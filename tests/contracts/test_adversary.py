@@ -97,6 +97,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, Callable[[Case], object]]]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sampled(5)
 def test_a_planted_fault_is_found(fault: str, adversary: dict[str, ModuleType], monkeypatch: Patch) -> None:
     plant, solver, touched = FAULTS[fault]
     drawn = [case.changed(solver=solver) for case in itertools.islice(cases(adversary, touched), FEW)]

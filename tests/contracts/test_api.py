@@ -102,6 +102,7 @@ def test_every_public_name_is_covered() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.sampled(4)
 def test_right_arguments_succeed(name: str) -> None:
     call = CALLS[name]
     call.function(**call.arguments)
@@ -161,6 +162,7 @@ def value_of(kind: str) -> Any:  # noqa: ANN401
 
 
 @pytest.mark.parametrize(("argument", "part"), stratified(ARGUMENTS, range(PARTS), every=PARTS))
+@pytest.mark.sampled(8)
 def test_any_wrong_argument(argument: str, part: int) -> None:
     name, key = argument.split("-")
     for kind in list(HOSTILE)[part::PARTS]:
@@ -228,6 +230,7 @@ CONSTRUCTED = {
 
 
 @pytest.mark.parametrize("name", sorted(CONSTRUCTED))
+@pytest.mark.sampled(5)
 def test_a_wrong_setting_is_refused_at_construction_and_not_later(name: str) -> None:
     call, owner = CALLS[name], CONSTRUCTED[name]
     known = inspect.signature(owner).parameters
@@ -291,6 +294,7 @@ def test_settings_that_no_later_step_would_notice(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.data())
+@pytest.mark.exhaustive
 def test_several_wrong_arguments(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(name for name, call in CALLS.items() if call.arguments)))
     keys = data.draw(st.sets(st.sampled_from(sorted(CALLS[name].arguments)), min_size=1, max_size=3))

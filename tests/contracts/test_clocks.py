@@ -92,6 +92,7 @@ def test_columns_of_times(name: str) -> None:
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.sampled(2)
 def test_files_on_the_command_line(name: str, ending: str, run: Run) -> None:
     """One line on standard error, however often the log is read; nothing else changes."""
     times, words = COLUMNS[name]

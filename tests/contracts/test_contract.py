@@ -141,6 +141,7 @@ def test_kinds_of_fetches_are_solved_where_they_should_be() -> None:
         *stratified(FETCHED, DIRECT, FAMILIES, every=96, of=12),
     ],
 )
+@pytest.mark.sampled(5)
 def test_direct_solvers_reach_the_optimum_or_refuse(cell: str, solver: str, family: str) -> None:
     for n in (1, 2, 10, 200):
         problem = benign(cell, family, n)
@@ -178,6 +179,7 @@ def has_linear_sources(problem: fo.Problem) -> bool:
     ("cell", "solver", "family"),
     [*stratified(PLAINLY, CONES, FAMILIES, every=13), *stratified(FETCHED, CONES, FAMILIES, every=60, of=6)],
 )
+@pytest.mark.sampled(5)
 def test_conic_solvers_reach_the_optimum_or_refuse(cell: str, solver: str, family: str) -> None:
     problem = benign(cell, family, 4)
     if problem is None:
@@ -193,6 +195,7 @@ def test_conic_solvers_reach_the_optimum_or_refuse(cell: str, solver: str, famil
 @pytest.mark.parametrize(
     ("cell", "family"), [*stratified(PLAINLY, FAMILIES, every=19), *stratified(FETCHED, FAMILIES, every=83)]
 )
+@pytest.mark.sampled(5)
 def test_baselines_are_feasible_and_never_better_than_the_optimum(cell: str, family: str) -> None:
     problem = benign(cell, family, 10)
     if problem is None:
@@ -215,6 +218,7 @@ def test_baselines_are_feasible_and_never_better_than_the_optimum(cell: str, fam
 
 
 @pytest.mark.parametrize(("cell", "signalled"), NUMERICS)
+@pytest.mark.sampled(3)
 def test_declared_expression_is_the_numerics_at_fixed_rates(cell: str, signalled: bool) -> None:
     problem = numerical(cell, "signals" if signalled else "none", 10)
     if problem is None or problem.numerics is None:
@@ -255,6 +259,7 @@ def cone_value(problem: fo.Problem, typical: truth.Floats, share: float, signall
 
 
 @pytest.mark.parametrize(("cell", "signalled"), NUMERICS)
+@pytest.mark.sampled(2)
 def test_cone_form_changes_as_the_numerics_do(cell: str, signalled: bool) -> None:
     plain = numerical(cell, "none", 6)
     if plain is None or plain.numerics is None or (signalled and plain.objective.refuses_signals()):
@@ -322,6 +327,7 @@ def test_known_optima(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.sampled(3)
 def test_known_optima_are_optima_of_the_truth(case: Case) -> None:
     """The cases and the brute force must agree before either judges a solver."""
     known = case.known
@@ -355,6 +361,7 @@ def check_against_truth(problem: Instance, solver: Solver, tolerance: float) -> 
     ("cell", "family"),
     [*stratified(TRUE_CELLS, FAMILIES, every=2), *stratified(TRUE_FETCHES, FAMILIES, every=29)],
 )
+@pytest.mark.sampled(5)
 def test_water_filling_is_the_truth_on_benign_data(cell: tuple[str, str], family: str) -> None:
     curve, discipline = cell
     for n in (1, 2, 10):
@@ -368,6 +375,7 @@ def test_water_filling_is_the_truth_on_benign_data(cell: tuple[str, str], family
         *stratified(TRUE_FETCHES, FAMILIES, BUDGETS, every=29),
     ],
 )
+@pytest.mark.sampled(5)
 def test_water_filling_is_the_truth_on_ill_scaled_data(
     cell: tuple[str, str], family: str, budget: float
 ) -> None:
@@ -419,6 +427,7 @@ def test_closed_form_is_exact(discipline: str, family: str, ill: bool, n: int) -
         *stratified(TRUE_FETCHES, ["CLARABEL", "ECOS"], every=19),
     ],
 )
+@pytest.mark.sampled(5)
 def test_conic_is_the_truth_without_constraints(cell: tuple[str, str], backend: str) -> None:
     curve, discipline = cell
     problem = as_problem(sample(5, curve, discipline, "none", 2))
@@ -432,6 +441,7 @@ def test_conic_is_the_truth_without_constraints(cell: tuple[str, str], backend: 
 
 
 @pytest.mark.parametrize(("cell", "backend"), stratified(TRUE_CELLS, ["CLARABEL", "ECOS"], every=5))
+@pytest.mark.sampled(2)
 def test_conic_at_a_thousand_sources(cell: tuple[str, str], backend: str) -> None:
     curve, discipline = cell
     problem = as_problem(sample(5, curve, discipline, "none", 1000))
@@ -440,6 +450,7 @@ def test_conic_at_a_thousand_sources(cell: tuple[str, str], backend: str) -> Non
 
 @settings(max_examples=80, deadline=None)
 @given(plain=instances())
+@pytest.mark.exhaustive
 def test_water_filling_is_the_truth_in_the_corners(plain: Instance) -> None:
     check_against_truth(plain, WaterFilling(), SCALAR)
 

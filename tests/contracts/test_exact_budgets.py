@@ -73,6 +73,7 @@ def suited(cell: discovery.Cell, rates: np.ndarray) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=repr)
+@pytest.mark.sampled(5)
 def test_budgets_at_the_sum_of_bounds(cell: discovery.Cell) -> None:
     """Each budget is solved, whichever of the bounds use it up, or is just short of what they need."""
     rng = np.random.default_rng(8)
@@ -99,6 +100,7 @@ def test_budgets_at_the_sum_of_bounds(cell: discovery.Cell) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=repr)
+@pytest.mark.sampled(3)
 def test_nothing_matters_and_all_alike(cell: discovery.Cell) -> None:
     for n in (1, 2, 7):
         more, objective = suited(cell, np.ones(n)), discovery.sized(cell.objective, n)

@@ -59,6 +59,7 @@ def test_narrow_columns_are_kept_and_never_copied() -> None:
 @pytest.mark.parametrize(
     ("cell", "compiled"), [*CASES, *stratified(OTHERS, ["0"], every=2), *COMPILED_OTHERS], ids=repr
 )
+@pytest.mark.sampled(15)
 def test_as_if_widened(cell: Cell, compiled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)

@@ -229,6 +229,7 @@ def test_undamaged_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", TEXTS)
 @SETTINGS
 @given(data=st.data())
+@pytest.mark.sampled(5)
 def test_csv(kind: str, data: st.DataObject) -> None:
     read, text = TEXTS[kind]
     survive(

@@ -85,6 +85,7 @@ def files(folder: Path, frame: pl.DataFrame, parts: int) -> Path:
 
 @pytest.mark.parametrize("compiled", ["1", "0"])
 @pytest.mark.parametrize("parts", [1, 3, 7])
+@pytest.mark.sampled(3)
 def test_the_answer_is_that_of_memory(
     parts: int, compiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ HOLD = 6  # passes over the files until the rates are written
 @pytest.mark.parametrize(("family", "budget"), list(zip(FAMILIES, BUDGETS * 2, strict=True)))
 @pytest.mark.parametrize("discipline", PLAIN)
 @pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.sampled(4)
 def test_optimal_by_the_ground_truth(
     curve: str, discipline: str, family: str, budget: float, tmp_path: Path
 ) -> None:

@@ -211,6 +211,7 @@ def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.sampled(2)
 def test_what_jumps_is_solved_and_proved(monkeypatch: pytest.MonkeyPatch, ties: bool) -> None:
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")

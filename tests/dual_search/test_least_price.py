@@ -122,6 +122,7 @@ def test_starting_elsewhere_among_the_prices_ends_at_the_least(name: str) -> Non
 
 @pytest.mark.parametrize("order", ["in turn", "shuffled"])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_the_least_price_over_partitions(tmp_path: Path, name: str, order: str) -> None:
     case = CASES[name]
     task = market(case, order, 250)

@@ -192,6 +192,7 @@ def test_a_source_does_not_depend_on_the_others_of_its_log() -> None:
 
 @pytest.mark.parametrize("objective", [HarmonicStaleness(fo.Refresh.PERIODIC), BinaryFreshness()])
 @pytest.mark.parametrize("sources", [3, 12, 29])
+@pytest.mark.sampled(3)
 def test_a_plan_of_minutes_has_its_value_in_the_interval_of_the_value(
     objective: fo.Objective, sources: int
 ) -> None:

@@ -143,6 +143,7 @@ def test_step_refuses_floors_beyond_a_limit_and_takes_floors_that_use_it_up(desc
     ("curve", "discipline", "family", "descent"),
     stratified(CURVES, ["poisson", "periodic"], ["hosts", "all"], DESCENTS, every=2),
 )
+@pytest.mark.sampled(4)
 def test_full_solves_are_the_truth(curve: str, discipline: str, family: str, descent: Descent) -> None:
     binding = 0
     for seed in range(3):

@@ -64,6 +64,7 @@ def random_log(rng: np.random.Generator, crawls: int, scale: float) -> tuple[Cra
 @pytest.mark.parametrize("a", [0.05, 0.6, 3.0, 400.0])
 @pytest.mark.parametrize("reset", [0.0, 0.02, 1.0])
 @pytest.mark.parametrize("crawls", [1, 12, 150])
+@pytest.mark.sampled(4)
 def test_means_quantiles_and_evidence_are_those_of_a_fine_quadrature(
     a: float, reset: float, crawls: int
 ) -> None:

@@ -31,6 +31,7 @@ CURVES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize("objective", [BinaryFreshness(), HarmonicStaleness(), AccumulatedDelay()])
 @pytest.mark.parametrize("bandwidth", [12.0, 400.0])
+@pytest.mark.sampled(4)
 def test_curves_that_rise_bind(name: str, objective: fo.Objective, bandwidth: float) -> None:
     problem = fo.Problem(objective, SOURCES, bandwidth, constraints=lambda rate: [CURVES[name](rate)])
     solution = fo.solve(problem, tolerance=SCALAR)

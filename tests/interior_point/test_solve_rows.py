@@ -44,6 +44,7 @@ def hold(instance: Planted, answer: RowAnswer) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed"), SAMPLE)
+@pytest.mark.sampled(4)
 def test_planted_optima_are_found(name: str, seed: int) -> None:
     instance = stratum(name, seed)
     answer = solve_rows(program_of(instance))

@@ -170,6 +170,7 @@ ARTIFACT = st.lists(ENTRY, max_size=3).map(lambda entries: json.dumps({"results"
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON.map(json.dumps).map(str.encode) | ARTIFACT | st.binary(max_size=40))
+@pytest.mark.exhaustive
 def test_any_content_is_a_log_or_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "sources.json").write_bytes(content)
     message = "sources.json"

@@ -107,6 +107,7 @@ NAMES = [name for name in dict.fromkeys(NAMES) if not any("\ud800" <= letter <= 
 
 
 @pytest.mark.parametrize("parting", [",", ";", "\t", ",;\t"])
+@pytest.mark.sampled(4)
 def test_no_name_becomes_a_formula(tmp_path: Path, parting: str) -> None:
     """However a spreadsheet parts the file, what begins with a sign is a number."""
     for k, name in enumerate(NAMES):

@@ -59,6 +59,7 @@ def test_rates_come_within_two_percent_of_those_that_know_the_truth(tmp_path: Pa
 
 
 @pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
+@pytest.mark.sampled(2)
 def test_gaps_are_equal_or_exponential(tmp_path: Path, refresh: fo.Refresh) -> None:
     names = [f"s{k}" for k in range(40)]
     with Planner(

@@ -35,6 +35,7 @@ NAMES = [
 
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("names", NAMES)
+@pytest.mark.sampled(2)
 def test_names_are_coded_as_by_numpy(names: list[str]) -> None:
     labels, codes = code_names(pl.Series(names, dtype=pl.String))
     expected, inverse = np.unique(np.array(names), return_inverse=True)

@@ -245,13 +245,46 @@ def test_solvers_by_numerics_alone_find_it(solver: object) -> None:
 
 def test_other_solvers_refuse_in_one_line() -> None:
     problem = fo.Problem(AccumulatedDelay(), sources(), 60.0)
-    for name in ("ClosedForm", "LambdaCrawl", "Uniform", "SquareRoot", "InteriorPoint", "SeparableNewton"):
+    for name in ("ClosedForm", "LambdaCrawl", "InteriorPoint", "SeparableNewton"):
         solver = getattr(fo.solvers, name)()
         with pytest.raises(SolverRefusedError, match="source has changed"):
             fo.solve(problem, solver)
         assert solver.solve(problem).status is fo.Status.REFUSED
     # A solver that is called by itself would take the problem for one of rates.
     assert WaterFilling().solve(problem).status is fo.Status.REFUSED
+
+
+@pytest.mark.parametrize("bandwidth", [1e2, 1e9])
+@pytest.mark.sampled(2)
+def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth: float) -> None:
+    rng, n = np.random.default_rng(0), 40
+    own = fo.Sources(
+        10.0 ** rng.uniform(-4, 3, n),
+        10.0 ** rng.uniform(-3, 3, n),
+        host=np.arange(n) % 4,
+        min_rate=np.where(rng.random(n) < 0.2, 1e-3, 0.0),
+        max_rate=np.where(rng.random(n) < 0.3, 5.0, np.inf),
+        refresh_cost=10.0 ** rng.uniform(-2, 2, n),
+        changed_cost=10.0 ** rng.uniform(-3, 4, n),
+    )
+    weights = own.column("importance")
+    shapes = {
+        "Uniform": np.ones(n),
+        "Proportional": own.change_rate,
+        "SquareRoot": np.sqrt(weights * own.change_rate / own.refresh_cost),
+    }
+    limited = own.host == 1
+    problem = fo.Problem(BinaryFreshness(PERIODIC), own, bandwidth, {1: bandwidth / 10.0})
+    for name, shape in shapes.items():
+        rates = fo.solve(problem, getattr(fo.solvers, name)()).rates
+        assert own.changed_cost is not None
+        fresh = (rates / own.change_rate) * -np.expm1(-own.change_rate / rates)
+        used = own.refresh_cost * rates + own.changed_cost * own.change_rate * fresh
+        assert used.sum() == pytest.approx(bandwidth, rel=1e-12)
+        assert used[limited].sum() <= bandwidth / 10.0 * (1.0 + 1e-12)
+        inside = (rates > own.min_rate) & (rates < own.max_rate)
+        for group in (inside & limited, inside & ~limited):
+            assert np.ptp(rates[group] / shape[group]) <= 1e-12 * np.max(rates[group] / shape[group])
 
 
 def test_costs_of_zero_are_the_problem_without_them() -> None:

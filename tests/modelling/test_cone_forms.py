@@ -129,6 +129,7 @@ def formed(form: Form, typical: float) -> list[float]:
 
 
 @pytest.mark.parametrize(("name", "decades"), stratified(FORMS, DECADES, every=7))
+@pytest.mark.sampled(5)
 def test_cone_form_changes_with_the_rate_as_the_cost_does(name: str, decades: float) -> None:
     form, ratio = FORMS[name], 10.0**decades
     if form.signalled and ratio >= 0.7:

@@ -20,6 +20,7 @@ from freshopt.problems import (
     ExpectedPenalty,
     HarmonicStaleness,
     LaterThan,
+    LogFreshness,
     PiecewiseLinearCost,
     PollingKnapsack,
     PowerCost,
@@ -207,6 +208,7 @@ def ill_scaled(objective: Objective, n: int, budget: float, *, signals: bool = F
 
 
 @pytest.mark.parametrize("objective", [*both(PERIODIC)[:4], *both(POISSON)[:4], poisson()[8]], ids=names)
+@pytest.mark.sampled(2)
 def test_ill_scaled_sources_are_certified(objective: Objective) -> None:
     for budget in (1e-3, 0.5, 20.0):
         proof = fo.solve(ill_scaled(objective, 20, budget)).certificate
@@ -333,11 +335,9 @@ def test_refusals() -> None:
     asked = fo.Sources([1.0, 2.0], request_rate=1.0, success=0.5)
     with pytest.raises(ObjectiveError, match=r"refreshes on request have no cell for that"):
         fo.Problem(BinaryFreshness(ON_REQUEST), asked, bandwidth=1.0)
-    with pytest.raises(ObjectiveError, match=r"LaterThan.* has no declared form for periodic attempts"):
-        fo.Problem(LaterThan(1.0, PERIODIC), failing, bandwidth=1.0)
-    # There is no fo.solve of what has no numerics, and no Poisson cell of a knapsack.
+    # A knapsack has no Poisson cell to be told of; log freshness has one.
     for refused, remedy in (
-        (LaterThan(1.0, PERIODIC), "Use Refresh.POISSON, or leave"),
+        (LogFreshness(PERIODIC), "Use Refresh.POISSON, or leave"),
         (PollingKnapsack(), "Leave"),
     ):
         with pytest.raises(ObjectiveError, match=rf"periodic attempts\. {remedy} success out\.$"):
@@ -375,3 +375,44 @@ def test_retries_at_once_are_periodic_refreshes_at_the_rate_of_successes() -> No
     same = float(np.sum(sources.change_rate / (2.0 * waiting.rates * sources.success)))  # type: ignore[operator]
     assert same < waiting.value
     assert retried_at_once(fo.Sources(1.0)).success is None
+
+
+def test_a_deadline_of_attempts_is_answered_in_closed_form() -> None:
+    rng, n = np.random.default_rng(0), 4000
+    late = 10.0 ** rng.uniform(-6, 4, n)
+    s = np.where(rng.random(n) < 0.1, 1.0, 10.0 ** rng.uniform(-3, 0, n))
+    weight = 10.0 ** rng.uniform(-6, 6, n)
+    each = PiecewiseLinearCost(np.tile([0.0, 1.0], (n, 1)), np.stack([np.zeros(n), -late], axis=1))
+    sources = fo.Sources(np.ones(n), weight, success=s)
+    numerics = fo.Problem(SynchronizationCost(each), sources, bandwidth=1.0).numerics
+    assert numerics is not None
+    price = weight * s * late * 10.0 ** rng.uniform(-12, 1, n)
+    rate = numerics.inverse_marginal(price)
+    # The marginal value falls from step to step: at the answer it is at most the price, just before it above.
+    assert np.all(numerics.marginal(rate) <= price)
+    before = rate > 0.0
+    assert np.mean(before) > 0.5
+    assert np.all(numerics.marginal(rate * (1.0 - 1e-12))[before] >= price[before] * (1.0 - 1e-12))
+    k = np.floor(rate * late * (1.0 + 1e-15))
+    np.testing.assert_allclose(rate, k / late, rtol=1e-14)
+
+
+def test_shares_later_than_an_age_are_those_of_attempts() -> None:
+    rng, n = np.random.default_rng(3), 60
+    s, weight = rng.uniform(0.05, 1.0, n), 10.0 ** rng.uniform(-1, 1, n)
+    sources = fo.Sources(np.ones(n), weight, success=s)
+
+    def late(rates: np.ndarray) -> float:
+        k = np.floor(rates * 2.0 * (1.0 + 1e-15))
+        return float(np.sum(weight * (1.0 - s) ** k * (1.0 - s * (2.0 * rates - k))))
+
+    for bandwidth in (1.0, 30.0, 1000.0):
+        solution = fo.solve(fo.Problem(LaterThan(2.0, PERIODIC), sources, bandwidth))
+        assert solution.certificate is not None
+        assert solution.certificate.relative_gap < 1e-12
+        assert solution.value == pytest.approx(late(solution.rates), rel=1e-12, abs=1e-12)
+    target = fo.Target(LaterThan(2.0, PERIODIC), at_most=0.05)
+    least = fo.solve(fo.Problem(fo.Spend(), sources, constraints=[target]))
+    assert late(least.rates) <= 0.05 * weight.sum() * (1.0 + 1e-9)
+    bound = fo.solve(fo.Problem(LaterThan(2.0, PERIODIC), sources, least.value))
+    assert bound.value == pytest.approx(0.05 * weight.sum(), rel=1e-6)

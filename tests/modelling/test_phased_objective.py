@@ -44,6 +44,7 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
 @pytest.mark.parametrize("shape", [OFFICE, WAVES])
 @pytest.mark.parametrize("gap", [14.0, 7.0, 1.0])
 @pytest.mark.parametrize("u", [0.1, 1.0, 3.0])
+@pytest.mark.sampled(3)
 def test_promises_are_kept(name: str, shape: Floats, gap: float, u: float) -> None:
     change = u / gap
     objective = PhasedObjective(OBJECTIVES[name], WeeklyProfile(shape))

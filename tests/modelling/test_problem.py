@@ -148,6 +148,7 @@ SOLVABLE = [
 
 
 @pytest.mark.parametrize("case", SOLVABLE, ids=lambda case: case.name)
+@pytest.mark.sampled(3)
 def test_the_cvxpy_problem_has_the_known_optimum(case: Case) -> None:
     """Its value at the known rates is the numerics' value, and Clarabel finds none better by more."""
     problem = as_problem(case.problem)

@@ -163,6 +163,7 @@ def small_problem(objective: Objective, budget: float) -> fo.Problem:
 
 @pytest.mark.parametrize("budget", [1e-3, 0.3, 0.9])
 @pytest.mark.parametrize("objective", objectives(), ids=names)
+@pytest.mark.sampled(4)
 def test_certified(objective: Objective, budget: float) -> None:
     problem = small_problem(objective, budget)
     solution = fo.solve(problem)

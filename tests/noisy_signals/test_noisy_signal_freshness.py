@@ -59,6 +59,7 @@ def column(*values: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
 @pytest.mark.parametrize("threshold", [0.4, 2.5])
+@pytest.mark.sampled(5)
 def test_cycles_are_as_simulated(threshold: float, recall: float, precision: float) -> None:
     bonus = -math.log1p(-precision) / (1 - recall) if precision < 1 and recall else math.inf
     length, fresh = crawl(threshold, bonus, 1.0, recall, precision, 4000, seed=7)
@@ -116,6 +117,7 @@ def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
 
 
 @pytest.mark.parametrize("precision", [1e-3, 1e-6, 1e-9, 1e-12])
+@pytest.mark.sampled(4)
 def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
     rate = np.geomspace(0.05, 50.0, 40)
     quiet, loud = np.full(40, 0.0), np.full(40, 0.7)
@@ -127,6 +129,7 @@ def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
 
 
 @pytest.mark.parametrize(("recall", "precision"), [*QUALITIES, (0.999, 0.5), (0.9, 1e-5), (1 - 1e-12, 0.3)])
+@pytest.mark.sampled(4)
 def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> None:
     worth = np.concatenate([np.geomspace(1e-9, 0.5, 30), 1 - np.geomspace(0.4, 1e-5, 20)])
     share = np.full(50, recall), np.full(50, precision)

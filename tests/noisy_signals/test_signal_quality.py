@@ -64,6 +64,7 @@ def likelihood(log: dict[str, Any], a: float, k: float) -> float:
 
 
 @pytest.mark.parametrize("crawls", [6, 12, pytest.param(40, marks=pytest.mark.exhaustive)])
+@pytest.mark.sampled(2)
 def test_no_other_rates_are_more_likely(crawls: int) -> None:
     edges = set()
     for seed in range(7):

@@ -106,6 +106,7 @@ def test_true_signals_of_all_changes_are_crawled_by_importance_per_change() -> N
     assert found[[0, 1, 2, 4]].tolist() == [1, 2, 0, 2]
 
 
+@pytest.mark.exhaustive
 def test_blocks_pick_whom_a_look_at_all_sources_picks() -> None:
     many, (recall, precision) = sources(), KINDS["mixed"]
     greedy = SignalGreedy(fo.Problem(NoisySignalFreshness(recall, precision), many, 0.3 * N))

@@ -25,6 +25,7 @@ BEST = 41.18929  # Σw·freshness at .258915 and .0741302, by hand
 @pytest.mark.parametrize(
     "estimator", [LawOfLargeNumbers(), StochasticApproximation(), MaximumLikelihood()], ids=repr
 )
+@pytest.mark.sampled(3)
 def test_twenty_batches_of_the_published_instance(estimator: Estimator) -> None:
     learner = AdaptiveRates(batch=500.0, estimator=estimator)  # 50 crawls of each source at equal rates
     history = learner.run(fo.World.poisson(SOURCES, seed=7), GUESS, 1e4)

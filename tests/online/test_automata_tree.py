@@ -102,6 +102,7 @@ def test_probes_of_batches_are_those_of_intervals() -> None:
         (Polling.RANDOM, Feedback.NEWS_THEN_NONE),
     ],
 )
+@pytest.mark.sampled(4)
 def test_batches_bring_the_feedback_of_single_polls(polling: Polling, feedback: Feedback) -> None:
     """Against the loops that poll one at a time; both are in slots of the same length."""
     n, hazard, weight = 4, np.array([0.7, 0.1, 0.05, 0.3]), np.array([1.0, 2.0, 0.5, 4.0])

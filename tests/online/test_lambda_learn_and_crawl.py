@@ -150,6 +150,7 @@ def test_binary_planning_with_a_floor_is_judged_by_the_problem() -> None:
     [problems.AccumulatedDelay(), problems.Age(), BINARY, problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
     ids=repr,
 )
+@pytest.mark.sampled(4)
 def test_any_objective(objective: fo.Objective) -> None:
     sources = instance(5, 0.0)
     floor = 0.3 if objective == BINARY else 0.0  # its best rates leave out what they should learn more of

@@ -94,6 +94,7 @@ def test_slopes_are_unbiased(curve: str) -> None:
 
 
 @pytest.mark.parametrize("euclid", [False, True])
+@pytest.mark.sampled(2)
 def test_a_step_solves_its_own_problem(euclid: bool) -> None:
     """Of some sources, which keep the sum of their rates, whatever the signs: by bisection."""
     rng = np.random.default_rng(4)
@@ -145,6 +146,7 @@ def test_the_exploration_gap_is_small_and_exact() -> None:
 
 @pytest.mark.parametrize("name", list(LEARNERS))
 @pytest.mark.parametrize(("run", "share"), [(power_run, 0.45), (binary_run, 0.15)])
+@pytest.mark.sampled(4)
 def test_cost_falls_towards_the_optimum(name: str, run: Any, share: float) -> None:  # noqa: ANN401
     history: RunHistory = run(name, 60 * 40.0)
     problem = power_problem()[0] if run is power_run else binary_problem()
@@ -167,6 +169,7 @@ def test_cost_falls_towards_the_optimum(name: str, run: Any, share: float) -> No
 
 @pytest.mark.parametrize("name", list(LEARNERS))
 @pytest.mark.parametrize("run", [power_run, binary_run])
+@pytest.mark.sampled(3)
 def test_a_resumed_run_has_the_same_bits(name: str, run: Any, tmp_path: Path) -> None:  # noqa: ANN401
     whole: RunHistory = run(name, 800.0)
     path = tmp_path / "run.npz"
@@ -193,6 +196,7 @@ class Diary:
 
 
 @pytest.mark.parametrize("name", ["mirror", "async"])
+@pytest.mark.sampled(2)
 def test_polls_and_rates_are_those_of_the_algorithm(name: str) -> None:
     diary, learner, problem = Diary(), LEARNERS[name][1], binary_problem()
     history = learner.run(diary, problem, 400.0)

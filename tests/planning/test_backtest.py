@@ -92,6 +92,7 @@ def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objectiv
     assert plan.realised == pytest.approx(np.mean([row.realised for row in each]), rel=EXACT)
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_a_window_is_known_to_its_plan() -> None:
     """Whatever changes in the last quarter, the plan's prediction is the same; its cost is not."""
     log = poisson_log()

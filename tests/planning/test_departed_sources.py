@@ -36,6 +36,7 @@ def rows_of(held: fo.BackTest) -> dict[str, PolicyCost]:
 
 @pytest.mark.parametrize("regular", [True, False])
 @pytest.mark.parametrize("sources", [60, 10])
+@pytest.mark.sampled(3)
 def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) -> None:
     """Equal gaps of equal sources are the plan; exponential ones cost what Poisson refreshes do."""
     objective = BinaryFreshness(PERIODIC if regular else fo.Refresh.POISSON)
@@ -51,6 +52,7 @@ def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) 
 
 
 @pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC)])
+@pytest.mark.sampled(2)
 def test_predicted_and_realised_are_of_the_sources_that_are_there(objective: fo.Objective) -> None:
     rows = rows_of(fo.backtest(ending_log(), "30/day", objective=objective))
     for name in ("plan", "uniform", "proportional", "plan at current"):

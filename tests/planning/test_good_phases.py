@@ -159,6 +159,7 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
         },
     ],
 )
+@pytest.mark.sampled(2)
 def test_what_has_no_phases_is_planned_as_ever(settings: dict[str, object]) -> None:
     log = Cycle(OFFICE).log(RATES, 60, 1)
     plan = fo.plan(log, horizon="28d", draws=0, **{"bandwidth": 12.0, **settings})  # type: ignore[arg-type]

@@ -38,6 +38,7 @@ def held(*, dated: bool, peaks: bool, load_limit: float = 2.0) -> fo.BackTest:
 
 
 @pytest.mark.parametrize("dated", [True, False])
+@pytest.mark.sampled(2)
 def test_peaks_are_used_and_the_gain_is_claimed(dated: bool) -> None:
     found = held(dated=dated, peaks=True)
     row = next(row for row in found.means if row.policy == "plan, phased")

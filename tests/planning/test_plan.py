@@ -31,6 +31,7 @@ def log() -> fo.CrawlLog:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+@pytest.mark.sampled(4)
 def test_the_summary_follows_from_the_tables(
     objective: fo.Objective, log: fo.CrawlLog, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_price_is_the_marginal_gain_and_bounds_a_whole_refresh(
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES[::2], ids=repr)
+@pytest.mark.sampled(3)
 def test_the_schedules_value_is_what_simulated_changes_cost(
     objective: fo.Objective, log: fo.CrawlLog, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_in_hours_everything_is_the_same_but_the_unit() -> None:
 
 
 @pytest.mark.parametrize("csv", [False, True])
+@pytest.mark.sampled(2)
 def test_the_order_of_the_rows_does_not_show(csv: bool, tmp_path: Path) -> None:
     columns = dated(crawls())
     shuffled = np.random.default_rng(0).permutation(len(columns["time"]))

@@ -49,6 +49,7 @@ def request_for(objective: Objective, bandwidth: float) -> PlanRequest:
     ("objective", "scale"),
     [(BinaryFreshness(PERIODIC), 1e-6), (HarmonicStaleness(PERIODIC), 1e6), (HarmonicStaleness(), 1.0)],
 )
+@pytest.mark.sampled(2)
 def test_mean_and_spread_are_those_of_posterior_samples(objective: Objective, scale: float) -> None:
     rng = np.random.default_rng(4)
     log = log_of(rng.gamma(0.6, 0.2, 40), 6, seed=1)

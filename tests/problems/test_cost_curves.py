@@ -65,6 +65,7 @@ def test_cost_of_age_is_its_definition(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CURVES)
+@pytest.mark.sampled(2)
 def test_mean_is_the_integral_over_a_period(name: str) -> None:
     curve, exact = CURVES[name]
     integral = [exact.integral(s) for s in AGES]
@@ -74,6 +75,7 @@ def test_mean_is_the_integral_over_a_period(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CURVES)
+@pytest.mark.sampled(2)
 def test_index_is_age_times_cost_less_the_integral(name: str) -> None:
     curve, exact = CURVES[name]
     assert close(of(curve, curve.index, AGES), [exact.index(s) for s in AGES])
@@ -92,6 +94,7 @@ def test_index_rises_by_age_times_the_rise_of_cost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CURVES)
+@pytest.mark.sampled(3)
 def test_inverse_index_solves_its_equation(name: str) -> None:
     """A smooth curve's index returns the price; at a jump of the index the price lies within the jump."""
     curve, exact = CURVES[name]
@@ -113,6 +116,7 @@ def test_no_period_is_long_enough_for_a_price_above_the_index(name: str) -> None
 
 
 @pytest.mark.parametrize("name", WITH_POISSON)
+@pytest.mark.sampled(5)
 def test_poisson_cell_is_the_mean_over_exponential_ages(name: str) -> None:
     curve, exact = CURVES[name]
     cell = curve.cell(Refresh.POISSON)
@@ -217,6 +221,7 @@ DECLARED: list[tuple[Objective, float]] = [
 
 
 @pytest.mark.parametrize(("objective", "tolerance"), DECLARED)
+@pytest.mark.sampled(4)
 def test_declared_form_at_fixed_rates_is_the_kernel(objective: Objective, tolerance: float) -> None:
     sources = Sources([0.1, 0.7, 3.0, 1.5], importance=[1.0, 0.4, 2.0, 0.0])
     kernel = objective.kernel(sources)
@@ -242,6 +247,7 @@ def test_age_keeps_the_accuracy_stated_for_its_nodes() -> None:
     ("exponent", "cost", "slope"),
     [(0.1, 1e-9, 1e-8), (1.0, 1e-9, 1e-8), (3.0, 4e-8, 2e-7), (5.0, 6e-7, 1e-6)],
 )
+@pytest.mark.sampled(4)
 def test_capped_poisson_declaration_keeps_the_accuracy_stated(
     exponent: float, cost: float, slope: float, every: int
 ) -> None:

@@ -164,6 +164,7 @@ W = np.array([1.0, 0.3, 2.0, 0.7, 5.0, 1.0, 0.2, 3.0])
 
 @pytest.mark.parametrize("bandwidth", [0.3, 6.0, 400.0])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(5)
 def test_optimum_is_that_of_brute_force(name: str, bandwidth: float) -> None:
     check(MODELS[name], D, W, bandwidth)
 
@@ -188,6 +189,7 @@ def test_bounds_hosts_and_sources_without_importance(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(5)
 def test_ill_scaled_data(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     d, w = 10.0 ** rng.uniform(-6.0, 6.0, N), 10.0 ** rng.uniform(-6.0, 6.0, N)

@@ -80,6 +80,7 @@ def test_closed_forms_are_the_sums(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_poisson_cost_and_marginal_over_twenty_decades(name: str) -> None:
     d = np.geomspace(1e-5, 1e5, len(RATIOS))
     kernel = ExpectedPenalty(CASES[name][0]).kernel(fo.Sources(d))
@@ -94,6 +95,7 @@ def test_poisson_cost_and_marginal_over_twenty_decades(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_on_signal_cost_and_marginal(name: str) -> None:
     shares = np.array([1e-14, 1e-10, 1e-6, 1e-3, 0.1, 0.5, 0.9, 0.99])
     kernel = ExpectedPenalty(CASES[name][0]).signalled_kernel(fo.Sources(np.full(len(shares), 4.0)))
@@ -107,6 +109,7 @@ def test_on_signal_cost_and_marginal(name: str) -> None:
 
 @pytest.mark.parametrize("signalled", [False, True])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(4)
 def test_inverse_marginal_is_the_inverse(name: str, signalled: bool) -> None:
     objective = ExpectedPenalty(CASES[name][0])
     rates = np.concatenate([np.logspace(-12.0, -0.01, 40), [] if signalled else np.logspace(0.1, 6.0, 20)])
@@ -164,6 +167,7 @@ def test_it_is_the_named_objectives_where_it_coincides_with_them() -> None:
 @pytest.mark.parametrize(
     ("name", "seed"), stratified(["square", "three at most", "hundred free"], range(4), every=2)
 )
+@pytest.mark.sampled(5)
 def test_optimum_is_that_of_brute_force(name: str, seed: int) -> None:
     rng, n = np.random.default_rng(seed), 8
     spread = (1.0, 1.0, 3.0, 5.0)[seed]
@@ -344,6 +348,7 @@ def test_sums_are_positive_and_complete_for_every_theta() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_tables_for_many_sources_are_the_sums(name: str) -> None:
     few = RATIOS[::6]
     ratios = np.tile(few, 1 + MANY // len(few))
@@ -363,6 +368,7 @@ def test_tables_for_many_sources_are_the_sums(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(3)
 def test_certificates_by_tables_bound_the_true_gap(seed: int) -> None:
     # Without bounds the least Σ wΔ/ρ is (Σ √(wΔ))²/B.
     rng = np.random.default_rng(seed)

@@ -40,6 +40,7 @@ RATIOS = 10.0 ** np.arange(-18, 18.5, 4.5)
 
 
 @pytest.mark.parametrize(("objective", "signalled", "gain"), GAINS)
+@pytest.mark.sampled(3)
 def test_gains_over_36_decades(
     objective: fo.Objective, signalled: bool, gain: Callable[[Any, Any], Any]
 ) -> None:
@@ -74,6 +75,7 @@ def test_all_kinds_of_sources_together() -> None:
 
 
 @pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, PERIODIC])
+@pytest.mark.sampled(2)
 def test_partitions(tmp_path: Path, refresh: fo.Refresh) -> None:
     files = write(tmp_path, pl.DataFrame({"change_rate": np.full(100, 1e18)}), 2)
     found = fo.distributed.solve(BinaryFreshness(refresh), files, 100.0)

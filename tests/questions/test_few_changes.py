@@ -46,6 +46,7 @@ def best_of_all(problem: fo.Problem, old: np.ndarray, m: int) -> float:
 
 @pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()], ids=repr)
 @pytest.mark.parametrize("m", [1, 3, 6])
+@pytest.mark.sampled(5)
 def test_the_choice_is_near_the_best_of_all_and_bounded(objective: fo.Objective, m: int) -> None:
     for seed in range(3):
         problem, old = drawn(seed, objective)

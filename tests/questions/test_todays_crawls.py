@@ -41,6 +41,7 @@ def test_todays_freshness_is_that_of_the_logs_rates(log: fo.CrawlLog, refresh: f
 
 
 @pytest.mark.parametrize("asked", [0.8, "80%", "as today"])
+@pytest.mark.sampled(2)
 def test_a_plan_for_a_freshness_has_the_least_bandwidth(
     log: fo.CrawlLog, asked: float | str, tmp_path: Path
 ) -> None:

@@ -231,6 +231,7 @@ CLAIMS: dict[str, tuple[Edit, tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.sampled(5)
 def test_claims_follow_the_numbers(name: str, plan: Path, tmp_path: Path) -> None:
     edit, present, absent = CLAIMS[name]
     text = page(plan, edit, tmp_path / "edited")
@@ -263,6 +264,7 @@ LOGS: dict[str, tuple[fo.CrawlLog, tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", LOGS)
+@pytest.mark.sampled(3)
 def test_claims_of_degenerate_logs(name: str, tmp_path: Path) -> None:
     log, present, absent = LOGS[name]
     write_plan(make_plan(log, plan_request(bandwidth=2.0, draws=2)), tmp_path / "plan")

@@ -103,6 +103,7 @@ def opened(folder: Path) -> tuple[Facts, PageReader]:
     return facts, PageReader((folder / "report.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.sampled(5)
 def test_each_section_is_there_under_its_condition(plan: tuple[str, Path]) -> None:
     kind, folder = plan
     facts, page = opened(folder)
@@ -198,6 +199,7 @@ def test_every_table_and_picture_can_be_read_aloud(plan: tuple[str, Path]) -> No
     assert page.counts["figure"] == {"one": 7, "odd": 11, "free": 6, "idle": 4}.get(kind, 9)
 
 
+@pytest.mark.sampled(2)
 def test_it_can_be_made_again_from_the_files_alone(plan: tuple[str, Path], tmp_path: Path) -> None:
     _, folder = plan
     before = (folder / "report.html").read_bytes()

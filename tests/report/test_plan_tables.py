@@ -77,6 +77,7 @@ def many(folder: Path, n: int) -> Part:
     return Part(change_rate, lower, upper, rate, weight, names, further["crawl_rate"])
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
     n = 100_000
     part = many(plan, n)

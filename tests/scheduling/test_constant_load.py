@@ -209,6 +209,7 @@ def cost_of(problem: fo.Problem, count: npt.ArrayLike, horizon: float, shift: in
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("repeats", [True, False])
+@pytest.mark.sampled(5)
 def test_counts_are_the_best_of_all(kind: str, repeats: bool) -> None:
     rng = np.random.default_rng(8)
     for spend in range(3, 10):

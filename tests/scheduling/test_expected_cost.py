@@ -109,6 +109,7 @@ def simulated_cost(
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("method", [Periodic(), PoissonArrivals(seed=3)], ids=["periodic", "poisson"])
+@pytest.mark.sampled(2)
 def test_it_agrees_with_simulated_changes(kind: str, method: Periodic | PoissonArrivals) -> None:
     change_rate, age = np.array([0.3, 1.0, 2.5, 6.0]), np.array([0.0, 2.0, 0.4, 0.1])
     schedule = fo.schedule({"a": 0.5, "b": 1.0, "c": 0.0, "d": 4.0}, 3.0, method)

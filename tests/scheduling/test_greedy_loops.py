@@ -52,6 +52,7 @@ def test_compiled_picks_are_those_of_the_tables(
     assert np.array_equal(again, time)
 
 
+@pytest.mark.exhaustive
 def test_nobody_worth_a_pick_leaves_it_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = fo.Problem(BinaryFreshness(PERIODIC), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
     monkeypatch.setattr(greedy, "WORTHWHILE", 0)

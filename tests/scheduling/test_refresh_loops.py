@@ -71,6 +71,7 @@ def rates_of(family: str, n: int) -> Floats:
 @pytest.mark.parametrize(
     "method", [Periodic(), PoissonArrivals(seed=4), Carousel(), EarliestDeadline(age=0.7)], ids=repr
 )
+@pytest.mark.sampled(5)
 def test_compiled_and_numpy_have_the_same_bits(
     family: str, n: int, horizon: float, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_periodic_gaps_are_exactly_the_reciprocal_of_the_rate() -> None:
 
 
 @pytest.mark.parametrize("horizon", [1e-3, 1.0, 7.0, 365.25])
+@pytest.mark.sampled(3)
 def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) -> None:
     rates = np.concatenate([lognormal_rates(500), np.arange(1.0, 20.0), np.arange(1.0, 20.0) / 7.0])
     plan = schedule(table(rates), horizon, Periodic())
@@ -63,6 +64,7 @@ def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) ->
 
 
 @pytest.mark.parametrize("n", [10, 100, 1000, 10_000])
+@pytest.mark.sampled(2)
 def test_periodic_load_of_equal_rates_has_the_discrepancy_of_the_golden_sequence(n: int) -> None:
     # Kuipers & Niederreiter, Uniform Distribution of Sequences, chapter 2, Theorem 3.4, partial quotients 1:
     # N·D_N ≤ 3 + (1/ln φ + 1/ln 2)·ln N, φ the golden ratio. Measured: 0.9, 1.4, 1.3, 2.6.

@@ -92,6 +92,7 @@ def test_a_bound_holds_whatever_the_prices() -> None:
 
 
 @pytest.mark.parametrize("way", [network, linear, priced])
+@pytest.mark.sampled(3)
 def test_crawls_that_do_not_fit_together_are_counted(way: object) -> None:
     """Three hosts have a night apart from one hour, and 5 crawls each that need 5 slots of capacity 2."""
     open_ = np.zeros((3, 40), dtype=np.bool_)

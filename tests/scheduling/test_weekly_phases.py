@@ -71,6 +71,7 @@ def test_the_heaviest_go_first() -> None:
         WeeklyProfile(OFFICE, daily_evidence=1.0),
     ],
 )
+@pytest.mark.sampled(3)
 def test_without_a_profile_that_counts_schedules_are_the_same(profile: WeeklyProfile) -> None:
     daily = np.random.default_rng(2).choice([1.0, 2.0, 24.0, 0.13], 300)
     rates = np.append(daily if profile.daily_evidence < 10.0 else rates_of(300), 0.0)

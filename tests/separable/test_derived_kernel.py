@@ -144,6 +144,7 @@ def test_value_slope_and_curvature_of_named_objectives_are_the_derivatives(name:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.sampled(2)
 def test_the_inverse_of_the_derived_marginal_leads_back(name: str) -> None:
     objective, signalled = FORMS[name]
     numerics = derived(discovery.sized(objective, 61), suited(objective), signalled=signalled)

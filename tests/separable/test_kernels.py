@@ -60,6 +60,7 @@ def test_definition_is_what_a_simulated_history_costs(curve: str, discipline: st
 
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
 @pytest.mark.parametrize("share", [0.05, 0.4, 1.0])
+@pytest.mark.sampled(4)
 def test_closed_form_is_the_definition(curve: str, discipline: str, share: float) -> None:
     definition = truth.cost_by_definition(curve, discipline, 3.0, 3.0 * share)
     assert abs(truth.cost(curve, discipline, 3.0, 3.0 * share) - definition) <= 1e-25 * (1 + definition)
@@ -111,6 +112,7 @@ def test_fast_marginals_of_requests_and_attempts_are_derivatives(
 
 
 @pytest.mark.parametrize(("curve", "discipline", "success", "asked"), FETCHED)
+@pytest.mark.sampled(2)
 def test_kernels_of_requests_and_attempts_are_the_truth(
     curve: str, discipline: str, success: float, asked: float
 ) -> None:

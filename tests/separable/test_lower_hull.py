@@ -38,6 +38,7 @@ def at(one: Numerics, method: str, values: Floats) -> Floats:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("change", [1e-6, 0.03, 0.3, 2.0, 1e4])
+@pytest.mark.sampled(4)
 def test_the_hull_is_the_lower_hull_of_curve_and_points(
     name: str, bounds: tuple[float, float], change: float
 ) -> None:

@@ -143,6 +143,7 @@ def methods(problem: fo.Problem) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("method", ["periodic", "poisson", "carousel", "deadline", "greedy", "counts"])
+@pytest.mark.sampled(5)
 def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> None:
     problem = instance(kind, PERIODIC)
     rates = fo.solve(problem).rates if method != "poisson" else np.full(300, 0.8)
@@ -175,6 +176,7 @@ def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
     assert cost.error < 0.02 * abs(solution.value)
 
 
+@pytest.mark.exhaustive
 def test_costs_of_the_copys_age_are_the_expected_value_itself() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], [1.0, 5.0, 2.0])
     power = SynchronizationCost(PowerCost(scale=[1.0, 2.0, 0.5], exponent=0.5))

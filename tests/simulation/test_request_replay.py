@@ -86,6 +86,7 @@ def test_a_window_of_requests() -> None:
     ],
     ids=repr,
 )
+@pytest.mark.sampled(2)
 def test_requests_see_what_the_solution_says(objective: fo.Objective) -> None:
     rng = np.random.default_rng(1)
     sources = fo.Sources(rng.lognormal(0.0, 1.0, 40), request_rate=rng.lognormal(0.0, 1.0, 40))

@@ -213,6 +213,7 @@ def test_all_errors_are_as_large_as_deviations_are(cell: str) -> None:
 
 @pytest.mark.parametrize("change_rate", [0.05, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
+@pytest.mark.sampled(3)
 def test_the_beginning_lowers_costs_by_no_more_than_is_said(change_rate: float, rate: float) -> None:
     costs = under_poisson_refreshes(fo.Sources([change_rate]), np.array([rate]), skip=1e-6)
     limits = {

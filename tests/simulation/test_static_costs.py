@@ -78,6 +78,7 @@ OBJECTIVES = {
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
+@pytest.mark.sampled(5)
 def test_costs_are_means_over_phases_and_ages(name: str, refresh: fo.Refresh) -> None:
     found = static_costs(window(), RATES, OBJECTIVES[name](refresh))
     expected = [brute(name, k, refresh) for k in range(4)]

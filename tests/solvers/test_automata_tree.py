@@ -142,6 +142,7 @@ HOSTS = np.array(["a", "b", "c"])[np.arange(24) % 3]
 
 
 @pytest.mark.parametrize("objective", COSTS, ids=str)
+@pytest.mark.sampled(3)
 def test_every_cost_is_learnt_to_a_few_percent(objective: fo.Objective) -> None:
     rates = np.geomspace(0.1, 10.0, 24)
     weights = np.random.default_rng(4).permutation(rates)
@@ -153,6 +154,7 @@ def test_every_cost_is_learnt_to_a_few_percent(objective: fo.Objective) -> None:
 
 
 @pytest.mark.parametrize("objective", [Age(PERIODIC), HarmonicStaleness(POISSON)], ids=str)
+@pytest.mark.sampled(2)
 def test_bounds_and_host_limits_are_kept_and_the_rest_is_optimal(objective: fo.Objective) -> None:
     """Each binds: without floors, ceilings and a host's limit the optimum is another."""
     free = fo.solve(fo.Problem(objective, WEIGHTED, bandwidth=10.0))

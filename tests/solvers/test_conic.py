@@ -99,6 +99,7 @@ def require_optimal(problem: fo.Problem) -> None:
         every=11,
     ),
 )
+@pytest.mark.sampled(5)
 def test_ill_scaled_problems_are_solved_and_proved(name: str, kind: str, drawn: tuple[int, float]) -> None:
     seed, budget = drawn
     problem = ill(OBJECTIVES[name], kind, budget, seed)
@@ -107,6 +108,7 @@ def test_ill_scaled_problems_are_solved_and_proved(name: str, kind: str, drawn: 
 
 
 @pytest.mark.parametrize(("seed", "budget"), [(3, 1e-3), (5, 0.5), (6, 0.5), (6, 20.0)])
+@pytest.mark.sampled(4)
 def test_bounds_that_hold_at_many_times_the_price_survive_full_hosts(seed: int, budget: float) -> None:
     """Solvers overrun a host by 1e-8 of its limit; scaling all its sources would unsettle those at bounds."""
     problem = ill(OBJECTIVES["age"], "hosts, signals", budget, seed)
@@ -115,6 +117,7 @@ def test_bounds_that_hold_at_many_times_the_price_survive_full_hosts(seed: int, 
 
 
 @pytest.mark.parametrize("seed", [34, 39, 84, 93, 110])
+@pytest.mark.sampled(4)
 def test_rates_that_jump_near_the_price_are_seen_from_above(seed: int) -> None:
     """Two large sources whose marginals are all but flat: a crude price says little of their rates."""
     rng = np.random.default_rng(seed)

@@ -26,6 +26,7 @@ def resting(problem: fo.Problem, rates: Floats) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 6.0])
+@pytest.mark.sampled(2)
 def test_optima_are_those_of_the_dual_on_grids(name: str, bandwidth: float) -> None:
     change, weight, cost = [0.02, 0.1, 0.4, 1.5, 9.0], [1.0, 3.0, 0.5, 1.0, 2.0], [1.0, 1.0, 2.0, 0.5, 1.0]
     low, high = [0.0, 0.05, 0.0, 0.0, 0.0], [np.inf, 0.4, np.inf, 0.5, np.inf]
@@ -57,6 +58,7 @@ def test_optima_are_those_of_the_dual_on_grids(name: str, bandwidth: float) -> N
 
 
 @pytest.mark.parametrize("seed", range(18))
+@pytest.mark.sampled(2)
 def test_every_instance_is_proved_optimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 300))
@@ -110,6 +112,7 @@ def test_rates_at_points_are_exact() -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=NAMES)
 @pytest.mark.parametrize("bandwidth", [0.2, 1.0, 4.0])
+@pytest.mark.sampled(5)
 def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwidth: float) -> None:
     sources = fo.Sources(
         [0.02, 0.1, 0.1, 0.5, 3.0],

@@ -76,6 +76,7 @@ class Instance:
 @pytest.mark.parametrize("scale", ["benign", "ill"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3, 17, 250, 1000])
+@pytest.mark.sampled(4)
 def test_no_policy_costs_less(n: int, kind: str, scale: str) -> None:
     for seed in range(3 if n < 1000 else 1):
         truth = Instance(n, kind, scale, seed)

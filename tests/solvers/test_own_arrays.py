@@ -111,6 +111,7 @@ def test_the_newton_solver_compares_kernel_and_declaration_of_many_sources() -> 
 @pytest.mark.parametrize(
     ("name", "kind", "limited"), stratified(discovery.solvers(), KINDS, (False, True), every=10)
 )
+@pytest.mark.sampled(3)
 def test_every_solver_answers_with_a_status(name: str, kind: type[Delay], limited: bool) -> None:
     solver: Any = discovery.solvers()[name]
     if hasattr(solver, "limit"):

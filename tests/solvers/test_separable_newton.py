@@ -101,6 +101,7 @@ def check_against_truth(plain: Instance) -> None:
 
 
 @pytest.mark.parametrize(("cell", "ill", "family"), stratified(CELLS, [False, True], FAMILIES, every=3))
+@pytest.mark.sampled(4)
 def test_hidden_kernels_are_the_truth(cell: tuple[str, str], ill: bool, family: str) -> None:
     curve, discipline = cell
     for n, budget in ((1, 0.5), (2, 1e-3), (3, 1.0), (10, 20.0)):

@@ -41,6 +41,7 @@ def rates(run: Run, *options: str) -> Any:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
+@pytest.mark.sampled(2)
 def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
     given = "counted.csv" if name == "full-observation" else "log.csv"
     run("estimate", given, "--out", "rates.csv", "--estimator", name)
@@ -195,6 +196,7 @@ def test_a_log_of_many_sources_teaches_its_own_prior(run: Run, tmp_path: Path, m
 
 @pytest.mark.parametrize("sources", [1, 4, pytest.param(60, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("dated", [False, True])
+@pytest.mark.sampled(2)
 def test_python_and_the_command_line_estimate_alike(
     sources: int,
     dated: bool,

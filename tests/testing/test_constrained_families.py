@@ -55,6 +55,7 @@ def test_a_recipe_is_the_problem(case: Instance) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.sampled(3)
 def test_solvers_that_carry_no_rows_refuse_them(name: str) -> None:
     """No solver leaves a constraint out: it is optimal with all rows met, or refused in one line."""
     few = 3 if name.startswith("Conic") else 1  # cone solvers take long, and see a bandwidth of each family

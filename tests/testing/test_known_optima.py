@@ -27,6 +27,8 @@ def definition(cell: Cell, change_rate: float, rate: float) -> Any:  # noqa: ANN
     """The objective of a source of importance 1, by quadrature or summation of its definition."""
     name, _, discipline = cell.name.rpartition(", ")
     curves = {"binary freshness": "binary", "harmonic staleness": "harmonic", "accumulated delay": "count"}
+    if name == "log freshness":
+        return -np.log(1.0 - float(cell_truth.cost_by_definition("binary", "periodic", change_rate, rate)))
     if name in curves:
         cost = cell_truth.cost_by_definition(curves[name], discipline.lower(), change_rate, rate)
         return 1 - cost if name == "binary freshness" else cost

@@ -46,6 +46,7 @@ def candidates() -> list[Any]:
 
 
 @pytest.mark.parametrize("case", candidates())
+@pytest.mark.sampled(4)
 def test_the_judge_is_the_truth(case: Instance) -> None:
     """What is accepted is as good as brute force says; what is worse than that by more is refused."""
     problem, plain = case.problem, as_instance(case.problem)

@@ -15,7 +15,7 @@ import math
 
 from freshopt.compiled.batch.batch_records import Bracket
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, added, best_response
+from freshopt.compiled.column_passes import Respond, added, sources_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import PIECE, Array
 
@@ -35,7 +35,7 @@ def is_near(b: Bracket, x: float) -> bool:
 
 
 def extrapolated(
-    rate: Rate, own: SourceColumns, b: Bracket, x: float, last: tuple[Array, Array, Array], rates: Array
+    respond: Respond, own: SourceColumns, b: Bracket, x: float, last: tuple[Array, Array, Array], rates: Array
 ) -> tuple[float, bool]:
     """Write the rates at a log price, and return Σ cost·ρ.
 
@@ -66,7 +66,7 @@ def extrapolated(
                 return 0.0, False
             for k in range(begin, end):
                 if rates[k] < 0.0:
-                    rates[k] = best_response(rate, own, k, inverse_price)
+                    respond(sources_of(own, k, k + 1), inverse_price, rates[k : k + 1])
         for k in range(begin, end):
             some += at(own.cost, k) * rates[k]
         total, lost = added(total, lost, some)

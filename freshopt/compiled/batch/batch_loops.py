@@ -22,7 +22,7 @@ from freshopt.compiled.batch.batch_search import settle
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.loops import FAST, rate_of
+from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import sums_of
 from freshopt.compiled.source_columns import SourceColumns
@@ -54,7 +54,7 @@ def build(
     begin to end,
     each of which starts from the price of the one before.
     """
-    rate, chunk_sums = rate_of(formula, announced), sums_of(silent, other)
+    respond, chunk_sums = respond_of(formula, announced), sums_of(silent, other)
     edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
     @njit(nogil=True, fastmath=FAST, error_model="numpy", cache=cache)
@@ -93,7 +93,7 @@ def build(
             guess = start if g == begin and known else guess
             if not known and n >= MANY:
                 few = settle(
-                    rate,
+                    respond,
                     sources_of(columns, first[g], first[g] + FEW),
                     bandwidth[g] * FEW / n,
                     guess,
@@ -103,7 +103,7 @@ def build(
                 )
                 if few.state == FOUND:
                     guess, steepness = math.log(few.price), few.steepness
-            root = settle(rate, own, bandwidth[g], guess, steepness, out, memory[: 3 * n].reshape(3, n))
+            root = settle(respond, own, bandwidth[g], guess, steepness, out, memory[: 3 * n].reshape(3, n))
             states[g], prices[g], evaluations[g] = root.state, root.price, root.evaluations
             if root.state == UNSOLVED:
                 continue

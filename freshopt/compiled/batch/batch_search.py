@@ -17,7 +17,7 @@ import numpy as np
 from freshopt.compiled.batch.batch_extrapolation import extrapolated, is_near, parabola_root, used_by
 from freshopt.compiled.batch.batch_records import FOUND, FREE, UNSOLVED, Bracket, Root
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, fill_rates
+from freshopt.compiled.column_passes import Respond, fill_rates
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array
 
@@ -41,7 +41,7 @@ REACH, LONGER = 8.0, 4.0
 
 
 def settle(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     bandwidth: float,
     guess: float,
@@ -53,8 +53,8 @@ def settle(
 
     Parameters
     ----------
-    rate : callable
-        Demand function of one source.
+    respond : callable
+        Writes best responses.
     own : SourceColumns
     bandwidth : float
     guess, steepness : float
@@ -69,7 +69,7 @@ def settle(
     while turn < ROUNDS:
         turn += 1
         now = memory[turn % 3]
-        used = fill_rates(rate, own, math.exp(-x), now)
+        used = fill_rates(respond, own, math.exp(-x), now)
         f = math.log(used / bandwidth) if used > 0.0 else -np.inf
         if math.isnan(f):
             break
@@ -84,7 +84,7 @@ def settle(
         more = f > ROUNDED
         b = Bracket(x if more else b.low, b.high if more else x, x, f, b.x, b.f, b.x1, b.f1)
         if b.high - b.low <= WIDTH + ULP * abs(x):
-            return mixed(rate, own, bandwidth, b, steepness, rates, now, turn)
+            return mixed(respond, own, bandwidth, b, steepness, rates, now, turn)
         if (more and x == HIGHEST) or (not more and x == LOWEST):
             break
         steepness = slope_of(b, b.x1, b.f1, steepness)
@@ -92,17 +92,17 @@ def settle(
         beside, slope = parabola_root(b)
         if is_near(b, beside):
             last = (now, memory[(turn + 2) % 3], memory[(turn + 1) % 3])
-            beside, close, done = among_few(rate, own, bandwidth, b, beside, slope, last, rates)
+            beside, close, done = among_few(respond, own, bandwidth, b, beside, slope, last, rates)
             if done and divided(own, bandwidth, rates):
                 return Root(FOUND, math.exp(beside), steepness, turn)
             if close.high - close.low <= WIDTH + ULP * abs(beside):
-                return mixed(rate, own, bandwidth, close, steepness, rates, now, turn)
+                return mixed(respond, own, bandwidth, close, steepness, rates, now, turn)
         reach = LONGER * abs(x - b.x)
     return Root(UNSOLVED, np.nan, steepness, turn)
 
 
 def among_few(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     bandwidth: float,
     b: Bracket,
@@ -118,7 +118,7 @@ def among_few(
     close, turn = b, 0
     while turn < FEW_ROUNDS and is_near(b, x):
         turn += 1
-        used, well = extrapolated(rate, own, b, x, last, rates)
+        used, well = extrapolated(respond, own, b, x, last, rates)
         if not well or not used > 0.0:
             break
         f = math.log(used / bandwidth)
@@ -193,7 +193,7 @@ def divided(own: SourceColumns, bandwidth: float, rates: Array) -> bool:
 
 
 def mixed(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     bandwidth: float,
     b: Bracket,
@@ -203,8 +203,8 @@ def mixed(
     turn: int,
 ) -> Root:
     """Write the mixture of rates on both sides of a jump."""
-    fill_rates(rate, own, math.exp(-b.low), other)
-    fill_rates(rate, own, math.exp(-b.high), rates)
+    fill_rates(respond, own, math.exp(-b.low), other)
+    fill_rates(respond, own, math.exp(-b.high), rates)
     most, least = used_by(own, other), used_by(own, rates)
     if not most > least:
         return Root(UNSOLVED, np.nan, steepness, turn + 2)

@@ -36,7 +36,10 @@ def mean_harmonic_attempts(u: float, success: float) -> float:
 
 
 def pole_and_residue(success: float) -> tuple[float, float]:
-    """Return λ = −log(1 − s) and ω, or 1 and 0 where no pole is near 0."""
+    """Return the pole near 0 and its residue.
+
+    They are λ = −log(1 − s) and ω, or 1 and 0 where there is none.
+    """
     rare = success < OFTEN
     inside = success if rare else OFTEN
     rest = 1.0 - inside

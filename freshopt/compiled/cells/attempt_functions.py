@@ -32,7 +32,8 @@ from __future__ import annotations
 
 import math
 
-from freshopt.compiled.demand_functions import LAST, gamma2_gap
+from freshopt.compiled.demand_functions import LAST
+from freshopt.compiled.demand_steps import gamma2_gap
 from freshopt.compiled.proof_tables import GAMMA, LARGEST_GAP, SMALLEST_GAP, ratio_at
 from freshopt.numerics.vector_math import fast_exp, fast_log
 

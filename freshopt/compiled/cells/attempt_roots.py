@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from freshopt.compiled.demand_functions import MOST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.compiled.proof_tables import AGE_INDEX, LARGEST_GAP, SMALLEST_GAP, fallen, ratio_at
 from freshopt.numerics.vector_math import rough_exp, rough_log
 
@@ -101,7 +101,7 @@ def age_step(u: float, p: float, success: float) -> float:
 
 
 def halley_factor(apart: float, slope: float, bend: float) -> float:
-    """Return the factor of u by which f rises by 1 + apart.
+    """Return by what factor of u f rises by 1 + apart.
 
     By Halley's method on logarithms, with uf'/f and uf''/f'; 1 for what is no number, or far.
     """

@@ -17,14 +17,8 @@ import math
 from collections.abc import Callable
 
 from freshopt.compiled.cells.request_tables import index_and_ein
-from freshopt.compiled.demand_functions import (
-    MOST,
-    Demand,
-    age_periodic,
-    delay_periodic,
-    gamma2_gap,
-    harmonic_periodic,
-)
+from freshopt.compiled.demand_functions import Demand, age_periodic, delay_periodic, harmonic_periodic
+from freshopt.compiled.demand_steps import MOST, gamma2_gap
 from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, LARGEST_GAP, SMALLEST_GAP, ratio_at
 
 # Steps at most: seven or so, and those that halve what is left of 700 nats.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from freshopt.compiled.cells.request_functions import MANY, MANY_CHANGES, SMALLEST
 from freshopt.compiled.cells.request_tables import index_and_age
-from freshopt.compiled.demand_functions import MOST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.numerics.vector_math import rough_exp, rough_log, rough_root
 
 # The start is off by −10 to 19 %, which this centres.
@@ -49,7 +49,10 @@ def request_age(worth: float, d: float, asked: float) -> float:
 
 
 def age_start(k: float, q: float) -> float:
-    """Return the u of few and of many changes, squares added, to 19 %."""
+    """Return a start: few and many changes, their squares added.
+
+    It is off by 19 % at most.
+    """
     kappa, load = min(k, MANY), max(q, SMALLEST)
     cube = rough_exp((1.0 / 3.0) * rough_log(3.0 * load))
     few = 1.0 / (kappa / (2.0 * load) + 1.0 / (cube * cube))

@@ -34,7 +34,8 @@ from __future__ import annotations
 import math
 
 from freshopt.compiled.cells.request_tables import index_and_ein, whole_gap
-from freshopt.compiled.demand_functions import LAST, MOST
+from freshopt.compiled.demand_functions import LAST
+from freshopt.compiled.demand_steps import MOST
 from freshopt.compiled.proof_tables import LOG_EXCESS, ratio_at
 from freshopt.numerics.special_functions import EULER_GAMMA
 from freshopt.numerics.vector_math import fast_log, rough_exp, rough_log, rough_root
@@ -93,7 +94,10 @@ def request_binary(worth: float, d: float, asked: float) -> float:
 
 
 def binary_rate(share: float, d: float, k: float) -> float:
-    """Return Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − share), else 0."""
+    """Return the rate of what was looked up.
+
+    It is Δ/A with A − log(1 + A) = κ − log(1 + κ) − log(1 − share), else 0.
+    """
     inside = min(max(share, 0.0), LAST)
     rest = 1.0 - inside
     # What rounding takes from 1 − share is added to the logarithm to first order.

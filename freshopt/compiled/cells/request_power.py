@@ -28,7 +28,7 @@ LEAST_LEVEL = -1e9
 def request_power(worth: float, level: float, e: float, asked: float) -> float:
     """Return the best response of a power of age on request.
 
-    ζ/(1 + τ) with C·τ^e·(1 + kτ) = λ; the level is log C, −inf for no importance, and `worth` 1/λ.
+    ζ/(1 + τ) with C·τ^e·(1 + kτ) = λ; the level is log C, −inf for no importance; the first argument is 1/λ.
 
     Examples
     --------

@@ -190,7 +190,10 @@ def reach_of_power(
 
 
 def relative_fall(share: float, falls: bool) -> float:
-    """Return o/(1 − o) where the marginal value may be less, else o."""
+    """Return an error relative to the lesser marginal value.
+
+    It is o/(1 − o) where the marginal value may be less, else o.
+    """
     left = 1.0 - share
     less = share / left if left > 0.0 else np.inf
     return less if falls else share

@@ -40,7 +40,7 @@ def window_delay(rate: float, w: float, d: float, asked: float, window: float) -
 
 
 def window_binary(rate: float, w: float, d: float, asked: float, window: float) -> Values:
-    """Return the stale and the fresh share of requests, and the marginal value.
+    """Return shares of requests, stale and fresh, and the marginal value.
 
     Examples
     --------

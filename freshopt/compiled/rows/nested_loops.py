@@ -19,7 +19,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Rate, bandwidth_used, fill_rates, sources_of
+from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates, sources_of
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.host_search import (
     JUMPS,
@@ -30,7 +30,7 @@ from freshopt.compiled.host_search import (
     write_between,
     write_met,
 )
-from freshopt.compiled.loops import EDITION, FAST, rate_of
+from freshopt.compiled.loops import EDITION, FAST, respond_of
 from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.compiled.source_columns import LARGEST_RATE, SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
@@ -41,7 +41,7 @@ HALVINGS = 16
 
 @register_jitable(fastmath=FAST)
 def group_price(
-    rate: Rate,
+    respond: Respond,
     own: SourceColumns,
     target: float,
     pushed: bool,
@@ -60,21 +60,21 @@ def group_price(
     if bandwidth_used(own, own.lower) >= target * (1.0 - FEW_ULP):
         out[:] = own.lower
         return np.inf, 1
-    used = fill_rates(rate, own, 1.0 / LOWEST_PRICE, one)
+    used = fill_rates(respond, own, 1.0 / LOWEST_PRICE, one)
     if used <= target * (1.0 + ROUNDED):
         if pushed:
             return free_rates(own, target, one, other, out), 2
         out[:] = own.upper
         return -np.inf, 1
     start = SearchStart(math.log(LOWEST_PRICE), guess, 1.0)
-    found = search_price(rate, own, target, math.log(used / target), start, one, other)
+    found = search_price(respond, own, target, math.log(used / target), start, one, other)
     rates, earlier = (one, other) if found.turn % 2 == 0 else (other, one)
     if found.state == LINEAR:
         return write_between(found, own, target, rates, earlier, members, out), found.turn + 3
     if found.state == MET:
         return write_met(found, own, target, rates, members, out), found.turn + 3
     if found.state == JUMPS:
-        return write_jump(rate, found, own, target, rates, earlier, out), found.turn + 3 + HALVINGS
+        return write_jump(respond, found, own, target, rates, earlier, out), found.turn + 3 + HALVINGS
     return np.nan, found.turn + 2
 
 
@@ -102,7 +102,13 @@ def free_rates(own: SourceColumns, target: float, satisfied: Array, most: Array,
 
 @register_jitable(fastmath=FAST)
 def write_jump(
-    rate: Rate, found: HostSearch, own: SourceColumns, target: float, rich: Array, poor: Array, out: Array
+    respond: Respond,
+    found: HostSearch,
+    own: SourceColumns,
+    target: float,
+    rich: Array,
+    poor: Array,
+    out: Array,
 ) -> float:
     """Write mixed rates at a jump of demand; return the price.
 
@@ -117,7 +123,7 @@ def write_jump(
             last = turn
         if turn >= last:
             price, into = (high, poor) if turn > last else (low, rich)
-        used = fill_rates(rate, own, 1.0 / price, into)
+        used = fill_rates(respond, own, 1.0 / price, into)
         if turn > last:
             break
         if turn < last:
@@ -137,7 +143,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable
 
     It writes the prices at which groups keep to their limits and reserves, and narrows the bounds of rates.
     """
-    rate = rate_of(formula, announced)
+    respond = respond_of(formula, announced)
     # A variable of the closure below, hence part of what its cache is looked up by.
     edition = NESTED_EDITION
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
@@ -169,7 +175,7 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable
                     if not 0.0 < target < np.inf:
                         continue
                     price, evaluations = group_price(
-                        rate,
+                        respond,
                         own,
                         target,
                         side == 1 or pushed[group],

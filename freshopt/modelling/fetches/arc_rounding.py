@@ -3,9 +3,9 @@
 Where costs are concave between two bandwidths, optimal bandwidths of the hull lie on convex arcs, but for
 those of sources whose segment has the price as its slope. Filling such segments in turn leaves at most one
 source inside for each limit that binds. With every source held on the arc where it is, the problem is convex
-and exact, and what that one frees goes to where it is worth most: it is solved with that source on its left
-arc, on its right arc, and where it is. The best of the three loses no more than that one's distance from the
-hull.
+and exact, and what that one frees goes where its marginal value is largest. It is solved with that source
+on its left arc, on its right arc, and where it is. The best of the three loses no more than that one's
+distance from the hull.
 """
 
 from __future__ import annotations

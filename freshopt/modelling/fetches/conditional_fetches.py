@@ -56,6 +56,24 @@ def changed_costs(sources: Sources) -> Array:
     return np.zeros(len(sources)) if sources.changed_cost is None else sources.changed_cost
 
 
+def own_sources(problem: Problem) -> Sources:
+    """Return the sources with the costs of their fetches.
+
+    Those of a problem per bandwidth used have refresh costs of 1.
+    """
+    objective = problem.objective
+    return objective.sources if isinstance(objective, PerBandwidth) else problem.sources
+
+
+def with_numerics(problem: Problem, rates: Array) -> tuple[Problem, Array]:
+    """Return the problem that has numerics, and its variable at some rates.
+
+    Where fetches cost what they bring, that is the problem per bandwidth used.
+    """
+    twin = problem.per_bandwidth
+    return (problem, rates) if twin is None else (twin, problem.used_by_source(rates))
+
+
 def used_by_source(objective: Objective, sources: Sources, rates: Array) -> Array:
     """Return the bandwidth that each source uses, c₀ρ + c₁Δ·F(ρ)."""
     if sources.changed_cost is None:

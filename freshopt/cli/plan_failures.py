@@ -1,0 +1,59 @@
+"""Fetches that fail in `freshopt plan`, by a log's statuses."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import ObjectiveError
+from freshopt.inference.success_rates import SuccessRates
+from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.planning.failing_window import Statuses
+from freshopt.planning.plan import Plan
+
+
+def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, list[tuple[str, str]]]:
+    """Return the plan in attempts where fetches failed, and rows on them.
+
+    Where the objective or a target has no cell of attempts that fail, the plan is that of fetches that all
+    succeed, and a row says why.
+    """
+    found = None if recorded is None else SuccessRates.from_statuses(*recorded)
+    if found is None or not (found.fails or bool(np.any(found.ended))):
+        told = "the log has no failed fetches: --retry-at-once changes nothing"
+        return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
+    if not found.fails:
+        return job(), [("statuses", found.words)]
+    at_once = job.keywords["retry_at_once"]
+    why = "" if at_once else _slow_attempts(job.keywords["objective"])
+    try:
+        if not why:
+            return job(success=found.success_of), [("statuses", found.words)]
+    except ObjectiveError as error:
+        why = str(error).partition(". ")[0]
+    return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
+
+
+def _slow_attempts(objective: Objective) -> str:
+    """Return why a plan in attempts would take long, or nothing."""
+    if objective.refresh is not Refresh.PERIODIC or not isinstance(objective, CurveObjective):
+        return ""
+    curve = objective.curve(Sources(1.0))
+    kinked = not curve.smooth and curve.attempts is None
+    return "a cost with a kink is summed attempt by attempt, unless with --refresh poisson" if kinked else ""
+
+
+def replayed_failures(made: Plan, recorded: Statuses | None, *, continued: bool) -> dict[str, Any]:
+    """Return how fetches fail in a plan's back-test, as arguments.
+
+    Of crawls that continue the log no failures are recorded: then coins decide.
+    """
+    success = made.request.success
+    if success is None or recorded is None:
+        return {}
+    told = {"success": success} if continued else {"statuses": recorded}
+    return {**told, "retry_at_once": made.request.retry_at_once}

@@ -1,0 +1,175 @@
+"""Fetches that fail in a held-out window.
+
+The chances that a window's plan knows are learnt from the statuses before it. In the window a fetch ends as
+the recorded fetch of its source that is nearest in time did, whoever makes it: a host that was down for a day
+is down for all policies. Where nothing is recorded, a coin with the chance of success decides, which depends
+on seed, source and moment alone, so that policies that fetch at one moment see the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.inference.success_rates import SuccessRates, ended, failed, status_columns
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.random_streams import uniforms
+from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.request import PlanRequest
+from freshopt.simulation.replaying import FETCHES
+
+RECORDED = (
+    "Fetches fail as recorded: each ends as the recorded fetch of its source that is nearest in time, so "
+    "that attempts in quick succession fail together. Chances are those of the statuses before each window."
+)
+DRAWN = "Fetches fail at random, with the chances that the plan knows."
+AT_ONCE = (
+    "Fetches that fail are repeated at once, and the repetition is taken to succeed in the end: rates are of "
+    "successes."
+)
+
+
+class Statuses(NamedTuple):
+    """Recorded fetches, on the clock of a log.
+
+    Attributes
+    ----------
+    source : ndarray, shape (rows,)
+        Names.
+    status : ndarray, shape (rows,)
+        HTTP statuses; 0 or NaN where there was no answer.
+    time : ndarray, shape (rows,)
+    """
+
+    source: npt.NDArray[Any]
+    status: Array
+    time: Array
+
+    @classmethod
+    def of(cls, source: npt.ArrayLike, status: npt.ArrayLike, time: npt.ArrayLike) -> Statuses:
+        """Return the record of fetches, checked."""
+        return cls(*status_columns(source, status, time))
+
+    def before(self, moment: float) -> SuccessRates:
+        """Return the chances of success that are known at a moment."""
+        known = self.time <= moment
+        if not np.any(known):
+            raise SourceDataError(
+                f"no fetch is recorded up to {moment:g}, where a held-out window begins. Pass statuses of "
+                "the whole log, or success in their place."
+            )
+        return SuccessRates.from_statuses(self.source[known], self.status[known], self.time[known])
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Outcomes:
+    """Which fetches of a window's sources succeed.
+
+    Attributes
+    ----------
+    chance : ndarray, shape (n,)
+        That a fetch succeeds, where none is recorded.
+    seed : int
+    source : ndarray of int, shape (rows,)
+        Of recorded fetches, by position, ascending.
+    time : ndarray, shape (rows,)
+        Ascending by source.
+    succeeded : ndarray of bool, shape (rows,)
+    """
+
+    chance: Array
+    seed: int
+    source: IntArray
+    time: Array
+    succeeded: BoolArray
+
+    def of(self, source: IntArray, time: Array) -> BoolArray:
+        """Return which fetches succeed.
+
+        Examples
+        --------
+        >>> none = np.zeros(1)
+        >>> known = Outcomes(none, 0, np.zeros(2, np.int64), np.array([1.0, 3.0]), np.array([True, False]))
+        >>> known.of(np.zeros(3, np.int64), np.array([0.0, 1.9, 2.1])).tolist()
+        [True, True, False]
+        """
+        coin = uniforms(self.seed % 2**64 ^ FETCHES, source, np.ascontiguousarray(time).view(np.int64))
+        found: BoolArray = coin < self.chance[source]
+        if not len(self.time):
+            return found
+        many = np.bincount(self.source, minlength=len(self.chance))
+        first = np.cumsum(many) - many
+        later = _searched(self.time, first[source], (first + many)[source], time)
+        before = np.maximum(later - 1, first[source])
+        after = np.minimum(later, np.maximum((first + many)[source] - 1, 0))
+        near = np.where(np.abs(self.time[after] - time) < np.abs(time - self.time[before]), after, before)
+        return np.where(many[source] > 0, self.succeeded[near], found)
+
+
+def with_failures(
+    window: HeldOutWindow, request: PlanRequest, statuses: Statuses | None
+) -> tuple[HeldOutWindow, PlanRequest]:
+    """Return window and request with what is known of failures."""
+    if statuses is not None:
+        request = replace(request, success=statuses.before(window.begin).success_of)
+    if request.success is None:
+        return window, request
+    chance = np.asarray(request.success(window.past.sources_), dtype=np.float64)
+    _require_chances(chance, window.past.sources_)
+    if request.retry_at_once or not bool(np.any(chance < 1.0)):
+        return window, request
+    return replace(window, outcomes=_outcomes(window, chance, request.seed, statuses)), request
+
+
+def failure_words(request: PlanRequest, statuses: Statuses | None) -> str:
+    """Return how fetches fail in a back-test, or nothing."""
+    if request.success is None and statuses is None:
+        return ""
+    return AT_ONCE if request.retry_at_once else DRAWN if statuses is None else RECORDED
+
+
+def recorded_attempts(window: HeldOutWindow, statuses: Statuses) -> IntArray:
+    """Return how many fetches of each source are recorded in its window."""
+    source, time, _ = _rows(window, statuses)
+    inside = (time >= window.changes.first[source]) & (time <= window.changes.until[source])
+    return np.bincount(source[inside], minlength=len(window.past.sources_))
+
+
+def _outcomes(window: HeldOutWindow, chance: Array, seed: int, statuses: Statuses | None) -> Outcomes:
+    nothing = np.zeros(0, dtype=np.int64)
+    if statuses is None:
+        return Outcomes(chance, seed, nothing, np.zeros(0), np.zeros(0, dtype=np.bool_))
+    return Outcomes(chance, seed, *_rows(window, statuses))
+
+
+def _rows(window: HeldOutWindow, statuses: Statuses) -> tuple[IntArray, Array, BoolArray]:
+    """Return the recorded fetches of a window's sources, source by source."""
+    names = window.past.sources_
+    place = np.minimum(np.searchsorted(names, statuses.source), len(names) - 1)
+    ours = (names[place] == statuses.source) & ~ended(statuses.status)
+    source, time, lost = place[ours], statuses.time[ours], failed(statuses.status[ours])
+    order = np.lexsort((time, source))
+    return source[order], time[order], ~lost[order]
+
+
+def _searched(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
+    """Return the first position whose time is beyond the wanted one."""
+    padded = np.append(times, np.inf)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        before = (low < high) & (padded[middle] <= wanted)
+        low, high = np.where(before, middle + 1, low), np.where((low < high) & ~before, middle, high)
+    return low
+
+
+def _require_chances(chance: Array, names: npt.NDArray[Any]) -> None:
+    wrong = np.flatnonzero(~((chance > 0.0) & (chance <= 1.0))).tolist()
+    if wrong:
+        shown = list_offenders(f"'{names[k]}' ({chance[k]:g})" for k in wrong)
+        raise SourceDataError(f"success is not in (0, 1] for {shown}. Correct it.")
