@@ -162,7 +162,7 @@ def concave_rates(exponent: Array, d: Array, ratio: Array, *, periodic: bool) ->
     --------
     >>> first, last = concave_rates(np.array([0.2]), np.ones(1), np.array([100.0]), periodic=False)
     >>> first.round(4), last.round(4)
-    (array([1.8625]), array([4.6858]))
+    (array([1.8456]), array([5.3614]))
     """
     e, d, ratio = (np.array(one, dtype=np.float64) for one in np.broadcast_arrays(exponent, d, ratio))
     first, last = np.full(e.shape, np.nan), np.full(e.shape, np.nan)
