@@ -101,7 +101,7 @@ def age_place(worth: float, d: float) -> float:
 
 
 def age_value(rows: Array, place: float) -> float:
-    """Return what the table has: ρ/Δ by a q, or a cube root."""
+    """Return ρ/Δ or a cube root, from a table."""
     often = place < 0.0
     bits = np.float64(abs(place)).view(np.uint64)
     first = bits >> _SIXTEENTHS
