@@ -125,15 +125,13 @@ def violations(problem: Instance, rates: Floats, price: float, host_prices: npt.
         *(mu * (1.0 - of_host / problem.limits)),
     ]
     paid = used_per_rate(problem, rates) * (price + np.append(mu, 0.0)[problem.host])
-    # Near the rate of requests marginal values vanish: there the rounding of a rate, and what it was changed by to
-    # fill the bandwidth, is many times the marginal value. The condition holds of a rate beside it.
+    # Near the rate of requests marginal values vanish: the rounding of a rate, and what it was changed by to
+    # fill the bandwidth, is many times the marginal value there. The condition holds of a rate beside it.
     beside = EXACT if problem.discipline == "on request" else 0.0
-    too_low = (marginals(problem, np.minimum(rates * (1.0 + beside), upper)) - paid) * (
-        rates < upper
-    )  # may buy more
-    too_high = (paid - marginals(problem, np.maximum(rates * (1.0 - beside), lower))) * (
-        rates > lower
-    )  # may sell
+    gain = marginals(problem, np.minimum(rates * (1.0 + beside), upper)) - paid
+    loss = paid - marginals(problem, np.maximum(rates * (1.0 - beside), lower))
+    too_low = gain * (rates < upper)  # would buy more, and may
+    too_high = loss * (rates > lower)  # would sell, and may
     unit = np.where(paid > 0.0, paid, np.maximum(problem.importance / problem.change_rate, 1e-300))
     return Violations(
         primal=max(0.0, *map(float, excesses)),
