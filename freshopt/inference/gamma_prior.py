@@ -26,7 +26,6 @@ from freshopt.inference.evidence import best_evidence
 from freshopt.inference.marginal_likelihood import MarginalLikelihood
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
-from freshopt.numerics.simplex_search import least_in_box
 from freshopt.units import check_time_unit, convert_time
 
 # Sources in the sample: two parameters are then known to about 1 %.
@@ -275,6 +274,7 @@ def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float,
         changes = float(np.sum(observed.found + observed.counted + observed.possible))
         time = float(np.sum(observed.exposure + observed.age) + 0.5 * np.sum(observed.intervals))
         pooled.append(changes / time)
+    from scipy.optimize import minimize
 
     def loss(parameters: Array) -> float:
         shape, mean = np.exp(parameters)
@@ -285,11 +285,16 @@ def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float,
     for mean in pooled:
         # In ln(shape) and ln(mean): nearly independent, and both of order 1 whatever the time unit.
         start = np.array([0.0, np.log(mean)])
-        low = np.array([np.log(FLATTEST), start[1] - FAR])
-        high = np.array([np.log(STEEPEST), start[1] + FAR])
-        answers.append(least_in_box(loss, start + SIMPLEX, low, high, near=1e-6, close=1e-9, steps=1000))
-    best, _ = min(answers, key=lambda answer: answer[1])
-    shape, mean = map(float, np.exp(best))
+        answer = minimize(
+            loss,
+            start,
+            method="Nelder-Mead",
+            bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (start[1] - FAR, start[1] + FAR)],
+            options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 1000, "initial_simplex": start + SIMPLEX},
+        )
+        answers.append(answer)
+    best = min(answers, key=lambda answer: float(answer.fun))
+    shape, mean = map(float, np.exp(best.x))
     return shape, mean, evidence.best(shape, shape / mean)[1]
 
 
