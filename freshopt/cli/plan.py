@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from freshopt.cli.backtest_table import replay_table
 from freshopt.cli.plan_dask import plan_in_partitions
-from freshopt.cli.plan_failures import replayed_failures, with_failures
+from freshopt.cli.plan_failures import replayed_failures, with_failures, without_ended
 from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
 from freshopt.cli.report import command_line
 from freshopt.io.atomic_output import complete_folder
@@ -319,6 +319,8 @@ def plan(
             asked["importance"] = found.importance
         if constraints.given():
             asked["constraints"] = partial(_declared, constraints, source_columns, refresh)
+        recorded = origin.statuses(found.log)
+        asked["importance"] = without_ended(asked["importance"], recorded)
         job = partial(
             make_plan,
             found.data,
@@ -333,7 +335,6 @@ def plan(
             on_progress=on_progress,
             **asked,
         )
-        recorded = origin.statuses(found.log)
         made, fetches = with_failures(job, recorded)
         held = None
         if replay:

@@ -136,7 +136,7 @@ LIFE = "source,rate,lifetime\na,1,0.5\n"
 @pytest.mark.parametrize(
     ("table", "arguments", "words"),
     [
-        ("source,change_rate\na,1\nb,2\n", (*SOLVE, "--objective", "binary"), "needs request rates"),
+        ("source,change_rate\na,1\nb,2\n", (*SOLVE, "--objective", "binary"), "freshopt estimate --requests"),
         (ASKED, (*SOLVE, "--objective", "binary"), "request_rate out of range"),
         (ASKED, (*SOLVE, "--objective", "penalty-sqrt"), "Error: "),
         ("source,rate\na,1\n", ("schedule", "sources.csv", "--format", "redis", "--out", "y"), "'lifetime'"),
