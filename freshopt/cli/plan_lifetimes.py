@@ -79,4 +79,4 @@ def plan_on_request(
         for label, text in made.rows(f"{found.words}{outcome(found.data)}")
     ]
     show([*rows, *([] if kind is None or done is None else exported_rows(kind, done))])
-    click.echo(f"\nwrote {', '.join(written)} to {out}; there is no page, which is of schedules")
+    click.echo(f"\nwrote {', '.join(written)} to {out}")

@@ -139,7 +139,7 @@ def _with_requests(
 def _with_success(
     frame: polars.DataFrame, recorded: Statuses | None
 ) -> tuple[polars.DataFrame, list[tuple[str, str]]]:
-    """Return the table with chances of success where fetches failed, and a printed row."""
+    """Return the table with chances of success, and a printed row."""
     found = None if recorded is None else SuccessRates.from_statuses(*recorded)
     if found is None or not (found.fails or bool(np.any(found.ended))):
         return frame, []

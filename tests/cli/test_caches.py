@@ -79,7 +79,8 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     assert rows["bandwidth"] == "3 of 3 fetches per day used"
     assert "fresh copies, by importance; one lifetime for all" in rows["requests see"]
     assert rows["certificate"].startswith("optimal")
-    assert "wrote change_rates.csv, lifetimes.csv, summary.json, cache-control.tsv to plan" in told
+    files = "change_rates.csv, lifetimes.csv, per_source.csv, summary.json, report.html, cache-control.tsv"
+    assert f"wrote {files} to plan" in told
     run("estimate", "origin.log", "--requests", "edge.log", "--out", "sources.csv")
     solving = ("solve", "sources.csv", "--objective", "binary", "--refresh", "on-request")
     run(*solving, "--bandwidth", "3/day", "--out", "lifetimes.csv")
@@ -97,9 +98,13 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
         "change_rates.csv",
         "expire.redis",
         "lifetimes.csv",
+        "per_source.csv",
+        "report.html",
         "summary.json",
     ]
-    refuse(Path(), ("report", "plan"), ["lifetimes of copies that are refreshed on request"])
+    page = Path("plan/report.html").read_bytes()
+    assert "wrote plan/report.html" in run("report", "plan").stdout
+    assert Path("plan/report.html").read_bytes() == page
 
 
 @pytest.mark.parametrize(
