@@ -38,7 +38,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import frontier_of, time_fresh
 from freshopt.planning.plan_files import change_rates, per_source, settings, versions
@@ -155,6 +155,7 @@ class LifetimePlan:
                 "frontier": list(self.frontier),
             },
             "request_rate": total(asked),
+            "stale_while_revalidate": self._windows(),
             "change_rate": {
                 "sum": total(self.sources.change_rate),
                 "median": float(np.median(self.sources.change_rate)),
@@ -174,6 +175,14 @@ class LifetimePlan:
             "seconds": round(self.seconds, 6),
             "versions": versions("freshopt", "numpy", "scipy", "polars"),
         }
+
+    def _windows(self) -> dict[str, float] | None:
+        """Return the shortest and the longest window, None where there are none."""
+        windows = self.sources.stale_while_revalidate
+        if windows is None:
+            return None
+        shortest, longest = (min(float(end(windows)), LARGEST) for end in (np.min, np.max))
+        return {"shortest": shortest, "longest": longest}
 
     def rows(self, read: str | None = None) -> list[tuple[str, str]]:
         """Return what a newcomer should read of the plan, in labelled rows.
@@ -208,6 +217,10 @@ class LifetimePlan:
                 f"{counts['fetched_at_each_request']:,} fetched at each request",
             ),
         ]
+        windows = facts["stale_while_revalidate"]
+        if windows is not None:
+            most = duration(windows["longest"], unit)
+            found.append(("expired", f"copies are served for up to {most} while they are fetched"))
         if fresh:
             own, clock = (percent(fresh[key], space=" ") for key in ("plan", "over time"))
             rules = ", ".join(f"{name} {percent(fresh[name], space=' ')}" for name in self.rules)
@@ -321,6 +334,7 @@ def plan_lifetimes(
     host_limits: Mapping[Any, float | str] | None = None,
     min_rate: float | str = 0.0,
     max_rate: float | str | None = None,
+    stale_while_revalidate: Any = None,  # noqa: ANN401
     estimator: Any = None,  # noqa: ANN401 - as `plan` takes it
     confidence: float = 0.95,
     time_unit: str | None = None,
@@ -340,6 +354,9 @@ def plan_lifetimes(
         By default ``HarmonicStaleness(Refresh.ON_REQUEST)``.
     importance, hosts, host_limits, min_rate, max_rate, estimator, confidence, time_unit : optional
         As `fo.plan` takes them. Importances are the request rates by default.
+    stale_while_revalidate : str, number, mapping, dataframe, array_like or callable, optional
+        How long an expired copy is served as it is while it is fetched: a time such as "30s" for all
+        sources, or time units, given as `importance` is.
 
     Returns
     -------
@@ -388,6 +405,7 @@ def plan_lifetimes(
         seed=0,
         draws=0,
         requests=requests,
+        windows=stale_while_revalidate,
     )
     estimate, lower, upper, sources = learn(crawls, request)
     problem = Problem(goal, sources, request.bandwidth, request.host_limits)

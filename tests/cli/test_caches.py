@@ -117,7 +117,15 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
         (("plan", "origin.log", "--bandwidth", "3/day", "--out", "y"), "Missing option '--horizon'"),
         (
             (*PLAN[:2], "--bandwidth", "3", "--horizon", "7d", "--format", "redis", "--out", "y"),
-            "--requests and --format are for",
+            "--requests, --format and --stale-while-revalidate are for",
+        ),
+        (
+            (*PLAN, "--stale-while-revalidate", "often", "--out", "y"),
+            "--stale-while-revalidate: 'often' cannot be read",
+        ),
+        (
+            (*PLAN, "--stale-while-revalidate", "30s", "--format", "redis", "--out", "y"),
+            "Redis has none for each source",
         ),
         (
             ("plan", "--example", "debian-uploads", *PLAN[2:], "--out", "y"),

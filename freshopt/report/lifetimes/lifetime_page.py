@@ -23,6 +23,7 @@ from freshopt.report.lifetimes.lifetime_charts import Lifetimes
 from freshopt.report.markup import Child, Markup, element
 from freshopt.report.source_sample import POINTS, survey
 from freshopt.report.value_words import meaning
+from freshopt.units import duration
 
 TABLES = ("change_rates", "lifetimes")
 # Of the rules' names in a summary.
@@ -125,11 +126,20 @@ def _comparison(told: Context) -> Section:
         "comparison",
         "Comparison with simple rules",
         paragraph(
-            f"{words}The value is the mean over a source's requests, of which the one that fetches finds a "
-            "fresh copy, summed over all sources by their importance."
+            f"{words}The value is the mean over a source's requests, summed over all sources by their "
+            f"importance. {_expired(told)}"
         ),
         table(caption, columns, cells, own=0),
     )
+
+
+def _expired(told: Context) -> str:
+    """Return what a request finds whose copy has expired."""
+    windows = told.facts.within("stale_while_revalidate")
+    if windows is None:
+        return "A request that fetches finds a fresh copy."
+    most = duration(windows.number("longest"), told.unit)
+    return f"An expired copy is served as it is for up to {most} while it is fetched; then requests wait."
 
 
 def _lifetimes(told: Context, known: Lifetimes) -> Section:
