@@ -21,7 +21,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import ObjectiveError, expect
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.exporters.cache_control import CacheControl
 from freshopt.exporters.dns import Dns
@@ -289,6 +289,8 @@ class LifetimePlan:
             a name.
         """
         done = None
+        if target is not None:
+            expect(target, LifetimeFormat, "target", "Pass a format of caches, such as CacheControl()")
         with complete_folder(folder, overwrite, files=FILES) as staging:
             names = self._write(staging, ".csv" if csv else ".parquet", more or {})
             if target is not None:
@@ -387,6 +389,10 @@ def plan_lifetimes(
             f"{goal!r} is of {goal.refresh.value} refreshes, and lifetimes are of copies that are refreshed "
             "on request. Pass refresh=Refresh.ON_REQUEST, or use freshopt.plan."
         )
+    if requests is None or bandwidth is None:
+        lacking, example = ("requests", '"edge.log"') if requests is None else ("bandwidth", '"200/day"')
+        remedy = "the log of who asks the cache, or request rates" if requests is None else "a rate"
+        raise SourceDataError(f"{lacking} is None. Pass {remedy}, such as {example}.")
     crawls, _ = as_crawl_log(log, time_unit)
     if isinstance(requests, str | os.PathLike):
         requests = requests_of(read_requests(requests, time_unit=crawls.time_unit), crawls.sources_.tolist())

@@ -127,6 +127,12 @@ def test_plans_of_the_other_kind_are_refused() -> None:
         fo.plan(log, 1.0, "7d", objective=FRESH)
     with pytest.raises(fo.ObjectiveError, match=r"is of periodic refreshes"):
         fo.plan_lifetimes(log, {"a": 1.0}, 1.0, objective=BinaryFreshness(fo.Refresh.PERIODIC))
+    with pytest.raises(fo.SourceDataError, match=r"requests is None. Pass the log of who asks"):
+        fo.plan_lifetimes(log, None, 1.0)
+    with pytest.raises(fo.SourceDataError, match=r'bandwidth is None. Pass a rate, such as "200/day"'):
+        fo.plan_lifetimes(log, {"a": 1.0}, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Pass a format of caches"):
+        fo.plan_lifetimes(log, {"a": 1.0}, 1.0).write("unwritten", "redis")  # type: ignore[arg-type]
     with pytest.raises(fo.SourceDataError, match=r"there is no request_rate for 'a'"):
         fo.plan_lifetimes(log, {"b": 1.0}, 1.0)
     with pytest.raises(fo.SourceDataError, match=r"request_rate"):
