@@ -263,6 +263,7 @@ def plan(
             overwrite=overwrite,
             hosts=host_of,
             confidence=confidence,
+            freshness=freshness,
             stale_while_revalidate=stale and inputs.duration_of("--stale-while-revalidate", stale, time_unit),
             **asked,
         )

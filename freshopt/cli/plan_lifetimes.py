@@ -22,7 +22,19 @@ TAKEN = {
     *Origin.__dataclass_fields__,
     *("estimator", "prior", "smoothing", "half_life", "reset", "confidence"),
     *("objective", "exponent", "deadline", "refresh", "bandwidth", "importance", "hosts", "host_limits"),
-    *("min_rate", "max_rate", "requests", "kind", "out", "time_unit", "csv", "overwrite", "engine", "stale"),
+    *(
+        "min_rate",
+        "max_rate",
+        "requests",
+        "kind",
+        "out",
+        "time_unit",
+        "csv",
+        "overwrite",
+        "engine",
+        "stale",
+        "freshness",
+    ),
 }
 lifetime_format_option: Decorator = click.option(
     "--format",

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,10 @@ from freshopt.planning.plan_files import change_rates, per_source, settings, ver
 from freshopt.planning.plan_rows import certificate_text, gap_text, spread
 from freshopt.planning.plan_steps import TOLERANCE, learn
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
+from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.questions.bandwidth_for import AS_TODAY, BandwidthFor
+from freshopt.questions.todays_crawls import freshness_of, needed_bandwidth, needed_facts
 from freshopt.report.document import Page
 from freshopt.report.objective_names import goal_of
 from freshopt.report.page import PAGE, write_report
@@ -92,6 +95,8 @@ class LifetimePlan:
         The simple rules of `RULES` at the same bandwidth.
     frontier : tuple of dict
         Value, shadow price and freshness at other bandwidths, each solved anew.
+    needed : BandwidthFor or None
+        The least bandwidth for the freshness that was asked for, with its proof.
     request : PlanRequest
         What was asked.
     seconds : float
@@ -105,6 +110,7 @@ class LifetimePlan:
     solution: Solution
     rules: dict[str, Solution]
     frontier: tuple[dict[str, Any], ...]
+    needed: BandwidthFor | None
     request: PlanRequest
     seconds: float
 
@@ -148,6 +154,7 @@ class LifetimePlan:
             "gap": proof.gap if proof and math.isfinite(proof.gap) else None,
             "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
             "price": solution.price if math.isfinite(solution.price) else None,
+            "needed": None if self.needed is None else needed_facts(self.needed),
             "requests_see_fresh": self.fresh(),
             "baselines": {name: each.value for name, each in self.rules.items()},
             "findings": {
@@ -239,6 +246,8 @@ class LifetimePlan:
             found.append(("shadow price", text))
         else:
             found.append(("shadow price", "0: more bandwidth gains nothing"))
+        if self.needed is not None:
+            found.append(("freshness", self.needed.sentence))
         proof = solution.certificate
         words = "none" if proof is None else certificate_text(facts["status"], gap_text(proof), kind)
         return [*found, ("certificate", words)]
@@ -328,8 +337,9 @@ class LifetimePlan:
 def plan_lifetimes(
     log: Log,
     requests: Any,  # noqa: ANN401 - whatever names sources
-    bandwidth: float | str,
+    bandwidth: float | str | None,
     *,
+    freshness: float | str | None = None,
     objective: Objective | None = None,
     importance: Any = None,  # noqa: ANN401 - whatever names sources
     hosts: Any = None,  # noqa: ANN401
@@ -351,9 +361,11 @@ def plan_lifetimes(
         The log of who asks the cache, as `freshopt.io.read_requests` reads it; or request rates by source,
         per time unit, given as `importance` is (a dataframe has the columns source, request_rate).
     bandwidth : float or str
-        Total fetches per time unit, or with its unit, such as "200/day".
+        Total fetches per time unit, or with its unit, such as "200/day"; None where a freshness is given.
+    freshness : float or str, optional
+        Share of requests that are to find a fresh copy, such as "99%", by importance, with the least fetches.
     objective : Objective, optional
-        By default ``HarmonicStaleness(Refresh.ON_REQUEST)``.
+        By default ``HarmonicStaleness(Refresh.ON_REQUEST)``; for a freshness ``BinaryFreshness`` alone.
     importance, hosts, host_limits, min_rate, max_rate, estimator, confidence, time_unit : optional
         As `fo.plan` takes them. Importances are the request rates by default.
     stale_while_revalidate : str, number, mapping, dataframe, array_like or callable, optional
@@ -382,17 +394,24 @@ def plan_lifetimes(
     ('optimal', [20.0, 3.0])
     """
     begin = time.perf_counter()
-    goal = HarmonicStaleness(Refresh.ON_REQUEST) if objective is None else objective
+    usual = HarmonicStaleness if freshness is None else BinaryFreshness
+    goal = usual(Refresh.ON_REQUEST) if objective is None else objective
     expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness(...)")
     if goal.refresh is not Refresh.ON_REQUEST:
         raise ObjectiveError(
             f"{goal!r} is of {goal.refresh.value} refreshes, and lifetimes are of copies that are refreshed "
             "on request. Pass refresh=Refresh.ON_REQUEST, or use freshopt.plan."
         )
-    if requests is None or bandwidth is None:
+    if freshness is not None and freshness_of(freshness) == AS_TODAY:
+        raise SourceDataError(
+            "a log of fetches does not tell the lifetimes of today, nor the freshness that they give. Pass "
+            "freshness such as 0.99."
+        )
+    if requests is None or (bandwidth is None and freshness is None):
         lacking, example = ("requests", '"edge.log"') if requests is None else ("bandwidth", '"200/day"')
         remedy = "the log of who asks the cache, or request rates" if requests is None else "a rate"
-        raise SourceDataError(f"{lacking} is None. Pass {remedy}, such as {example}.")
+        more = "" if requests is None else ", or a freshness"
+        raise SourceDataError(f"{lacking} is None. Pass {remedy}, such as {example}{more}.")
     crawls, _ = as_crawl_log(log, time_unit)
     if isinstance(requests, str | os.PathLike):
         requests = requests_of(read_requests(requests, time_unit=crawls.time_unit), crawls.sources_.tolist())
@@ -410,13 +429,18 @@ def plan_lifetimes(
         confidence=confidence,
         seed=0,
         draws=0,
+        freshness=freshness,
         requests=requests,
         windows=stale_while_revalidate,
     )
     estimate, lower, upper, sources = learn(crawls, request)
+    needed = None
+    if request.freshness is not None:
+        needed = needed_bandwidth(goal, sources, request.host_limits, request.freshness, None)
+        request = replace(request, bandwidth=needed.bandwidth)
     problem = Problem(goal, sources, request.bandwidth, request.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
     rules = {name: rule.solve(problem, SolveOptions(certify=False)) for name, rule in RULES.items()}
     frontier = tuple(frontier_of(solution))
     seconds = time.perf_counter() - begin
-    return LifetimePlan(crawls, estimate, lower, upper, solution, rules, frontier, request, seconds)
+    return LifetimePlan(crawls, estimate, lower, upper, solution, rules, frontier, needed, request, seconds)

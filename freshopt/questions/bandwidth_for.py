@@ -281,10 +281,12 @@ def _require_within(
     """Raise unless finite rates may keep a promise."""
     if not weight > 0.0:
         raise SourceDataError("all importances are 0, and nothing is to be kept fresh. Give some source one.")
+    on_request = objective.refresh is Refresh.ON_REQUEST
     if fresh and not 0.0 < wanted < 1.0:
+        end = "at infinite rates" if not on_request else "where every request fetches"
         raise SourceDataError(
-            f"freshness is {wanted:g}, which is not between 0 and 1: copies are fresh all the time only at "
-            "infinite rates. Pass such as 0.99."
+            f"freshness is {wanted:g}, which is not between 0 and 1: copies are fresh all the time only "
+            f"{end}. Pass such as 0.99."
         )
     if not math.isfinite(wanted):
         raise SourceDataError(
@@ -296,7 +298,8 @@ def _require_within(
     capped = not bool(np.any(np.isinf(sources.max_rate)))
     if room > 0.0 or (capped and room == 0.0):
         return
-    best = f"copies fresh {percent(limit, space=' ')} of the time" if fresh else f"a value of {number(limit)}"
+    share = f"{percent(limit, space=' ')} of {'requests a fresh copy' if on_request else 'the time'}"
+    best = f"a value of {number(limit)}" if not fresh else share if on_request else f"copies fresh {share}"
     promise = f"{percent(wanted, space=' ')} fresh" if fresh else f"a value of {number(wanted)}"
     raise InfeasibleProblemError(
         f"{promise} is out of reach at any bandwidth: max_rate everywhere gives {best}. Ask for that, or "

@@ -109,6 +109,28 @@ def test_windows_are_planned_for(tmp_path: Path) -> None:
         )
 
 
+def test_the_least_fetches_for_a_freshness(tmp_path: Path) -> None:
+    origin, edge = logs(tmp_path)
+    made = fo.plan_lifetimes(origin, edge, None, freshness="95%")
+    assert made.fresh()["plan"] == pytest.approx(0.95, rel=1e-9)
+    # A little less does not do, and the plan within that bandwidth is this one.
+    less = fo.plan_lifetimes(origin, edge, made.solution.bandwidth_used * (1.0 - 1e-6), objective=FRESH)
+    assert less.fresh()["plan"] < 0.95
+    assert less.solution.rates == pytest.approx(made.solution.rates, rel=1e-3)
+    assert dict(made.rows())["freshness"].startswith("95 % fresh needs ")
+    assert made.facts()["needed"]["at_least"] <= made.solution.bandwidth_used * (1.0 + 1e-9)
+    for words, more in (
+        (r"does not tell the lifetimes of today", {"freshness": "as today"}),
+        (r"freshness 1.0 is not between 0 and 100 %", {"freshness": 1.0}),
+        (r"stands in place of the bandwidth", {"freshness": 0.9, "bandwidth": 3.0}),
+        (r"max_rate everywhere gives .* of requests a fresh copy", {"freshness": 0.99, "max_rate": 0.1}),
+    ):
+        with pytest.raises(fo.FreshoptError, match=words):
+            fo.plan_lifetimes(origin, edge, **{"bandwidth": None, **more})  # type: ignore[arg-type]
+    with pytest.raises(fo.SourceDataError, match=r"least bandwidth for a freshness"):
+        fo.plan_lifetimes(origin, edge, None, freshness=0.9, objective=fo.problems.Age(fo.Refresh.ON_REQUEST))
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e4])
 @pytest.mark.parametrize("share", [1e-3, 0.5, 20.0])
 def test_ill_scaled_requests(scale: float, share: float) -> None:
@@ -129,8 +151,10 @@ def test_plans_of_the_other_kind_are_refused() -> None:
         fo.plan_lifetimes(log, {"a": 1.0}, 1.0, objective=BinaryFreshness(fo.Refresh.PERIODIC))
     with pytest.raises(fo.SourceDataError, match=r"requests is None. Pass the log of who asks"):
         fo.plan_lifetimes(log, None, 1.0)
-    with pytest.raises(fo.SourceDataError, match=r'bandwidth is None. Pass a rate, such as "200/day"'):
-        fo.plan_lifetimes(log, {"a": 1.0}, None)  # type: ignore[arg-type]
+    with pytest.raises(
+        fo.SourceDataError, match=r"bandwidth is None. Pass a rate, such as .*, or a freshness"
+    ):
+        fo.plan_lifetimes(log, {"a": 1.0}, None)
     with pytest.raises(TypeError, match=r"Pass a format of caches"):
         fo.plan_lifetimes(log, {"a": 1.0}, 1.0).write("unwritten", "redis")  # type: ignore[arg-type]
     with pytest.raises(fo.SourceDataError, match=r"there is no request_rate for 'a'"):
