@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from freshopt.certificates.solution import Solution
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count, number, percent
 from freshopt.io.tables import with_unit, write_table
 from freshopt.modelling.objective import Refresh
@@ -150,6 +150,7 @@ class PipelinePlan:
             ("objective", f"{kind} ({better} is better): {meaning(kind)}; {phases}"),
             ("bandwidth", f"{used} of {most} per {unit} used"),
             ("intervals", f"{spread(self.rates, unit)}; {never} never refreshed"),
+            *self._idle(),
             ("fresh", f"{least}{own} of the time, by importance; one cron for all {cron}"),
             ("formula", self._formula(counts["lower_bounds"])),
             ("value", f"{goal_of(kind).noun} {number(facts['value'])} before periods are rounded")
@@ -158,6 +159,16 @@ class PipelinePlan:
             ("shadow price", price),
             ("certificate", words),
             ("meaning", MEANS),
+        ]
+
+    def _idle(self) -> list[tuple[str, str]]:
+        """Return the nodes of which nothing important is made."""
+        idle = (self.rates == 0.0) & (self.line.sources.importance == 0.0)
+        names = [name for name, some in zip(self.line.sources_name, idle.tolist(), strict=True) if some]
+        if not names:
+            return []
+        return [
+            ("unused", f"{list_offenders(names)}: no node of importance is made of them; see --importance")
         ]
 
     def _formula(self, bounds: int) -> str:

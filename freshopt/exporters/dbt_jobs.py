@@ -1,8 +1,8 @@
 """dbt: jobs that refresh models on a ladder of periods, parents first.
 
 Each period of the ladder is a multiple of the one before, and its moments are among that one's. A moment has
-one line of the crontab, that of the longest period that it belongs to, whose selector has all models with
-that period or a shorter one: so each model is built right after the parents that are due with it, in dbt's
+one line of the crontab, whose selector has all models with the longest period that it belongs to, or a
+shorter one: so each model is built right after the parents that are due with it, in dbt's
 own order, and no two jobs begin at once. Two files are written: ``selectors.yml`` [1]_, for the project's
 folder, and ``crontab``.
 
@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -42,24 +44,27 @@ from freshopt.units import SECONDS, check_time_unit
 class Step(NamedTuple):
     """A period of the ladder, and its own moments.
 
-    Those that belong to no longer period.
+    Those that belong to no longer period: minutes of every hour, or whole hours of every day, or midnights of
+    days of the week.
     """
 
     name: str
     seconds: int
-    cron: str
+    minutes: tuple[int, ...] = ()
+    hours: tuple[int, ...] = ()
+    days: tuple[int, ...] = ()
 
 
 LADDER = (
-    Step("5min", 300, "5,10,20,25,35,40,50,55 * * * *"),
-    Step("15min", 900, "15,45 * * * *"),
-    Step("30min", 1800, "30 * * * *"),
-    Step("1h", 3600, "0 1-23/2 * * *"),
-    Step("2h", 7200, "0 2-22/4 * * *"),
-    Step("4h", 14_400, "0 4,8,16,20 * * *"),
-    Step("12h", 43_200, "0 12 * * *"),
-    Step("1d", 86_400, "0 0 * * 0,2-6"),
-    Step("7d", 604_800, "0 0 * * 1"),
+    Step("5min", 300, minutes=(5, 10, 20, 25, 35, 40, 50, 55)),
+    Step("15min", 900, minutes=(15, 45)),
+    Step("30min", 1800, minutes=(30,)),
+    Step("1h", 3600, hours=tuple(range(1, 24, 2))),
+    Step("2h", 7200, hours=tuple(range(2, 24, 4))),
+    Step("4h", 14_400, hours=(4, 8, 16, 20)),
+    Step("12h", 43_200, hours=(12,)),
+    Step("1d", 86_400, days=(0, 2, 3, 4, 5, 6)),
+    Step("7d", 604_800, days=(1,)),
 )
 _LIMITS = Limits(
     "a dbt job",
@@ -116,7 +121,8 @@ class DbtJobs(IntervalFormat):
         exact = whole_intervals(table, _LIMITS)
         rung = np.searchsorted(ladder, exact)
         seconds = np.where(exact == NEVER, NEVER, ladder[np.minimum(rung, len(ladder) - 1)])
-        selectors, lines, before = ["selectors:"], [], ""
+        selectors, before = ["selectors:"], ""
+        together: dict[str, list[Step]] = {}
         for step in LADDER:
             own = sorted(
                 known[name] for name, at in zip(names, seconds.tolist(), strict=True) if at == step.seconds
@@ -128,11 +134,64 @@ class DbtJobs(IntervalFormat):
                 selectors += [f"        - {_chosen('fqn', model)}" for model in own]
                 before = name
             if before:
-                lines.append(f"{step.cron} dbt build --selector {before}\n")
+                together.setdefault(before, []).append(step)
         text = "\n".join(selectors) + "\n" if before else "selectors: []\n"
         (path / "selectors.yml").write_text(text, encoding="utf-8")
+        lines = [
+            f"{cron} dbt build --selector {name}\n"
+            for name, steps in together.items()
+            for cron in cron_lines(steps)
+        ]
         (path / "crontab").write_text("".join(lines), encoding="utf-8")
         return exported(table, seconds, "left out")
+
+
+def cron_lines(steps: Sequence[Step]) -> list[str]:
+    """Return the fewest time fields of cron with the moments of steps.
+
+    Examples
+    --------
+    >>> cron_lines(LADDER), cron_lines(LADDER[:3]), cron_lines(LADDER[3:8])
+    (['*/5 * * * *'], ['5-55/5 * * * *'], ['0 1-23 * * *', '0 0 * * 0,2-6'])
+    """
+    minutes = {at for step in steps for at in step.minutes}
+    hours = {at for step in steps for at in step.hours}
+    days = {at for step in steps for at in step.days}
+    if len(days) == 7:
+        hours, days = hours | {0}, set()
+    if len(hours) == 24:
+        minutes, hours = minutes | {0}, set()
+    lines = []
+    if minutes:
+        lines.append(f"{_field(minutes, 60)} * * * *")
+    if hours:
+        lines.append(f"0 {_field(hours, 24)} * * *")
+    if days:
+        lines.append(f"0 0 * * {_field(days, 7)}")
+    return lines
+
+
+def _field(values: set[int], of: int) -> str:
+    """Return a field of cron with values out of so many."""
+    first, last = min(values), max(values)
+    step = min((b - a for a, b in pairwise(sorted(values))), default=of)
+    if sorted(values) == list(range(0, of, step)):
+        return "0" if step == of else "*" if step == 1 else f"*/{step}"
+    if len(values) > 2 and sorted(values) == list(range(first, last + 1, step)):
+        return f"{first}-{last}" if step == 1 else f"{first}-{last}/{step}"
+    return ",".join(_runs(sorted(values)))
+
+
+def _runs(values: Sequence[int]) -> Iterator[str]:
+    """Yield ascending values, three or more in a row as a range."""
+    begin = 0
+    for k in range(1, len(values) + 1):
+        if k == len(values) or values[k] != values[k - 1] + 1:
+            if k - begin > 2:
+                yield f"{values[begin]}-{values[k - 1]}"
+            else:
+                yield from map(str, values[begin:k])
+            begin = k
 
 
 def _chosen(method: str, value: str) -> str:

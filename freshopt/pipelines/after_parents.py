@@ -162,7 +162,8 @@ class AfterParents:
         steps = np.log2(wanted / np.median(wanted[live]), where=live, out=np.zeros(len(wanted)))
         exponent = np.rint(steps[:, None] * spreads.ravel() - bases.ravel()).astype(np.int64)
         exponent = self._no_faster_than_inputs(np.where(live[:, None], exponent, ALWAYS))
-        found = np.where(live[:, None], 2.0 ** -exponent.astype(np.float64), 0.0)
+        rated = np.where(live[:, None], exponent, 0).astype(np.float64)
+        found = np.where(live[:, None], 2.0**-rated, 0.0)
         found *= budget / (cost @ found)
         if aligned:
             # Their optimum is known: kept is what uses the bandwidth.

@@ -73,11 +73,14 @@ def aligned_problem(pipeline: Pipeline, objective: Objective, bandwidth: float) 
         for turn in range(max(map(len, rows)))
     ]
     free = np.full(len(shown), FREE * float(np.min(own.refresh_cost)))
+    # What serves no node of importance, to be 0 and not what an interior point leaves of it.
+    used = np.concatenate([own.importance > 0.0, np.ones(len(shown), dtype=np.bool_)])
     sources = Sources(
         pipeline.change_rate[where],
         pipeline.importance[where],
         pipeline.name[where],
         refresh_cost=np.concatenate([own.refresh_cost, free]),
+        max_rate=np.where(used, np.inf, 0.0),
         time_unit=own.time_unit,
     )
     return Problem(objective, sources, bandwidth, constraints=limits)

@@ -68,6 +68,15 @@ def test_aligned_rates_are_those_of_python(run: Run) -> None:
     run("schedule", "plan/rates.csv", "--horizon", "2d", "--out", "times.csv")
 
 
+def test_nodes_of_which_nothing_important_is_made_are_named(run: Run) -> None:
+    write()
+    Path("one.csv").write_text("source,importance\nd,1\n")
+    rows = fields(run(*PLAN, "--importance", "one.csv", "--out", "plan").stdout)
+    assert rows["intervals"].endswith("2 nodes never refreshed")
+    assert rows["unused"] == "b, c: no node of importance is made of them; see --importance"
+    assert "unused" not in fields(run(*PLAN, "--out", "other").stdout)
+
+
 @pytest.mark.exhaustive
 def test_independent_phases_tell_a_lower_bound_from_what_is_simulated(run: Run) -> None:
     write()

@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.exporters import DbtJobs, export
-from freshopt.exporters.dbt_jobs import LADDER
+from freshopt.exporters.dbt_jobs import LADDER, cron_lines
 from freshopt.io.dbt_artifacts import read_manifest, read_run_times
 from freshopt.pipelines import AfterParents
 from tests.ground_truth.cron_rules import CRONIE, load
@@ -76,22 +76,30 @@ def test_a_project_is_a_pipeline(tmp_path: Path) -> None:
     assert own.sources.importance.tolist() == [1.0, 1.0]
 
 
-def test_moments_of_the_ladder_nest() -> None:
-    """Each moment has one line, and each period its moments, with all longer ones' among them."""
-    jobs = load("".join(f"{step.cron} {step.name}\n" for step in LADDER).encode(), CRONIE)
-    begin, moments = date(2026, 3, 2), Counter[tuple[int, int]]()
-    found: dict[int, list[int]] = {k: [] for k in range(len(LADDER))}
-    for k, job in enumerate(jobs):
+def moments(lines: list[str], days: int = 28) -> Counter[int]:
+    """Return how many of some lines are due in each minute from a Monday on."""
+    found = Counter[int]()
+    for job in load("".join(f"{line} x\n" for line in lines).encode(), CRONIE):
         minutes, hours = job.fields[:2]
-        for day in range(28):
-            if job.runs_on(begin + timedelta(days=day)):
-                for moment in ((day * 24 + hour) * 60 + minute for hour in hours for minute in minutes):
-                    found[k].append(moment)
-                    moments[day, moment] += 1
-    assert max(moments.values()) == 1
+        for day in range(days):
+            if job.runs_on(date(2026, 3, 2) + timedelta(days=day)):
+                found.update((day * 24 + hour) * 60 + minute for hour in hours for minute in minutes)
+    return found
+
+
+def test_moments_of_the_ladder_nest() -> None:
+    """Each moment is of one period's own, and each period's are those with all longer ones' among them."""
+    own = [moments(cron_lines([step])) for step in LADDER]
+    assert max(sum(own, Counter[int]()).values()) == 1
     for k, step in enumerate(LADDER):
-        due = sorted(moment for longer in range(k, len(LADDER)) for moment in found[longer])
-        assert due == list(range(0, 28 * 1440, step.seconds // 60)), step.name
+        for end in range(k + 1, len(LADDER) + 1):
+            lines = cron_lines(LADDER[k:end])
+            found = moments(lines)
+            assert found == sum(own[k:end], Counter[int]()), lines
+            assert len(lines) <= 3
+        # All that are due at a period are one line.
+        assert len(lines) == 1
+        assert sorted(found) == list(range(0, 28 * 1440, step.seconds // 60)), step.name
 
 
 def test_each_model_is_built_with_the_parents_that_are_due(tmp_path: Path) -> None:
@@ -101,9 +109,11 @@ def test_each_model_is_built_with_the_parents_that_are_due(tmp_path: Path) -> No
     assert (done.sources, done.never) == (2, 1)
     assert done.realised == pytest.approx(24.0 + 1.0 / 7.0)
     lines = (out / "crontab").read_text().splitlines()
-    assert lines[0] == "0 1-23/2 * * * dbt build --selector freshopt_1h"
-    assert lines[-1] == "0 0 * * 1 dbt build --selector freshopt_7d"
-    assert [line.split()[-1] for line in lines] == ["freshopt_1h"] * 5 + ["freshopt_7d"]
+    assert lines == [
+        "0 1-23 * * * dbt build --selector freshopt_1h",
+        "0 0 * * 0,2-6 dbt build --selector freshopt_1h",
+        "0 0 * * 1 dbt build --selector freshopt_7d",
+    ]
     text = (out / "selectors.yml").read_text()
     assert '{method: fqn, value: "shop.marts.revenue"}' in text
     assert text.index('{method: selector, value: "freshopt_1h"}') > text.index("name: freshopt_7d")

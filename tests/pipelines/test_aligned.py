@@ -162,3 +162,20 @@ def test_aligned_freshness_is_replayed() -> None:
     measured = replayed(line, fo.World.poisson(line.roots, seed=5), 2000.0, rates, method)
     off = np.abs(measured.per_node - aligned_freshness(line, rates))
     assert np.all(off <= 4.0 * measured.error + 1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nodes_that_serve_nothing_are_never_refreshed() -> None:
+    """Exactly never, not once in a billion years; by both kinds of ladder, and without a warning."""
+    edges = [("r", "a"), ("s", "b"), ("a", "c"), ("b", "c"), ("a", "d")]
+    line = fo.pipeline(edges, {"r": 24.0, "s": 2.0}, {"d": 1.0})
+    for objective in (fo.problems.LogFreshness(PERIODIC), fo.problems.BinaryFreshness(PERIODIC)):
+        solution = fo.solve(aligned_problem(line, objective, 60.0))
+        assert solution.certificate is not None
+        assert solution.certificate.relative_gap < 1e-9
+        rates = dict(zip(line.sources_name, line.rates_of(solution).tolist(), strict=True))
+        assert (rates["b"], rates["c"]) == (0.0, 0.0)
+        assert rates["a"] == pytest.approx(30.0)
+        for periods in (None, (1.0 / 48.0, 1.0 / 24.0, 1.0)):
+            found = AfterParents(line, periods).rates(line.rates_of(solution))
+            assert [rate > 0.0 for rate in found.tolist()] == [name in "ad" for name in line.sources_name]
