@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, list_offenders
 from freshopt.inference.success_rates import SuccessRates
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
@@ -34,6 +35,22 @@ def without_ended(
     return lasting
 
 
+def outcome_words(found: SuccessRates, planned: Iterable[Any]) -> str:
+    """Return what statuses tell, with the sources that never answered.
+
+    These have no change rates, and are in no table; `planned` are the names that have.
+    """
+    known = {str(name) for name in planned}
+    silent = [
+        repr(name)
+        for name, gone in zip(found.sources_.tolist(), found.ended.tolist(), strict=True)
+        if str(name) not in known and not gone
+    ]
+    if not silent:
+        return found.words
+    return f"{found.words}; left out, as they never answered: {list_offenders(silent)}"
+
+
 def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, list[tuple[str, str]]]:
     """Return the plan in attempts where fetches failed, and rows on them.
 
@@ -44,18 +61,19 @@ def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, 
     if found is None or not (found.fails or bool(np.any(found.ended))):
         told = "the log has no failed fetches: --retry-at-once changes nothing"
         return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
+    words = outcome_words(found, job.args[0].sources_.tolist())
     if not found.fails:
-        return job(), [("statuses", found.words)]
+        return job(), [("statuses", words)]
     at_once = job.keywords["retry_at_once"]
     why = "" if at_once else _slow_attempts(job.keywords["objective"])
     try:
         if not why:
-            return job(success=found.success_of), [("statuses", found.words)]
+            return job(success=found.success_of), [("statuses", words)]
     except ObjectiveError as error:
         why = str(error).partition(". ")[0]
         if job.keywords["changed_cost"] is not None:
             why = "attempts that fail and cost what they bring have no cell, but with --retry-at-once"
-    return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
+    return job(), [("statuses", f"{words}; rates are planned as if all succeeded: {why}")]
 
 
 def _slow_attempts(objective: Objective) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from freshopt.certificates.solution import Solution
+from freshopt.cli.plan_failures import outcome_words
 from freshopt.cli.solve_dask import solve_in_partitions
 from freshopt.datasets.change_histories import EXAMPLES, load_example
 from freshopt.errors import SourceDataError
@@ -143,9 +144,10 @@ def _with_success(
     found = None if recorded is None else SuccessRates.from_statuses(*recorded)
     if found is None or not (found.fails or bool(np.any(found.ended))):
         return frame, []
+    names = frame["source"].to_list()
     if found.fails:
-        frame = frame.with_columns(success=found.success_of(frame["source"].to_list()))
-    return frame, [("statuses", found.words)]
+        frame = frame.with_columns(success=found.success_of(names))
+    return frame, [("statuses", outcome_words(found, names))]
 
 
 def _resets(model: Estimator) -> list[tuple[str, str]]:

@@ -214,6 +214,16 @@ def test_a_source_that_has_ended_gets_no_fetches(run: Run) -> None:
     assert rates["p0"] + rates["p2"] == pytest.approx(6.0)
 
 
+def test_sources_that_never_answered_are_named(run: Run) -> None:
+    silent = pl.DataFrame({"source": ["p9"] * 3, "time": [1.0, 2.0, 3.0], "status": [503, None, 500]})
+    pl.concat([statuses(failing=True), silent]).write_csv("some.csv")
+    rows = fields(run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "plan", "--csv").stdout)
+    assert rows["statuses"].endswith("left out, as they never answered: 'p9'")
+    assert pl.read_csv("plan/rates.csv")["source"].to_list() == ["p0", "p1", "p2"]
+    told = fields(run("estimate", "some.csv", "--out", "sources.csv").stdout)
+    assert told["statuses"].endswith("left out, as they never answered: 'p9'")
+
+
 def test_estimated_tables_have_the_chances_of_success(run: Run) -> None:
     """So that the steps of a plan, one by one, are those of the plan."""
     for name, failing in (("some", True), ("none", False)):
