@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from tests.ground_truth.command_lines import Run, refuse
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.strata import exhaustive
 
+# The command is loaded on use, and its help names the solvers: those that there are, not those of a test.
+import_module("freshopt.cli.check")
 SOME_AND_ALL = [
     ("plain", "signals", "hosts"),
     pytest.param(tuple(name for name, *_ in FAMILY), marks=exhaustive),
