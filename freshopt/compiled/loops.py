@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,7 @@ from freshopt.compiled.column_passes import (
 )
 from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
+from freshopt.compiled.one_by_one import one_by_one
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray
@@ -101,7 +103,10 @@ for _module in INLINED:
 
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (*INLINED, column_access, source_columns)).encode()
+    "".join(
+        inspect.getsource(module)
+        for module in (*INLINED, column_access, source_columns, sys.modules[__name__])
+    ).encode()
 ).hexdigest()
 
 
@@ -176,7 +181,8 @@ def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
             rates[k] = place(worth, *entries(parameters, k))
-        for k in range(len(rates)):
+        for each in range(len(rates)):
+            k = one_by_one(each)
             rates[k] = value(rates[k])
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
