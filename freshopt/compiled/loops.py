@@ -40,7 +40,7 @@ from freshopt.compiled.cells import (
     request_tables,
     window_functions,
 )
-from freshopt.compiled.column_access import at, entries
+from freshopt.compiled.column_access import at, entries, one_by_one
 from freshopt.compiled.column_passes import (
     Rate,
     Respond,
@@ -57,7 +57,6 @@ from freshopt.compiled.column_passes import (
 )
 from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
-from freshopt.compiled.one_by_one import one_by_one
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray

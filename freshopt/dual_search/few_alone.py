@@ -1,4 +1,4 @@
-"""Demand within a bracket of prices: of a few sources alone, and of all others.
+"""Few alone: demand within a bracket, of some sources and all others.
 
 Sources whose rates jump within the bracket, or leave with an infinite slope, are few. Without them demand is
 smooth, and told by its values at a few prices: at both ends, and at each price where all sources' demand is
@@ -29,7 +29,7 @@ LEAVE = 1.05
 
 
 class FewAlone:
-    """Demand of all sources within a bracket, as a function of the price.
+    """Demand of all sources at prices within a bracket.
 
     That of the others is a polynomial on logarithms, on which power laws are straight.
 
