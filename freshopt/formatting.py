@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
 # Columns that a terminal has at least.
 WIDTH = 100
+# Percentages that are nearer to 100 are 100: so much is lost in sums of float64.
+NEAR = 1e-9
+# Columns that the first column of a table keeps, however narrow the terminal.
+LABEL = 16
 
 
 def number(value: float) -> str:
@@ -59,13 +64,16 @@ def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
     --------
     >>> percent(0.12759), percent(0.0003), percent(0.99999), percent(0.4), percent(19.1133)
     ('12.8\xa0%', '0.03\xa0%', '99.999\xa0%', '40\xa0%', '1,911\xa0%')
-    >>> percent(0.4, even=True)
-    '40.0\xa0%'
+    >>> percent(0.4, even=True), percent(0.9999999)
+    ('40.0\xa0%', '99.99999\xa0%')
     """
     value = 100.0 * share
     if abs(value) >= 1000.0:
         return f"{value:,.0f}{space}%"
     digits = 1 if 1.0 <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
+    missing = 100.0 - abs(value)
+    if NEAR < missing < 5e-4:
+        digits = math.ceil(-math.log10(missing) + 0.3)
     text = f"{value:.{digits}f}" if abs(value) >= 0.001 or value == 0.0 else f"{value:.1g}"
     text = (
         text.rstrip("0").rstrip(".")
@@ -91,7 +99,62 @@ def aligned(rows: Sequence[tuple[str, str]], width: int = WIDTH) -> Iterator[tup
     column = max((len(label) for label, _ in rows), default=0)
     for label, text in rows:
         room = max(width - column - 2, 1)
-        kept = text.replace(" %", "\xa0%")  # a number stays with its sign
-        lines = textwrap.wrap(kept, room, break_long_words=False, break_on_hyphens=False)
-        for k, line in enumerate(lines or [""]):
+        for k, line in enumerate(_wrap(text, room) or [""]):
             yield ("" if k else label).ljust(column), line.replace("\xa0%", " %")
+
+
+def table(rows: Sequence[Sequence[str]], width: int = WIDTH, *, text: int = 0) -> str:
+    """Return rows of cells as lines, the first row the heads.
+
+    Where that is too wide, heads and then first cells go on in the next line; no word is broken.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of str
+    width : int
+    text : int
+        The column that is aligned to the left; the others, numbers, are to the right.
+
+    Examples
+    --------
+    >>> print(table([("", "time fresh", "cost"), ("all at once", "95 %", "2")], width=21))
+                  time
+                 fresh  cost
+    all at once   95 %     2
+    """
+    # Heads take as few lines as make the table fit.
+    head, *body = rows
+    least = [max((len(row[k]) for row in body), default=0) for k in range(len(head))]
+    deepest = max(len(cell.split()) for cell in head)
+    for depth in range(1, deepest + 1):
+        widths = [_head_width(cell, size, depth) for cell, size in zip(head, least, strict=True)]
+        room = width - sum(widths[1:]) - 2 * (len(head) - 1)
+        if widths[0] <= room:
+            break
+    widths[0] = min(widths[0], max(room, LABEL))
+    lines = []
+    for row in rows:
+        cells = [_wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
+        deep = max(1, *map(len, cells))
+        for line in range(-deep, 0):
+            parts = [cell[line] if line >= -len(cell) else "" for cell in cells]
+            put = [
+                part.ljust(size) if k == text else part.rjust(size)
+                for k, (part, size) in enumerate(zip(parts, widths, strict=True))
+            ]
+            lines.append("  ".join(put).rstrip().replace("\xa0%", " %"))
+    return "\n".join(lines)
+
+
+def _head_width(head: str, least: int, depth: int) -> int:
+    """Return the width of a column whose head takes `depth` lines."""
+    least = max([least, *map(len, head.split())])
+    return next(
+        (size for size in range(least, len(head)) if len(_wrap(head, size)) <= depth), max(least, len(head))
+    )
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Return a text's lines; a number stays with its sign."""
+    kept = text.replace(" %", "\xa0%")
+    return textwrap.wrap(kept, max(width, 1), break_long_words=False, break_on_hyphens=False)

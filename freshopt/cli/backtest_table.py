@@ -16,7 +16,7 @@ from freshopt.planning.verdict import phases_supported
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import FetchWords
-from freshopt.terminal.console import count, number
+from freshopt.terminal.console import count, fitted, number, wrapped
 
 
 def replay_table(held: BackTest, plan: Plan) -> str:
@@ -32,10 +32,10 @@ def replay_table(held: BackTest, plan: Plan) -> str:
         f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
     )
     windows = "" if held.splits == 1 else f" in {held.splits} windows"
-    lines = [
+    above = (
         f"On the last {count(held.end - held.begin, unit)}{windows}, held out from their plans "
         f"({count(held.sources, 'source')}{left}):"
-    ]
+    )
     rows = [
         PolicyRow(
             row.policy,
@@ -55,19 +55,12 @@ def replay_table(held: BackTest, plan: Plan) -> str:
         known = ("" if value is None else number(value) for value in (row.predicted, row.value, row.error))
         fresh = percent(row.fresh, even=True, space=" ")
         table.append((POLICIES[row.policy], number(row.refreshes), *known, saved(row), fresh))
-    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-    for first, *rest in table:
-        right = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        lines.append("  ".join([first.ljust(widths[0]), *right]))
-    return "\n".join(
-        [
-            *lines,
-            "",
-            *([held.verdict] if held.verdict else []),
-            *_unsupported(held, plan),
-            *notes(rows, dated=held.dated, failures=held.failures),
-        ]
-    )
+    below = [
+        *([held.verdict] if held.verdict else []),
+        *_unsupported(held, plan),
+        *notes(rows, dated=held.dated, failures=held.failures),
+    ]
+    return "\n".join([wrapped(above), fitted(table), "", *map(wrapped, below)])
 
 
 def _unsupported(held: BackTest, plan: Plan) -> list[str]:

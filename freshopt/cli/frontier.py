@@ -19,7 +19,7 @@ from freshopt.parametric import frontier as trace
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import amount
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.console import number, working
+from freshopt.terminal.console import fitted, number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.objective_options import OBJECTIVES, objective_of
 from freshopt.terminal.source_columns import SourceColumns
@@ -125,8 +125,4 @@ def _print(found: Frontier, unit: str, problem: Problem) -> None:
                 row["status"],
             )
         )
-    widths = [max(len(line[k]) for line in lines) for k in range(5)]
-    for line in lines:
-        click.echo(
-            "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[-1]])
-        )
+    click.echo(fitted(lines, text=5))

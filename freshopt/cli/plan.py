@@ -103,8 +103,8 @@ from freshopt.terminal.source_columns import SourceColumns
     "--compare",
     type=click.Path(path_type=Path),
     metavar="OLD",
-    help="Folder of an earlier plan, or table with columns source, rate (or interval) of the rates in force: "
-    "tell what changes, and what that brings.",
+    help="Folder of an earlier plan or of a live planner, or table with columns source, rate (or interval) "
+    "of the rates in force: tell what changes, and what that brings.",
 )
 @click.option(
     "--max-churn",
@@ -179,10 +179,10 @@ def plan(
 
     LOG is a CSV or Parquet file or JSON lines, with the columns source, time (numbers or dates) and changed
     (0 or 1; or a hash of the content, an etag, an HTTP status): what each crawl found; or the access log of a
-    web server. --columns tells other names. DIR gets the tables change_rates, rates and schedule,
-    summary.json, and report.html, a page to be looked at in a browser. The log and the schedule are held in
-    memory; for more than that there is --engine dask, which goes without --draws and without the page
-    (freshopt report DIR writes it).
+    web server; or the folder of a live planner. --columns tells other names. DIR gets the tables
+    change_rates, rates and schedule, summary.json, and report.html, a page to be looked at in a browser. The
+    log and the schedule are held in memory; for more than that there is --engine dask, which goes without
+    --draws and without the page (freshopt report DIR writes it).
 
     With --budget, --nested or --target the prices of the constraints are printed, a sentence each; DIR gets
     the table constraints too, and the page a section. Columns that they name are in

@@ -10,19 +10,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.io.log_files import JSON_LINES
+from freshopt.io.tables import ENDINGS
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
+from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.terminal import inputs
 from freshopt.terminal.console import count, show
-from freshopt.terminal.tables import require_columns, table_of
+from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
+from freshopt.terminal.tables import host_limits_of, require_columns, table_of
+
+if TYPE_CHECKING:
+    import polars
+
+# Those that need nothing besides.
+_OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.needs)
 
 
 @click.command(short_help="Carry out a live plan, a command for each source.")
@@ -30,10 +40,10 @@ from freshopt.terminal.tables import require_columns, table_of
 @click.option(
     "--command",
     "text",
-    required=True,
     metavar="WORDS",
     help="What fetches a source, such as 'curl -sS --fail {source}'. {source} and {host} are filled in, each "
-    "as it is, without a shell; for a pipe, write a script.",
+    "as it is, without a shell; for a pipe, write a script. Without it nothing is fetched, and how the plan "
+    "stands is shown.",
 )
 @click.option(
     "--bandwidth",
@@ -45,7 +55,19 @@ from freshopt.terminal.tables import require_columns, table_of
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Sources to plan for: a text file with one a line, or a CSV or Parquet table with the column source "
-    "and any of importance, host, refresh_cost, min_rate, max_rate. Those that are there are updated.",
+    "and any of importance, host, refresh_cost, min_rate, max_rate. Those that are there are updated. Hosts "
+    "are those of the URLs where the table has none.",
+)
+@click.option(
+    "--host-limits",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table with columns host, limit: refreshes per day that a host may take at most.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(_OBJECTIVES),
+    help="What to optimise, as of freshopt plan. By default harmonic; later it changes it.",
 )
 @click.option(
     "--changed-by",
@@ -64,9 +86,11 @@ from freshopt.terminal.tables import require_columns, table_of
 @click.option("--quiet", is_flag=True, help="Print no line for each source.")
 def run(
     folder: Path,
-    text: str,
+    text: str | None,
     bandwidth: str | None,
     sources: Path | None,
+    host_limits: Path | None,
+    objective: str | None,
     changed_by: Literal["output", "exit-code"],
     jobs: int,
     timeout: str,
@@ -80,20 +104,36 @@ def run(
     --bandwidth and --sources, and any later run goes on from there; runs side by side share the work. What
     fails is no evidence, and is tried again an interval later. Ctrl-C finishes what is running, and hands the
     rest back. The exit code is 1 if a command failed.
+
+    Other commands take FOLDER for the log that it keeps: freshopt plan FOLDER writes the page of it.
     """
-    command = SourceCommand.parse(text, inputs.duration_of("--timeout", timeout, "second"), changed_by)
+    seconds = inputs.duration_of("--timeout", timeout, "second")
+    command = None if text is None else SourceCommand.parse(text, seconds, changed_by)
     ends = None
     if duration is not None:
         ends = datetime.now(UTC) + timedelta(seconds=inputs.duration_of("--for", duration, "second"))
     listed = None if sources is None else _sources(sources)
+    if listed is not None:
+        needed = host_limits is not None or (command is not None and command.names_host)
+        listed = _with_hosts(listed, needed=needed)
+    settings: dict[str, Any] = {"bandwidth": bandwidth}
     if bandwidth is not None:
         inputs.rate_of("--bandwidth", bandwidth, "day")
+    limits = host_limits_of(host_limits, "day")
+    if limits is not None:
+        settings["host_limits"] = {host: f"{limit!r}/day" for host, limit in limits.items()}
+    if objective is not None:
+        settings["objective"] = objective_of(objective, None)
     if not holds_planner(folder) and (bandwidth is None or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
             "them, to begin one."
         )
-    with _planner(folder, bandwidth, listed) as planner, _interrupts() as stop:
+    if command is None:
+        with _planner(folder, settings, listed) as planner:
+            show(planner.status().rows())
+        return
+    with _planner(folder, settings, listed) as planner, _interrupts() as stop:
         tally = run_planner(
             planner,
             command,
@@ -111,13 +151,13 @@ def run(
         click.get_current_context().exit(1)
 
 
-def _planner(folder: Path, bandwidth: str | None, listed: Any) -> Planner:  # noqa: ANN401 - names, or a dataframe
+def _planner(folder: Path, settings: dict[str, Any], listed: Any) -> Planner:  # noqa: ANN401 - names, or a dataframe
     """Open the planner and add the sources.
 
     A new one that cannot have them leaves no files.
     """
     new, existed = not holds_planner(folder), folder.is_dir()
-    planner = Planner(folder, bandwidth)
+    planner = Planner(folder, **settings)
     try:
         if listed is not None:
             planner.add_many(listed)
@@ -136,9 +176,11 @@ def _planner(folder: Path, bandwidth: str | None, listed: Any) -> Planner:  # no
     return planner
 
 
-def _sources(path: Path) -> Any:  # noqa: ANN401 - names, or a dataframe
+def _sources(path: Path) -> polars.DataFrame:
     """Return the sources that a file lists."""
-    if path.suffix.lower() in (".csv", ".parquet"):
+    import polars
+
+    if path.name.lower().endswith((*ENDINGS, *JSON_LINES)):
         frame = table_of(path)
         require_columns(frame, ("source",), path)
         return frame
@@ -149,7 +191,23 @@ def _sources(path: Path) -> Any:  # noqa: ANN401 - names, or a dataframe
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not names:
         raise SourceDataError(f"{path} lists no sources. Write one a line.")
-    return names
+    return polars.DataFrame({"source": names})
+
+
+def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
+    """Return sources with hosts, by default those of their URLs.
+
+    Where some are no URLs, there are none, or an error if hosts are needed.
+    """
+    if "host" in listed.columns:
+        return listed
+    try:
+        hosts = hosts_of_urls(listed["source"].to_numpy())
+    except SourceDataError:
+        if needed:
+            raise
+        return listed
+    return listed.with_columns(host=hosts)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.terminal import inputs, options
-from freshopt.terminal.console import count, number, plain, progress, show
+from freshopt.terminal.console import count, fitted, number, plain, progress, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
 from freshopt.units import SECONDS
 
@@ -194,11 +194,7 @@ def _print_table(changes: list[Change], usual: int) -> None:
         name = plain(each.name)
         short = name if len(name) <= _WIDE else f"{name[: _WIDE - 3]}..."
         rows.append((short, number(each.change_rate), now, _span(each.after)))
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    for first, *rest in rows:
-        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        click.echo("  ".join([first.ljust(widths[0]), *cells]))
-    click.echo()
+    click.echo(f"{fitted(rows)}\n")
 
 
 def _rows(

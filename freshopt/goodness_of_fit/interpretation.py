@@ -110,9 +110,9 @@ def _dispersion_advice(check: PoissonCheck) -> tuple[str, str]:
     effect = f"variance {index:.2g} (Poisson: 1)"
     clear = abs(index - 1.0) > CLEAR * error
     if clear and index >= NOTABLE:
-        return effect, f"take intervals as {sqrt(index):.1f} times as wide"
+        return effect, f"widen change-rate intervals {sqrt(index):.1f}-fold"
     if clear and index <= 1.0 / NOTABLE:
-        return effect, "none: intervals are wide enough"
+        return effect, "none: change rates are surer than told"
     return effect, ""
 
 

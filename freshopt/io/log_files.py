@@ -70,7 +70,7 @@ def log_frame(
     SourceDataError
         If the file is of no known kind or cannot be read, or `columns` names what is not there.
     """
-    if _is_access_log(path):
+    if is_access_log(path):
         if columns:
             raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
         frame, line = read_access_log(path)
@@ -97,9 +97,21 @@ def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | N
     SourceDataError
         As `log_frame`, but for what is wrong with the rows.
     """
-    if _is_access_log(path):
+    if is_access_log(path):
         return frozenset(wanted)
     return frozenset(_renamed(path, _own_names(path), wanted, columns).values())
+
+
+def read_json_lines(path: Path) -> polars.DataFrame:
+    """Return all columns of JSON lines as text.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no file, or a line is no JSON object.
+    """
+    require_file(path)
+    return without_blank_end(_read_json(path, _json_names(path)))
 
 
 def _own_names(path: Path) -> list[str]:
@@ -148,7 +160,7 @@ def _of_two(columns: Mapping[str, str] | None) -> dict[str, str]:
     return {name: to for name, to in (columns or {}).items() if to in ("source", "host")}
 
 
-def _is_access_log(path: Path) -> bool:
+def is_access_log(path: Path) -> bool:
     """Return whether a name is an access log's, rotated or not.
 
     Such as access.log, access.log.1, access_log and site.access.log.2.gz.

@@ -13,11 +13,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.io.read_planner import SCHEMA
 
-# Version of the tables below.
-SCHEMA = 2
-# A planner's tables; {key} is the number that a database gives each row, in the order in which rows are
-# committed.
+# A planner's tables, of version `SCHEMA`; {key} is the number that a database gives each row, in the order in
+# which rows are committed.
 TABLES = (
     "CREATE TABLE planner (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE source (

@@ -12,6 +12,7 @@ import numpy as np
 
 from freshopt.live.database import Database
 from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.last_modified import usable_dates
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
 # Rows fetched at once, some 50 MB as Python objects.
@@ -78,7 +79,7 @@ class Evidence:
         columns = {key: column[order] for key, column in columns.items()}
         names, positions = np.unique(columns["source"], return_inverse=True)
         columns["source"] = positions
-        for key, told in (("changes", counts), ("last_modified", usable_dates)):
+        for key, told in (("changes", counts), ("last_modified", _dates)):
             own = told(columns)
             if np.isnan(own).all():
                 del columns[key]
@@ -105,17 +106,7 @@ def counts(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
     return found
 
 
-def usable_dates(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
-    """Return the dates of last change that no crawl contradicts, NaN elsewhere.
-
-    Rows are sorted by source and time. A date after its crawl is of a clock that is ahead; one that is later
-    than the change whose state an unchanged row shows is of a page that is dated when it is sent.
-    """
-    dates, time = columns["last_modified"].astype(np.float64), columns["time"]
-    if np.isnan(dates).all():
-        return dates
-    begins = columns["changed"].astype(np.bool_)
-    begins[0] = True
-    begins[1:] |= columns["source"][1:] != columns["source"][:-1]
-    head = np.maximum.accumulate(np.where(begins, np.arange(len(dates)), 0))
-    return np.where(dates > np.where(begins, time, time[head]), np.nan, dates)
+def _dates(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
+    """Return the dates of last change that no crawl contradicts."""
+    dates, time = (columns[key].astype(np.float64) for key in ("last_modified", "time"))
+    return usable_dates(columns["source"].astype(np.int64), time, columns["changed"].astype(np.bool_), dates)

@@ -17,7 +17,7 @@ from freshopt.errors import SourceDataError
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database
 from freshopt.live.evidence import Evidence
-from freshopt.live.hand_out import latest_now
+from freshopt.live.hand_out import latest_now, next_hand_out
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
 from freshopt.live.settings import PlannerSettings
@@ -28,6 +28,8 @@ from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.solvers.proportional import share
+from freshopt.solvers.square_root import square_root_shape
 
 if TYPE_CHECKING:
     import polars
@@ -96,8 +98,9 @@ def status_of(
 ) -> PlannerStatus:
     """Return the state of a planner."""
     moment = latest_now(database) if now is None else now
-    ((sources, never, used),) = database.rows(
-        "SELECT COUNT(*), COUNT(*) - COUNT(last_crawl), SUM(refresh_cost * rate) FROM source WHERE active = 1"
+    ((sources, never, used, least, most),) = database.rows(
+        "SELECT COUNT(*), COUNT(*) - COUNT(last_crawl), SUM(refresh_cost * rate), MIN(refresh_cost), "
+        "MAX(refresh_cost) FROM source WHERE active = 1"
     )
     ((due, leased),) = database.rows(
         "SELECT SUM(CASE WHEN next_due <= ? AND (lease_until IS NULL OR lease_until <= ?) "
@@ -114,6 +117,8 @@ def status_of(
     updated = record.updated
     later = None if updated is None else updated + settings.update
     replan = None if record.planned is None else record.planned + settings.replan
+    freshness, simple = _freshness(database, settings)
+    objective = settings.objective
     return PlannerStatus(
         place=database.place,
         time_unit=settings.time_unit,
@@ -126,17 +131,24 @@ def status_of(
         changes_found=found or 0,
         bandwidth=settings.bandwidth,
         used=float(used or 0.0),
+        counted=(least, most) == (1.0, 1.0),
         price=record.price,
-        objective=repr(settings.objective),
+        objective=repr(objective),
+        kind=type(objective).__name__,
+        maximised=objective.sense == "maximise",
+        refresh=objective.refresh.value,
         value=record.value,
         bound=record.bound,
         relative_gap=record.relative_gap,
-        freshness=_freshness(database, settings),
+        freshness=freshness,
+        simple=simple,
+        next_due=said(next_hand_out(database, settings, moment)),
         planned=said(record.planned),
         updated=said(updated),
         next_update=said(later),
         next_replan=said(replan),
         solves=record.solves,
+        outdated=record.due and record.price is not None,
     )
 
 
@@ -167,20 +179,34 @@ def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a colum
     return [None if math.isnan(each) else clock.moment(each) for each in numbers.tolist()]
 
 
-def _freshness(database: Database, settings: PlannerSettings) -> float:
-    """Return the expected share of fresh time, weighted by importance."""
-    table = SourceTable.read(database, "AND rate IS NOT NULL AND importance > 0")
-    if not len(table):
-        return math.nan
-    objective = BinaryFreshness(settings.objective.refresh)
+def _freshness(database: Database, settings: PlannerSettings) -> tuple[float, dict[str, float]]:
+    """Return the expected share of fresh time, and simple rules'."""
+    table = SourceTable.read(database, "AND rate IS NOT NULL")
+    weight = total(table.importance)
+    if not weight > 0.0:
+        return math.nan, {}
     every = np.ones(len(table), dtype=np.bool_)
-    free = replace(settings, objective=objective, explore=0.0, host_limits={})
-    problem = problem_of(replace(table, min_rate=np.zeros(len(table))), table.change_rate, every, free)
-    if problem.numerics is None:
-        return math.nan
-    cost = total(problem.numerics.cost(table.rate))
-    value = value_at(objective, problem.numerics, problem.sources, table.rate, cost)
-    return value / total(table.importance)
+    own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
+    free = replace(table, min_rate=np.zeros(len(table)))
+    problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}))
+    bounded = problem_of(table, table.change_rate, every, own)
+    numerics = problem.numerics
+    if numerics is None:
+        return math.nan, {}
+
+    def share_fresh(rate: Array) -> float:
+        cost = total(numerics.cost(rate))
+        return value_at(problem.objective, numerics, problem.sources, rate, cost) / weight
+
+    shapes = {
+        "uniform": np.ones(len(table)),
+        "proportional": table.change_rate,
+        "square-root": square_root_shape(bounded.sources),
+    }
+    rates = {rule: share(bounded, shape).rates for rule, shape in shapes.items()}
+    return share_fresh(table.rate), {
+        rule: share_fresh(rate) for rule, rate in rates.items() if rate is not None
+    }
 
 
 def _crawled_twice(database: Database, table: SourceTable) -> npt.NDArray[np.bool_]:

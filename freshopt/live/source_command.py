@@ -114,6 +114,11 @@ class SourceCommand:
             )
         return cls(words, timeout, changed_by)
 
+    @property
+    def names_host(self) -> bool:
+        """Whether a word has ``{host}``."""
+        return any("host" in _BRACES.findall(word) for word in self.words)
+
     def filled(self, values: Mapping[str, str]) -> list[str]:
         """Return the words for one source.
 

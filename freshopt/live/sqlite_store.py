@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.io.read_planner import FILE
 from freshopt.live.database import TABLES, Row, locked
 
-FILE = "planner.sqlite"
 # Pages of the database kept in memory, in KiB: those of some hundred thousand sources.
 CACHE = 65_536
 # Pages of the write-ahead log after which they are moved to the database, which waits for the disk: 40 MB.

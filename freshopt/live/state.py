@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect, shown
+from freshopt.io.read_planner import SCHEMA
 from freshopt.live.clock import Clock
-from freshopt.live.database import SCHEMA, Database, keep, kept, new_revision, require_schema
+from freshopt.live.database import Database, keep, kept, new_revision, require_schema
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from

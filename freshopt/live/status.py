@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from freshopt.formatting import count, number, percent
-from freshopt.units import SECONDS
+from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import amount, meaning, price_text
+from freshopt.units import per_unit, rate_unit
 
 # Relative duality gap below which rates are called optimal.
 PROVED = 1e-9
-# Rates from here on are said in a shorter unit.
-MANY = 1e5
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,19 +36,32 @@ class PlannerStatus:
         Per time unit.
     used : float
         Bandwidth that the rates in force use.
+    counted : bool
+        Whether every refresh uses 1 of the bandwidth.
     price : float or None
         Shadow price in force; None before the first plan.
     objective : str
+    kind : str
+        Class of the objective.
+    maximised : bool
+    refresh : str
+        Refresh discipline.
     value, bound : float
         Of the rates in force under the estimates in force, and what no rates can exceed.
     relative_gap : float
         The certified bound on what they lose, relative; inf before the first plan.
     freshness : float
         Expected share of time that copies are fresh, weighted by importance; NaN before.
+    simple : mapping of str to float
+        The same of simple rules, "uniform", "proportional" and "square-root", at the bandwidth.
+    next_due : float, datetime or None
+        When something can be handed out next.
     planned, updated, next_update, next_replan : float, datetime or None
         The last full re-solve and the last update of the estimates, and when the next are due.
     solves : int
         Full re-solves so far.
+    outdated : bool
+        Whether the rates in force were planned for earlier settings.
     """
 
     place: str
@@ -61,48 +75,57 @@ class PlannerStatus:
     changes_found: int
     bandwidth: float
     used: float
+    counted: bool
     price: float | None
     objective: str
+    kind: str
+    maximised: bool
+    refresh: str
     value: float
     bound: float
     relative_gap: float
     freshness: float
+    simple: Mapping[str, float]
+    next_due: float | datetime | None
     planned: float | datetime | None
     updated: float | datetime | None
     next_update: float | datetime | None
     next_replan: float | datetime | None
     solves: int
+    outdated: bool
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
-        unit = self.time_unit
+        down = f", {self.down:,} down" if self.down else ""
+        later = "" if self.next_due is None else f"; next hand-out {_said(self.next_due, seconds=True)}"
         rows = [
             ("planner", self.place),
             (
                 "sources",
                 f"{self.sources:,}; {self.never_crawled:,} never crawled, {self.due:,} due, "
-                f"{self.leased:,} handed out{f', {self.down:,} down' if self.down else ''}",
+                f"{self.leased:,} handed out{down}{later}",
             ),
             ("observations", f"{self.observations:,}, {self.changes_found:,} found a change"),
-            ("objective", self.objective),
+            ("objective", self._objective),
         ]
         if self.price is None:
             return [*rows, ("plan", "none yet: the first hand-out makes one")]
-        per = f"per refresh/{unit}"
-        name, shorter = _fitting(self.bandwidth, unit)
+        rules = [f"{rule} {percent(share, space=' ')}" for rule, share in self.simple.items()]
+        beside = f"; {', '.join(rules).replace(' ', ' rates ', 1)}" if rules else ""
+        proof = [
+            ("shadow price", self._price(self.price)),
+            ("certificate", f"rates in force {self._shortfall} for the estimates: {self._proved}"),
+        ]
+        if self.outdated:
+            proof = [("certificate", "none: settings were changed, and the next hand-out plans anew")]
         return [
             *rows,
+            ("bandwidth", self._bandwidth),
             (
-                "bandwidth",
-                f"{number(self.used / shorter)} of {number(self.bandwidth / shorter)} per {name} in force; "
-                f"shadow price {self.price:.4g} {per}",
+                "time fresh",
+                f"{percent(self.freshness, space=' ')} of the time, by importance, expected{beside}",
             ),
-            ("freshness", f"{percent(self.freshness, space=' ')} of the time, expected"),
-            (
-                "certificate",
-                f"rates in force {self._shortfall} for the estimates (value {self.value:.6g}, bound "
-                f"{self.bound:.6g})",
-            ),
+            *proof,
             (
                 "re-solved",
                 f"{_said(self.planned)}, {count(self.solves, 'time')} so far; next {_said(self.next_replan)} "
@@ -112,11 +135,45 @@ class PlannerStatus:
         ]
 
     @property
+    def _objective(self) -> str:
+        """What is minimised or maximised, in words."""
+        told = f": {meaning(self.kind)}" if meaning(self.kind) else ""
+        sense = "higher is better" if self.maximised else "lower is better"
+        return f"{self.kind} ({sense}){told}; {self.refresh} refreshes"
+
+    @property
+    def _bandwidth(self) -> str:
+        """What the rates in force use, in the unit that fits."""
+        unit = rate_unit(self.bandwidth, self.time_unit)
+        used, whole = (per_unit(each, self.time_unit, unit) for each in (self.used, self.bandwidth))
+        noun = "refreshes " if self.counted else ""
+        return f"{number(used)} of {number(whole)} {noun}per {unit} in force"
+
+    def _price(self, price: float) -> str:
+        """Return the shadow price and what it says of more bandwidth."""
+        text = price_text(
+            self.kind,
+            price,
+            self.bandwidth,
+            self.bound,
+            self.time_unit,
+            maximised=self.maximised,
+            fetch="refresh" if self.counted else "unit",
+        )
+        return text if self.relative_gap < PROVED else f"{text}, at optimal rates"
+
+    @property
     def _shortfall(self) -> str:
         """How far the rates in force are from optimal, in words."""
         if self.relative_gap < PROVED:
             return f"are optimal to {PROVED:g}"
         return f"are at most {percent(self.relative_gap, space=' ')} from optimal"
+
+    @property
+    def _proved(self) -> str:
+        """The value in force and the dual bound, in words."""
+        value, bound = (amount(self.kind, each, self.time_unit) for each in (self.value, self.bound))
+        return f"{goal_of(self.kind).noun} {value}; no rates do better than {bound}"
 
     def __repr__(self) -> str:
         """Return labelled rows of text."""
@@ -133,25 +190,9 @@ class PlannerStatus:
         return f"<table>{rows}</table>"
 
 
-def _fitting(rate: float, unit: str) -> tuple[str, float]:
-    """Return the unit in which a rate is said, and its factor.
-
-    Examples
-    --------
-    >>> _fitting(1_728_000.0, "day"), _fitting(200.0, "day")
-    (('second', 86400.0), ('day', 1.0))
-    """
-    if rate >= MANY:
-        for name, seconds in sorted(SECONDS.items(), key=lambda each: each[1]):
-            shorter = SECONDS[unit] / seconds
-            if rate / shorter >= 1.0:
-                return name, shorter
-    return unit, 1.0
-
-
-def _said(moment: float | datetime | None) -> str:
+def _said(moment: float | datetime | None, *, seconds: bool = False) -> str:
     if moment is None:
         return "never"
     if isinstance(moment, datetime):
-        return moment.strftime("%Y-%m-%d %H:%M UTC")
+        return moment.strftime(f"%Y-%m-%d %H:%M{':%S' if seconds else ''} UTC")
     return f"at {moment:g}"

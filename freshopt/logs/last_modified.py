@@ -191,3 +191,18 @@ def _moment_of(rows: LogRows, time: Array, dates: Array) -> Array:
         return time
     whole: Array = np.floor(time * seconds + 1e-4) / seconds - 1e-4 / seconds
     return np.minimum(whole, time)
+
+
+def usable_dates(source: IntArray, time: Array, changed: BoolArray, dates: Array) -> Array:
+    """Return the dates of last change that no crawl contradicts, NaN elsewhere.
+
+    Rows are sorted by source and time. A date after its crawl is of a clock that is ahead; one that is later
+    than the change whose state an unchanged row shows is of a page that is dated when it is sent.
+    """
+    if np.isnan(dates).all():
+        return dates
+    begins = changed.copy()
+    begins[0] = True
+    begins[1:] |= source[1:] != source[:-1]
+    head = np.maximum.accumulate(np.where(begins, np.arange(len(dates)), 0))
+    return np.where(dates > np.where(begins, time, time[head]), np.nan, dates)

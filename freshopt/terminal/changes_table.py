@@ -8,7 +8,7 @@ from freshopt.planning.plan import Plan
 from freshopt.questions.rate_changes import RateChanges
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import amount
-from freshopt.terminal.console import count, plain
+from freshopt.terminal.console import count, fitted, plain
 from freshopt.units import duration
 
 
@@ -26,13 +26,8 @@ def changes_table(found: RateChanges, plan: Plan) -> str:
         old, new = (_interval(rate, unit) for rate in (found.old[k], plan.solution.rates[k]))
         gain = amount(objective, float(found.gain[k]), unit) if np.isfinite(found.gain[k]) else "all"
         lines.append((plain(sources.label(k)), old, new, gain))
-    widths = [max(len(line[k]) for line in lines) for k in range(4)]
-    rows = []
-    for name, *cells in lines:
-        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        rows.append("  ".join([name.ljust(widths[0]), *right]))
     net = ", net of the bandwidth's price" if found.priced else ""
-    return "\n".join([f"The {count(len(largest), 'change')} that bring most{net}:", *rows])
+    return f"The {count(len(largest), 'change')} that bring most{net}:\n{fitted(lines)}"
 
 
 def _interval(rate: float, unit: str) -> str:

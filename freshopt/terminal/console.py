@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
-from freshopt.formatting import WIDTH, aligned
+from freshopt.formatting import WIDTH, aligned, table
 from freshopt.formatting import count as count  # what people see of numbers, for all commands
 from freshopt.formatting import number as number
 
@@ -105,8 +105,17 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 
 def say(text: str) -> None:
     """Print a paragraph, wrapped."""
-    for _, line in aligned([("", text)], columns() + 2):
-        click.echo(line)
+    click.echo(wrapped(text))
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph, wrapped."""
+    return "\n".join(line for _, line in aligned([("", text)], columns() + 2))
+
+
+def fitted(rows: Sequence[Sequence[str]], *, text: int = 0) -> str:
+    """Return a table that fits the console; see `table`."""
+    return table(rows, columns(), text=text)
 
 
 def columns() -> int:

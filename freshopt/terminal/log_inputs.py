@@ -20,6 +20,7 @@ from freshopt.io.read_dbt import read_dbt
 from freshopt.io.read_git import read_git
 from freshopt.io.read_history import read_history
 from freshopt.io.read_nutch import read_nutch
+from freshopt.io.read_planner import is_planner, read_planner
 from freshopt.logs.births import since_birth
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
@@ -168,6 +169,14 @@ class Origin:
             raise click.UsageError("--columns is for LOG. Leave it out.")
         if self.sources is not None and self.log is None:
             raise click.UsageError("--sources is for LOG. Leave it out.")
+        if self.log is not None and is_planner(self.log):
+            for key in ("columns", "sources"):
+                if getattr(self, key) is not None:
+                    raise click.UsageError(
+                        f"--{key} is for files, and {self.log} is a planner. Leave it out."
+                    )
+            log, weights = read_planner(self.log, time_unit)
+            return Found(log, f"live planner in {self.log}", weights)
         if self.git is None:
             for key in _GIT:
                 if getattr(self, key) not in (None, ()):
@@ -214,7 +223,9 @@ class Origin:
 
     def statuses(self, log: CrawlLog) -> Statuses | None:
         """Return the fetches behind a log, on its clock; None without statuses."""
-        told = None if self.log is None else fetch_statuses(self.log, self.names())
+        if self.log is None or is_planner(self.log):
+            return None
+        told = fetch_statuses(self.log, self.names())
         if told is None or not len(told.source):
             return None
         time = told.time
@@ -228,8 +239,10 @@ class Origin:
         They are in the log's column host, or named by the sources' URLs.
         """
         path = self.log
-        told = None if path is None else log_hosts(path, self.names())
-        if path is None or told is None:
+        if path is None or is_planner(path):
+            return hosts_of_urls
+        told = log_hosts(path, self.names())
+        if told is None:
             return hosts_of_urls
         return lambda names: np.array(look_up(told, names.tolist(), "host", path))
 

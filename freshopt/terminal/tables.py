@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
+from freshopt.io.log_files import JSON_LINES, is_access_log, read_json_lines
+from freshopt.io.read_planner import is_planner, planned_rates
 from freshopt.io.tables import UNIT, read_table, require_file, table_ending, without_blank_end
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
@@ -31,6 +33,8 @@ _NUMBERS = (
     *("request_rate", "stale_while_revalidate", "lifetime", "interval", "success", *NAMES),
 )
 _TEXTS = ("host", UNIT)
+# Columns that a log of crawls has, and sources have not.
+_OF_LOGS = {"source", "time"}
 _LABELS = ("source", "name")
 _FLAGS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 _OR = {"source": " or integers", "name": " or integers", "host": " or integers", "signalled": " or flags"}
@@ -45,8 +49,16 @@ class SourceTable(NamedTuple):
 
 
 def sources_of(path: Path, time_unit: str | None) -> SourceTable:
-    """Return the sources of a table with a column change_rate."""
+    """Return the sources of a table with a column change_rate.
+
+    Of a plan's folder it is the table change_rates.
+    """
+    path = _table_in(path, "change_rates")
+    if path.is_file() and is_access_log(path):
+        raise _no_sources(path)
     frame = table_of(path)
+    if "change_rate" not in frame.columns and set(frame.columns) >= _OF_LOGS:
+        raise _no_sources(path)
     unit = unit_of(frame, path, time_unit)
     try:
         sources = Sources.from_frame(frame, unit)
@@ -60,8 +72,10 @@ def rates_of(
 ) -> tuple[polars.DataFrame, str]:
     """Return a table of rates (source, rate) and its unit.
 
-    With `retry_at_once` rates of attempts become those of successes.
+    With `retry_at_once` rates of attempts become those of successes. Of a plan's folder it is the table
+    rates.
     """
+    path = _table_in(path, "rates")
     frame = table_of(path)
     unit = unit_of(frame, path, time_unit)
     try:
@@ -85,7 +99,7 @@ def lifetimes_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, s
 
 
 def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
-    """Return the rates of an earlier plan's folder, or of a table.
+    """Return the rates of an earlier plan, a planner or a table.
 
     A table has the columns source and rate, or interval in place of the rate: empty where never.
     """
@@ -93,12 +107,9 @@ def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
 
     if not path.exists():
         raise SourceDataError(f"there is no folder or file {path}. Name the folder of a plan, or a table.")
-    if path.is_dir():
-        tables = [path / f"rates{ending}" for ending in (".parquet", ".csv")]
-        there = [table for table in tables if table.exists()]
-        if not there:
-            raise SourceDataError(f"{path} holds no table rates. Name the folder of a plan, or a table.")
-        path = there[0]
+    if is_planner(path):
+        return read_rates(*planned_rates(path))
+    path = _table_in(path, "rates")
     frame = table_of(path)
     if "rate" not in frame.columns and "interval" in frame.columns:
         interval = numbers_of(frame["interval"], path).cast(polars.Float64)
@@ -112,6 +123,24 @@ def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
         return read_rates(frame, unit)
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
+
+
+def _table_in(path: Path, name: str) -> Path:
+    """Return a plan folder's table; what is no folder as it is."""
+    if not path.is_dir():
+        return path
+    there = [table for table in (path / f"{name}.parquet", path / f"{name}.csv") if table.exists()]
+    if not there:
+        raise SourceDataError(f"{path} holds no table {name}. Name the folder of a plan, or a table.")
+    return there[0]
+
+
+def _no_sources(path: Path) -> SourceDataError:
+    """Return the error of a log where sources belong."""
+    return SourceDataError(
+        f"{path} is a log of crawls, not a table of sources. Estimate their change rates first: freshopt "
+        f"estimate {path} --out change_rates.csv."
+    )
 
 
 def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
@@ -262,9 +291,12 @@ def table_of(path: Path) -> polars.DataFrame:
     import polars
 
     require_file(path)
-    is_text = table_ending(path) != ".parquet"
-    frame = read_table(path, as_text=is_text)
-    frame = without_blank_end(frame) if is_text else frame
+    if path.name.lower().endswith(JSON_LINES):
+        frame = read_json_lines(path)
+    else:
+        is_text = table_ending(path) != ".parquet"
+        frame = read_table(path, as_text=is_text)
+        frame = without_blank_end(frame) if is_text else frame
     for name in frame.columns:
         column = frame[name]
         if name in (*_LABELS, *_TEXTS, "signalled"):

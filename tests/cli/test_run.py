@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
@@ -59,6 +60,50 @@ def test_fetches_are_recorded_and_failures_are_not(tmp_path: Path) -> None:
     assert of_a[1:] == [True] * (len(of_a) - 1)
     assert not any(of_b)
     assert "bad: exit code 22 (no such page)" in first.output or "0 failed" in first.output
+
+
+@pytest.mark.usefixtures("pages")
+def test_without_a_command_it_tells_how_the_plan_stands(tmp_path: Path) -> None:
+    begin(tmp_path)
+    before = (tmp_path / "state" / "planner.sqlite").read_bytes()
+    shown = CliRunner().invoke(main, ["run", str(tmp_path / "state")])
+    assert shown.exit_code == 0, shown.output
+    assert "next hand-out " in shown.output
+    assert "refreshes per second in force" in shown.output
+    assert "fetched" not in shown.output
+    assert (tmp_path / "state" / "planner.sqlite").read_bytes() == before
+    none = CliRunner().invoke(main, ["run", str(tmp_path / "none")])
+    assert (none.exit_code, none.output.count("\n")) == (2, 1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_hosts_of_urls_are_filled_in_and_kept_to_their_limits(tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("".join(f"https://{'a' if k else 'b'}.org/{k}\n" for k in range(4)))
+    (tmp_path / "limits.csv").write_text("host,limit\na.org,6\n")
+    own = ["run", str(tmp_path / "state"), "--bandwidth", "20/day", "--objective", "binary"]
+    own += ["--sources", str(tmp_path / "urls.txt"), "--host-limits", str(tmp_path / "limits.csv")]
+    done = CliRunner().invoke(
+        main, [*own, "--command", "test {host} = a.org -o {host} = b.org -o {source}", "--once"]
+    )
+    assert done.exit_code == 0, done.output
+    with fo.Planner(tmp_path / "state") as planner:
+        rates = planner.to_frame().filter(pl.col("source").str.contains("a.org"))["rate"]
+        assert rates.sum() <= 6.0 * (1.0 + 1e-9)
+        assert rates.sum() == pytest.approx(6.0, rel=1e-6)
+        assert planner.status().kind == "BinaryFreshness"
+        assert planner.status().observations > 0  # the command has seen the host
+    (tmp_path / "urls.txt").write_text("no url\n")
+    refused = CliRunner().invoke(main, [*own, "--command", "cat {source}"])
+    assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
+    assert "no host can be read from 'no url'" in refused.output
+
+
+def test_sources_in_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"source": "a", "importance": 2}\n{"source": "b", "importance": 1}\n')
+    words = ["run", str(tmp_path / "state"), "--bandwidth", "2/day", "--sources", str(tmp_path / "s.jsonl")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    with fo.Planner(tmp_path / "state") as planner:
+        assert planner.to_frame().select("source", "importance").rows() == [("a", 2.0), ("b", 1.0)]
 
 
 @pytest.mark.usefixtures("pages")

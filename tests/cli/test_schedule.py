@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.formatting import WIDTH
 from freshopt.problems import BinaryFreshness
 from freshopt.scheduling import Greedy
 from tests.ground_truth import export_parsers as parse
@@ -256,16 +257,16 @@ def test_frontier(run: Run) -> None:
     assert table["status"].to_list() == ["optimal", "optimal", "infeasible"]
     np.testing.assert_allclose(table["value"].to_list()[:2], [9.0 / 12.0, 3.0], rtol=SCALAR)
     np.testing.assert_allclose(table["price"].to_list()[:2], [9.0 / 144.0, 1.0], rtol=SCALAR)
+    # Heads of more than a line: so that a table is never wider than the console.
     lines = output.splitlines()
-    head = re.split(r"  +", lines[0].strip())
-    assert head == [
-        *("refreshes per day", "time fresh", "missed changes (lower is better)", "price per refresh/day"),
-        *("cost per day", "status"),
-    ]
+    assert max(map(len, lines)) <= WIDTH
+    assert "missed changes" in lines[0]
+    assert re.split(r"  +", lines[1].strip())[-2:] == ["per day", "status"]
+    lines = lines[1:]
     # Optimal rates of Δ/ρ are as √Δ: (1, 2) of 3. At Poisson refreshes a copy is fresh ρ/(Δ + ρ).
     fresh = 0.5 * (1.0 / 2.0 + 2.0 / 6.0)
     cells = re.split(r"  +", lines[2].strip())
     assert (cells[1], cells[4]) == (f"{100.0 * fresh:.1f} %", "3")
     assert [line.split()[-1] for line in lines[1:4]] == ["optimal", "optimal", "infeasible"]
     default = run("frontier", "sources.csv", "--objective", "delay", "--refresh", "poisson").output
-    assert len(default.splitlines()) == 10
+    assert len(default.splitlines()) == 11

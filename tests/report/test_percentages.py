@@ -18,7 +18,8 @@ from click.testing import CliRunner
 
 from freshopt.cli import main
 from freshopt.report.held_out import POLICIES
-from tests.ground_truth.command_lines import EXAMPLE, LOG, crawl_log, unwrapped
+from freshopt.terminal import console
+from tests.ground_truth.command_lines import EXAMPLE, LOG, crawl_log
 from tests.ground_truth.page_reader import PageReader
 
 Facts = dict[str, Any]
@@ -330,7 +331,9 @@ def printed(folder: Path, *arguments: str) -> Printed:
     pl.DataFrame({"source": names, "host": ["x", "y"] * 4}).write_csv(folder / "hosts.csv")
     (folder / "limits.csv").write_text("host,limit\nx,0.5\ny,100\n")
     own = [str(folder / word) if (folder / word).is_file() else word for word in arguments]
-    done = CliRunner().invoke(main, ["plan", *own, "--out", str(folder / "plan")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "WIDTH", 1000)  # a sentence is a line, and so is a row
+        done = CliRunner().invoke(main, ["plan", *own, "--out", str(folder / "plan")])
     assert done.exit_code == 0, done.output
     facts = json.loads((folder / "plan" / "summary.json").read_text(encoding="utf-8"))
     known, costs, times = (
@@ -342,7 +345,7 @@ def printed(folder: Path, *arguments: str) -> Printed:
         counted = times.join(known, on="source").group_by("host").len()
         facts["_hosts"] = counted.sort("len", "host", descending=[True, False])
     return Printed(
-        unwrapped(done.stdout),
+        done.stdout,
         facts,
         PageReader((folder / "plan" / "report.html").read_text(encoding="utf-8")),
     )

@@ -104,8 +104,9 @@ def test_nested_limits_and_reserves(run: Run) -> None:
 @pytest.mark.usefixtures("tables")
 def test_the_frontier_keeps_the_constraints(run: Run) -> None:
     shown = run("frontier", "s.csv", "--bandwidths", "2,40", "--target", "90%").output
-    assert shown.splitlines()[1].split() == ["2", "infeasible"]
-    assert "optimal" in shown.splitlines()[2]
+    below = [line for line in shown.splitlines() if line.split()[0].isdigit()]
+    assert below[0].split() == ["2", "infeasible"]
+    assert "optimal" in below[1]
 
 
 @pytest.mark.usefixtures("tables")

@@ -93,7 +93,7 @@ def test_poisson_check_of_the_example(run: Run) -> None:
     index = check.pooled["dispersion"]
     assert rows["dispersion"].split()[1] == f"{check.share_rejected('dispersion'):.0%}"
     assert f"variance {index:.2g} (Poisson: 1)" in rows["dispersion"]
-    assert f"take intervals as {math.sqrt(index):.1f} times as wide" in rows["dispersion"]
+    assert f"widen change-rate intervals {math.sqrt(index):.1f}-fold" in rows["dispersion"]
     assert all(len(line) <= 100 for line in ran.output.splitlines())
 
 

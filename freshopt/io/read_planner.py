@@ -1,0 +1,112 @@
+"""`read_planner`: a live planner's folder as a log, and its rates.
+
+Only the tables' names and columns are known here; `freshopt.live` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freshopt.errors import SourceDataError
+from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.last_modified import usable_dates
+from freshopt.numerics.arrays import Array
+from freshopt.units import convert_time
+
+# A planner's database in its folder, and the version of its tables.
+FILE = "planner.sqlite"
+SCHEMA = 2
+
+
+def is_planner(path: Path) -> bool:
+    """Return whether a path is the folder of a live planner."""
+    return (path / FILE).is_file()
+
+
+def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]:
+    """Return what a planner observed of its sources, and their importances.
+
+    Sources that were removed are left out.
+
+    Parameters
+    ----------
+    folder : Path
+    time_unit : str
+        Of the log.
+
+    Returns
+    -------
+    log : CrawlLog
+    importance : ndarray, shape (n,)
+
+    Raises
+    ------
+    SourceDataError
+        If nothing was observed yet, or the folder is not a planner's of this version.
+    """
+    with _opened(folder) as database:
+        kept = dict(database.execute("SELECT key, value FROM planner WHERE key = 'clock'"))
+        rows = database.execute(
+            "SELECT name, time, changed, changes, observation.last_modified FROM observation JOIN source "
+            "ON source.id = observation.source WHERE active = 1"
+        ).fetchall()
+        weights = dict(database.execute("SELECT name, importance FROM source WHERE active = 1"))
+    if not rows:
+        raise SourceDataError(f"the planner in '{folder}' has observed none of its sources yet. Crawl first.")
+    unit, _, origin = kept["clock"].partition(" ")
+    scale = convert_time(1.0, unit, time_unit)
+    name, *found = zip(*rows, strict=True)
+    names, source = np.unique(np.array(name), return_inverse=True)
+    time, changed, changes, dates = (np.array(column, dtype=np.float64) for column in found)
+    order = np.lexsort((time, source))
+    columns: dict[str, Any] = {"source": source, "time": time * scale, "changed": changed > 0.0}
+    columns |= {"changes": changes, "last_modified": dates * scale}
+    columns = {key: column[order] for key, column in columns.items()}
+    columns["last_modified"] = usable_dates(
+        *(columns[key] for key in ("source", "time", "changed", "last_modified"))
+    )
+    told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
+    log = derived_log(told, names, time_unit, datetime.fromisoformat(origin) if origin else None)
+    return log, np.array([weights[each] for each in names.tolist()])
+
+
+def planned_rates(folder: Path) -> tuple[dict[str, float], str]:
+    """Return a planner's rates in force, by source, and their unit.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no plan yet, or the folder is not a planner's of this version.
+    """
+    with _opened(folder) as database:
+        ((settings,),) = database.execute("SELECT value FROM planner WHERE key = 'settings'")
+        rates = dict(database.execute("SELECT name, rate FROM source WHERE active = 1 AND rate IS NOT NULL"))
+    if not rates:
+        raise SourceDataError(f"the planner in '{folder}' has no rates in force yet. Crawl first.")
+    return rates, json.loads(settings)["time_unit"]
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a planner's database, to be read."""
+    file = folder / FILE
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            found = database.execute("SELECT value FROM planner WHERE key = 'schema'").fetchone()
+            if found != (str(SCHEMA),):
+                raise SourceDataError(
+                    f"{file} is not of version {SCHEMA}, which this freshopt reads. Use its own."
+                )
+            yield database
+    except sqlite3.Error as error:
+        raise SourceDataError(
+            f"{file} cannot be read as a planner's: {error}. Restore it from a copy."
+        ) from None
