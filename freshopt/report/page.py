@@ -114,6 +114,7 @@ def page(folder: Path) -> Markup:
         bandwidth_section.bandwidth(told, crawled),
         source_sections.rates(told, seen),
         source_sections.changes(told, seen),
+        plan_sections.earlier(told, folder),
         source_rows.section(
             source_rows.source_rows(folder, told),
             told,
@@ -143,6 +144,7 @@ def _assemble(title: str, told: Context, sections: list[Section]) -> Markup:
             element("h1", title),
             element("p", overview.lead(told), class_="lead"),
             element("p", overview.standing(told)),
+            [element("p", text, class_="answer") for text in overview.answers(told)],
             overview.tiles(told),
             element("nav", element("ul", contents), aria_label="Contents"),
         ),
