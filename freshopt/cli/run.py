@@ -146,7 +146,8 @@ def run(
         )
         many = "fetch" if tally.fetched == 1 else "fetches"
         found = f"{tally.changed:,} changed, {tally.failed:,} failed"
-        fetched = f"{tally.fetched:,} {many} of {count(len(tally.sources), 'source')}; {found}"
+        of = f" of {count(len(tally.sources), 'source')}" if tally.fetched else ""
+        fetched = f"{tally.fetched:,} {many}{of}; {found}"
         show([("fetched", fetched), *(("failed", why) for why in tally.failures), *planner.status().rows()])
     if tally.failed:
         click.get_current_context().exit(1)

@@ -101,6 +101,8 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {words.uses} per {scale} used"
     found = facts.get("findings") or {}
     mean = mean_amount(kind, value, found.get("importance"), unit)
+    # Of a share of time the whole is the sum of importances.
+    whole = f" of {number(found['importance'])}" if kind == "BinaryFreshness" and mean else ""
     planned = f"{count(counts['refreshes'], words.rate)} in {duration(facts['horizon'], unit)}"
     over = f"{noun} over that time {amount(kind, facts['schedule_value'], unit)}"
     return {
@@ -109,7 +111,7 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "bandwidth": used,
         **_fetches(facts),
         **_fresh(found.get("fresh"), cycle.get("fresh_without")),
-        "value": f"{noun} {amount(kind, value, unit)} in the long run {_given(kind)}"
+        "value": f"{noun} {amount(kind, value, unit)}{whole} in the long run {_given(kind)}"
         f"{f', {mean} a source' if mean else ''}{others}",
         **_shadow_price(facts),
         **_host_limits(facts, unit),

@@ -299,6 +299,12 @@ def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) ->
     assert fields(enough)["shadow price"] == of_no_use
 
 
+def test_freshness_is_told_with_its_whole(run: Run, log: Path) -> None:
+    how = ("--objective", "binary", "--draws", "0", "--out", "plan")
+    value = fields(run("plan", str(log), *MAIN_JOB, *how).output)["value"]
+    assert re.match(r"freshness [\d.]+ of 8 in the long run .* % a source; uniform rates ", value)
+
+
 def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:
     output = run("plan", str(log), *MAIN_JOB, "--objective", "power", "--out", "plan").output
     assert fields(output)["objective"].startswith("SynchronizationCost, power (lower is better): ")
