@@ -39,11 +39,11 @@ def count(value: float, noun: str, form: str = "") -> str:
 
     Examples
     --------
-    >>> count(1, "crawl"), count(1306, "day"), count(0.5, "day"), count(1306, "refresh", "d")
-    ('1 crawl', '1,306 days', '0.5 days', '1306 refreshes')
+    >>> count(1, "crawl"), count(2, "fetch"), count(0.5, "day"), count(1306, "refresh", "d")
+    ('1 crawl', '2 fetches', '0.5 days', '1306 refreshes')
     """
     text = f"{value:{form}}" if form else f"{value:,}" if isinstance(value, int) else number(value)
-    ending = "" if value == 1 else "es" if noun.endswith("sh") else "s"
+    ending = "" if value == 1 else "es" if noun.endswith(("sh", "ch")) else "s"
     return f"{text} {noun}{ending}"
 
 

@@ -41,7 +41,8 @@ class AccumulatedDelay(CurveObjective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default) or ``PERIODIC``, which halves the cost of every rate.
+        ``POISSON`` (default); ``PERIODIC``, which halves the cost of every rate; or ``ON_REQUEST`` of caches,
+        whose `Sources` have request rates.
 
     Notes
     -----

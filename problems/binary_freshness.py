@@ -59,7 +59,7 @@ class BinaryFreshness(CurveObjective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default) or ``PERIODIC``.
+        ``POISSON`` (default), ``PERIODIC``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
 
     Notes
     -----

@@ -68,7 +68,7 @@ class HarmonicStaleness(CurveObjective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default) or ``PERIODIC``.
+        ``POISSON`` (default), ``PERIODIC``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
     nodes : int
         Quadrature nodes of the *declared* periodic cell; see Notes. The numerics are exact in any case.
 

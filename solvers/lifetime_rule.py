@@ -15,6 +15,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.errors import SourceDataError, expect_settings
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.request_cell import lifetimes
@@ -43,6 +44,12 @@ class LifetimeRule:
 
     power: float = 0.0
     baseline: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Raise unless the power is a finite number."""
+        expect_settings(self)
+        if not np.isfinite(self.power):
+            raise SourceDataError(f"power is {self.power!r}, not a finite number. Pass 0 or 1.")
 
     def supports(self, problem: Problem) -> str | None:
         """Return why a problem has no lifetimes, or None."""

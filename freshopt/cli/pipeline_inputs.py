@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.pipelines.pipeline import Pipeline, pipeline
 from freshopt.terminal import inputs, tables
 from freshopt.units import convert_time
+
+# An amount of time, such as 4h.
+_TIME = re.compile(r"[0-9.]+ *[a-z]+")
 
 
 def graph_of(path: Path) -> Manifest | list[tuple[str, str]]:
@@ -32,9 +36,16 @@ def pipeline_of(
     time_unit: str,
 ) -> Pipeline:
     """Return the pipeline that the options declare."""
+    given = [_named(text, time_unit) for text in rates]
+    own = dict(given)
+    if len(own) < len(given):
+        twice = [repr(name) for name in own if sum(name == other for other, _ in given) > 1]
+        raise SourceDataError(
+            f"--rate names {list_offenders(twice)} more than once. Give each root one rate."
+        )
     return pipeline(
         graph,
-        _change_rates(graph, change_rates, time_unit) | dict(_named(text, time_unit) for text in rates),
+        _change_rates(graph, change_rates, time_unit) | own,
         None if importance is None else tables.column_by_source(importance, "importance"),
         cost if cost is None or are_run_times(cost) else tables.column_by_source(cost, "refresh_cost"),
         views=views,
@@ -59,6 +70,11 @@ def bandwidth_of(text: str, time_unit: str, *, in_seconds: bool) -> float:
     if in_seconds:
         seconds = inputs.duration_of("--bandwidth", amount, "second")
         text = f"{seconds!r}{slash}{unit}"
+    elif slash and _TIME.fullmatch(amount.strip()):
+        raise SourceDataError(
+            f"--bandwidth {text} is time of a warehouse, and no run times are known. Add --cost "
+            "run_results.json, or write refreshes, such as 200/day."
+        )
     return inputs.rate_of("--bandwidth", text, time_unit)
 
 

@@ -13,8 +13,13 @@ from click.core import ParameterSource
 
 from freshopt.cli.backtest_table import replay_table
 from freshopt.cli.plan_dask import plan_in_partitions
-from freshopt.cli.plan_failures import replayed_failures, with_failures
-from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request, require_lifetimes
+from freshopt.cli.plan_failures import replayed_failures, with_failures, without_ended
+from freshopt.cli.plan_lifetimes import (
+    lifetime_format_option,
+    plan_on_request,
+    require_lifetimes,
+    stale_option,
+)
 from freshopt.cli.report import command_line
 from freshopt.io.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
@@ -59,6 +64,7 @@ from freshopt.terminal.source_columns import SourceColumns
 @options.horizon_option
 @options.requests_option
 @lifetime_format_option
+@stale_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
 @options.importance_option
 @options.hosts_option
@@ -142,6 +148,7 @@ def plan(
     horizon: str | None,
     requests: Path | None,
     kind: str | None,
+    stale: str | None,
     out: Path,
     importance: Path | None,
     hosts: Path | None,
@@ -188,8 +195,10 @@ def plan(
         require_lifetimes(context)
     elif horizon is None:
         raise click.UsageError("Missing option '--horizon', the length of the schedule. Add it, such as 7d.")
-    elif requests is not None or kind is not None:
-        raise click.UsageError("--requests and --format are for --refresh on-request. Leave them out.")
+    elif requests is not None or kind is not None or stale is not None:
+        raise click.UsageError(
+            "--requests, --format and --stale-while-revalidate are for --refresh on-request. Leave them out."
+        )
     objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
     if freshness is not None:
         freshness_of(freshness, "--freshness")
@@ -254,6 +263,7 @@ def plan(
             overwrite=overwrite,
             hosts=host_of,
             confidence=confidence,
+            stale_while_revalidate=stale and inputs.duration_of("--stale-while-revalidate", stale, time_unit),
             **asked,
         )
         return
@@ -319,6 +329,8 @@ def plan(
             asked["importance"] = found.importance
         if constraints.given():
             asked["constraints"] = partial(_declared, constraints, source_columns, refresh)
+        recorded = origin.statuses(found.log)
+        asked["importance"] = without_ended(asked["importance"], recorded)
         job = partial(
             make_plan,
             found.data,
@@ -333,7 +345,6 @@ def plan(
             on_progress=on_progress,
             **asked,
         )
-        recorded = origin.statuses(found.log)
         made, fetches = with_failures(job, recorded)
         held = None
         if replay:

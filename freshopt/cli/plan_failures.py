@@ -12,8 +12,26 @@ from freshopt.inference.success_rates import SuccessRates
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.plan import Plan
+
+
+def without_ended(
+    importance: Any,  # noqa: ANN401 - as `plan` takes it
+    recorded: Statuses | None,
+) -> Any:  # noqa: ANN401
+    """Return importances that are 0 for sources that have ended."""
+    found = None if recorded is None else SuccessRates.from_statuses(*recorded)
+    if found is None or not bool(np.any(found.ended)):
+        return importance
+    gone = found.sources_[found.ended].tolist()
+
+    def lasting(names: Any) -> Array:  # noqa: ANN401
+        given = 1.0 if importance is None else importance(names) if callable(importance) else importance
+        return np.where(np.isin(names, gone), 0.0, given)
+
+    return lasting
 
 
 def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, list[tuple[str, str]]]:
@@ -35,6 +53,8 @@ def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, 
             return job(success=found.success_of), [("statuses", found.words)]
     except ObjectiveError as error:
         why = str(error).partition(". ")[0]
+        if job.keywords["changed_cost"] is not None:
+            why = "attempts that fail and cost what they bring have no cell, but with --retry-at-once"
     return job(), [("statuses", f"{found.words}; rates are planned as if all succeeded: {why}")]
 
 

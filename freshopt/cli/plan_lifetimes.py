@@ -22,7 +22,7 @@ TAKEN = {
     *Origin.__dataclass_fields__,
     *("estimator", "prior", "smoothing", "half_life", "reset", "confidence"),
     *("objective", "exponent", "deadline", "refresh", "bandwidth", "importance", "hosts", "host_limits"),
-    *("min_rate", "max_rate", "requests", "kind", "out", "time_unit", "csv", "overwrite", "engine"),
+    *("min_rate", "max_rate", "requests", "kind", "out", "time_unit", "csv", "overwrite", "engine", "stale"),
 }
 lifetime_format_option: Decorator = click.option(
     "--format",
@@ -30,6 +30,14 @@ lifetime_format_option: Decorator = click.option(
     type=click.Choice(list(LIFETIMES)),
     metavar="NAME",
     help=f"For --refresh on-request: also write what a cache loads, of {', '.join(LIFETIMES)}.",
+)
+
+
+stale_option: Decorator = click.option(
+    "--stale-while-revalidate",
+    "stale",
+    metavar="TIME",
+    help="For --refresh on-request: serve an expired copy for up to such a time, 30s, while it is fetched.",
 )
 
 
@@ -79,4 +87,4 @@ def plan_on_request(
         for label, text in made.rows(f"{found.words}{outcome(found.data)}")
     ]
     show([*rows, *([] if kind is None or done is None else exported_rows(kind, done))])
-    click.echo(f"\nwrote {', '.join(written)} to {out}; there is no page, which is of schedules")
+    click.echo(f"\nwrote {', '.join(written)} to {out}")

@@ -19,6 +19,7 @@ from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.formatting import aligned, percent
+from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.read_requests import read_requests
 from freshopt.io.tables import table_ending, with_unit, write_table
@@ -27,6 +28,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
 from freshopt.planning.declared import price_sentences, row_table
+from freshopt.planning.failing_window import Statuses
 from freshopt.planning.findings import time_fresh
 from freshopt.planning.plan_rows import spread
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -80,7 +82,11 @@ def estimate(
     time_unit: str,
     overwrite: bool,
 ) -> None:
-    """Estimate the change rates of the sources in a LOG."""
+    """Estimate the change rates of the sources in a LOG.
+
+    Where a log's statuses tell of fetches that failed, the table has the column success, the chance that a
+    fetch succeeds, of which freshopt solve makes attempts. With --requests it has request_rate instead.
+    """
     import polars
 
     if hosts is not None and not estimation.by_host:
@@ -99,6 +105,8 @@ def estimate(
         asked: list[tuple[str, str]] = []
         if requests is not None:
             frame, asked = _with_requests(frame, requests, time_unit)
+        else:
+            frame, asked = _with_success(frame, origin.statuses(crawls))
         write_table(with_unit(frame, crawls.time_unit), staging)
     flags, counts = np.unique(model.flag_, return_counts=True)
     kinds = ", ".join(
@@ -126,6 +134,18 @@ def _with_requests(
     found = read_requests(path, time_unit=time_unit)
     rates, words = request_rates(found, frame["source"].to_list(), path)
     return frame.with_columns(request_rate=rates), [("requests", words)]
+
+
+def _with_success(
+    frame: polars.DataFrame, recorded: Statuses | None
+) -> tuple[polars.DataFrame, list[tuple[str, str]]]:
+    """Return the table with chances of success, and a printed row."""
+    found = None if recorded is None else SuccessRates.from_statuses(*recorded)
+    if found is None or not (found.fails or bool(np.any(found.ended))):
+        return frame, []
+    if found.fails:
+        frame = frame.with_columns(success=found.success_of(frame["source"].to_list()))
+    return frame, [("statuses", found.words)]
 
 
 def _resets(model: Estimator) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,7 @@ from freshopt.compiled.cells import (
     request_tables,
     window_functions,
 )
-from freshopt.compiled.column_access import at, entries
+from freshopt.compiled.column_access import at, entries, one_by_one
 from freshopt.compiled.column_passes import (
     Rate,
     Respond,
@@ -101,7 +102,10 @@ for _module in INLINED:
 
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (*INLINED, column_access, source_columns)).encode()
+    "".join(
+        inspect.getsource(module)
+        for module in (*INLINED, column_access, source_columns, sys.modules[__name__])
+    ).encode()
 ).hexdigest()
 
 
@@ -176,7 +180,8 @@ def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
             rates[k] = place(worth, *entries(parameters, k))
-        for k in range(len(rates)):
+        for each in range(len(rates)):
+            k = one_by_one(each)
             rates[k] = value(rates[k])
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)

@@ -3,8 +3,9 @@
 Where a sample does not tell the price, it is enclosed by passes at two prices at once
 (`freshopt.compiled.price_pairs`). Demand within a bracket is that of a few sources whose rates jump, which
 are settled alone and exactly, and that of all others, which is a chord: off by the square of the width.
-So brackets narrow from 1e-4 to 1e-8 to nothing in a pass each. Before there is a bracket, and where too many
-sources jump, as where all are alike, the sample tells the price, corrected by what is known of all.
+So brackets narrow from 1e-4 to 1e-8 to nothing in a pass each. Where no rate jumps at the price that they
+tell, passes at one price do instead (`freshopt.dual_search.few_alone`). Before there is a bracket, and where
+too many sources jump, as where all are alike, the sample tells the price, corrected by what is known of all.
 
 The ends of the last bracket differ by rounding, or by 1e-7 where no rate jumps: the mixture of their best
 responses that uses up the bandwidth is off the optimum by the square of that.
@@ -13,13 +14,14 @@ responses that uses up the bandwidth is off the optimum by the square of that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import PairDemand, PairMemory, at_two_prices, memory
+from freshopt.dual_search.few_alone import FINE, FewAlone, crossing
 from freshopt.dual_search.sampled_search import EXACT, SAMPLE, SPARSE, Found, Known, first_price, top_up
 from freshopt.numerics.arrays import ROUNDED
 
@@ -29,9 +31,6 @@ Ratio: TypeAlias = tuple[float, float]
 
 # A sample of fewer tells nothing, and costs nothing.
 FEW = 1000
-# Half the relative width of the narrowest bracket, and by how much a price is moved up off the jumps: more
-# than the rounding that proofs allow for, 7e-15, within which a linear source might take anything.
-FINE = 1.5e-14
 # Brackets so wide are not narrowed further; the second are those in which no rate jumps.
 NARROW, SMOOTH = 1e-13, 1e-7
 # Sources whose rate changes by more than so many times the width of the bracket are settled alone.
@@ -51,10 +50,6 @@ MISSES = 3
 FIRST_REACH = 0.05
 # Passes at two prices at most: thirds of 1336 nats are 1e-15 after 38.
 PASSES = 64
-# Demands of few sources at most, of which each third halves the bracket.
-STEPS = 240
-# The first factor by which a search leaves its start; the next are squares.
-LEAVE = 1.05
 # Prices nearer to each other than this tell no slope of the ratio, and none is steeper than 1.
 APART = 1e-9
 # Nats beyond which a sample's price says that the sample has none.
@@ -101,7 +96,7 @@ def jump_search(
     price = crossing(like_all, target, min(max(start, low), high), low, high)
     price = price if abs(math.log(price)) < FAR else start
     off = min((abs(math.log(price / place)) for place, _ in known), default=0.0)
-    width, misses, share, looks = _width(sample, price, off / DOUBT), 0, 0.0, True
+    width, misses, share, looks, singles = _width(sample, price, off / DOUBT), 0, 0.0, True, 0
     for turn in range(1, PASSES + 1):
         a, b = _around(price, width, low, high)
         if looks and (math.log(high) - math.log(low) <= WHOLE or (misses and _few_change(sample, low, high))):
@@ -114,7 +109,7 @@ def jump_search(
         used = at_two_prices(columns, a, b, into, steep=steep, share=share)
         if not math.isfinite(used.above):
             return None
-        enclosed, passes = used.below <= target < used.above, len(known) + 2 * turn
+        enclosed, passes = used.below <= target < used.above, len(known) + 2 * turn + singles
         if enclosed:
             jumps = np.flatnonzero(into.jumps)
             if apart <= (NARROW if len(jumps) else SMOOTH):
@@ -123,8 +118,13 @@ def jump_search(
             if len(jumps) * ALONE <= columns.n:
                 alone = columns.take(jumps, len(jumps))
                 middle = price if a < price < b else math.sqrt(a) * math.sqrt(b)
-                like_these = _with_chord(alone, (a, b), used)
+                like_these = FewAlone(alone, (a, b), used)
                 price = crossing(like_these, target, middle, a, b)
+                share = _share(bandwidth, *map(like_these, _around(price, width, low, high)))
+                met, more = like_these.settle(columns, bandwidth, price, into.rates)
+                if met is not None:
+                    return Found(into.rates, met, passes + more)
+                singles += more
                 smooth = (used.smooth_above - used.smooth_below) / (used.above - used.below)
                 width = max(FINE, BENT * apart * apart * smooth)
                 share = _share(bandwidth, *map(like_these, _around(price, width, low, high)))
@@ -138,45 +138,6 @@ def jump_search(
         off = _doubt(ends, used) * apart if enclosed else abs(math.log(following) - math.log(price)) / DOUBT
         price, width = following, _width(sample, following, off)
     return None
-
-
-def crossing(demand: Callable[[float], float], target: float, start: float, low: float, high: float) -> float:
-    """Return the least price at which demand meets a target.
-
-    There it is no more than the target. The price is right to an ulp or two, and beside `low` or `high` if
-    there is none between these.
-
-    Parameters
-    ----------
-    demand : callable
-        Falls as the price rises, perhaps in jumps.
-    target, start, low, high : float
-        The start is between low and high, which are no solutions.
-    """
-    above = below = math.nan
-    x, leave, rising = start, LEAVE, False
-    for step in range(STEPS):
-        value = demand(x)
-        off = math.log(value / target) if 0.0 < value < math.inf else math.copysign(math.inf, value - target)
-        # An end that stays twice counts half.
-        if value > target:
-            low, above, below = x, off, 0.5 * below if rising else below
-        else:
-            high, below, above = x, off, above if rising else 0.5 * above
-        rising = value > target
-        if high <= math.nextafter(math.nextafter(low, math.inf), math.inf):
-            return high
-        outwards = x * leave if math.isnan(below) else x / leave if math.isnan(above) else low
-        if low < outwards < high:
-            x, leave = outwards, min(leave * leave, 1e100)
-            continue
-        # Regula falsi, in its Illinois variant, on logarithms.
-        part = above / (above - below) if step % 3 else math.nan
-        part = part if 0.0 < part < 1.0 else 0.5
-        span = math.log(high) - math.log(low)
-        x = math.exp(math.log(low) + part * span) if span > 1.0 else low + part * (high - low)
-        x = min(max(x, math.nextafter(low, math.inf)), math.nextafter(high, 0.0))
-    return high
 
 
 def _around(price: float, width: float, low: float, high: float) -> Prices:
@@ -213,21 +174,6 @@ def _few_change(sample: Columns, low: float, high: float) -> bool:
     sample.fill(low, generous)
     sample.fill(high, frugal)
     return 2 * ALONE * int(np.count_nonzero(generous > frugal)) <= sample.n
-
-
-def _with_chord(alone: Columns, ends: Prices, used: PairDemand) -> Callable[[float], float]:
-    """Return the demand of some sources plus the others' chord.
-
-    The chord is on logarithms, on which power laws are straight.
-    """
-    above, below, span = used.smooth_above, used.smooth_below, math.log1p((ends[1] - ends[0]) / ends[0])
-
-    def demand(price: float) -> float:
-        part = math.log1p((price - ends[0]) / ends[0]) / span
-        others = above * (below / above) ** part if below > 0.0 else above + part * (below - above)
-        return others + (alone.demand(price) if alone.n else 0.0)
-
-    return demand
 
 
 def _ratios(sample: Columns, weight: float, known: Sequence[Known]) -> list[Ratio]:

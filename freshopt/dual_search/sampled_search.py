@@ -20,7 +20,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from freshopt.compiled.cells.attempt_functions import attempt_binary
+from freshopt.compiled.cells.conditional_functions import binary_changed
+from freshopt.compiled.cells.request_functions import request_binary
 from freshopt.compiled.columns import Columns
+from freshopt.compiled.demand_functions import binary_periodic, materials, polls
 from freshopt.numerics.arrays import Array, chunks
 
 # A price, and the demand of all sources at it.
@@ -40,6 +44,9 @@ MOST = 5e-13
 # From the third pass on an error that is more than this of the last one's tells that demand is not smooth:
 # that of smooth demand is a hundredth and less.
 STALLED = 0.1
+# Demand with an infinite slope where a source leaves: from the second pass on errors are those of the few
+# that are about to, which another search settles alone.
+ABRUPT = (binary_periodic, polls, materials, attempt_binary, binary_changed, request_binary)
 # Up to this predicted error a pass writes rates, in the hope of being the last.
 LOOSE = 1e-8
 # Nats by which the slope of log demand may differ a factor e further on.
@@ -95,6 +102,7 @@ def sampled_search(
         x = _root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)) if few else 0.0)
     else:
         x = math.log(start)
+    abrupt = columns.formula in ABRUPT
     eager = _straight(lambda x: excess(x, 0.0), x)
     seen: list[tuple[float, float]] = []  # log(demand / bandwidth), log price
     ratios: list[tuple[float, float]] = []  # log price, log(demand / demand of the sample)
@@ -122,7 +130,9 @@ def sampled_search(
             known.append((price, used))
         off = math.log(used / bandwidth)
         low, high = (x, high) if off > 0.0 else (low, x)
-        if passes > 2 and abs(off) > STALLED * abs(seen[-1][0]):
+        if (abrupt and passes > 1 and abs(off) > LOOSE) or (
+            passes > 2 and abs(off) > STALLED * abs(seen[-1][0])
+        ):
             return None
         error *= min(1.0, abs(off))  # the next one's, about
         seen.append((off, x))
@@ -130,10 +140,10 @@ def sampled_search(
             if any(x == place for place, _ in ratios):
                 return None
             ratios.append((x, off - excess(x, 0.0)))
-            x = _root(lambda x: excess(x, _interpolate(ratios, x)), x)
+            x = _root(lambda x: excess(x, interpolated(ratios, x)), x)
         else:
             offs = {value for value, _ in seen[-3:]}
-            x = _interpolate(seen[-3:], 0.0) if len(offs) == 3 else math.nan  # demand is flat
+            x = interpolated(seen[-3:], 0.0) if len(offs) == 3 else math.nan  # demand is flat
     return None
 
 
@@ -204,8 +214,8 @@ def _any_inside(rates: Array, columns: Columns) -> bool:
     return False
 
 
-def _interpolate(points: list[tuple[float, float]], x: float) -> float:
-    """Return the polynomial through up to three points at x.
+def interpolated(points: list[tuple[float, float]], x: float) -> float:
+    """Return the polynomial through a few points at x.
 
     In Newton's form; the abscissae are different.
     """

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
 from freshopt.numerics.arrays import Array, BoolArray, as_numbers
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -54,7 +54,7 @@ class SuccessRates:
     ...     ["a", "a", "a", "b", "b", "c"], [200, 304, 503, 500, 0, 404], [0.0, 1.0, 2.0, 0.0, 1.0, 0.0]
     ... )
     >>> found
-    SuccessRates(5 attempts of 3 sources, 40 % succeed, 1 source ended)
+    SuccessRates(5 attempts of 3 sources, 40 % succeed, 1 source ended ('c'))
     >>> found.ended.tolist()
     [False, False, True]
     """
@@ -128,9 +128,11 @@ class SuccessRates:
         total = float(np.sum(self.attempts))
         share = f"{float(np.sum(self.successes)) / total:.3g}" if total else "0"
         percent = f"{100.0 * float(share):.3g} % succeed"
-        ended = count(int(np.count_nonzero(self.ended)), "source", "d")
+        ended = f"{count(int(np.count_nonzero(self.ended)), 'source', 'd')} ended"
+        if bool(np.any(self.ended)):
+            ended += f" ({list_offenders(map(repr, self.sources_[self.ended].tolist()))})"
         rows = f"{count(int(total), 'attempt', 'd')} of {count(len(self.sources_), 'source', 'd')}"
-        return f"{rows}, {percent}, {ended} ended"
+        return f"{rows}, {percent}, {ended}"
 
 
 def ended(status: Array) -> BoolArray:

@@ -99,6 +99,11 @@ def requests_of(found: polars.DataFrame, names: Sequence[Any]) -> Array:
     names : sequence
         The sources; a name and its text are alike.
 
+    Raises
+    ------
+    SourceDataError
+        If none of the sources is there: the two logs name them differently.
+
     Examples
     --------
     >>> import polars
@@ -107,5 +112,11 @@ def requests_of(found: polars.DataFrame, names: Sequence[Any]) -> Array:
     array([0.375, 0.125])
     """
     known = dict(zip(map(str, found["source"].to_list()), found["request_rate"].to_list(), strict=True))
+    if not any(str(name) in known for name in names):
+        ours, theirs = (", ".join(repr(str(name)) for name in each[:2]) for each in (names, list(known)))
+        raise SourceDataError(
+            f"no source of the log ({ours}) is among those that are requested ({theirs}). Name them alike in "
+            "both logs."
+        )
     none = float(found["request_rate"][0] / (found["requests"][0] + 0.5) * 0.5)
     return np.array([known.get(str(name), none) for name in names])

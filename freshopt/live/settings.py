@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.live.objective_record import objective_from, objective_record
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
@@ -111,6 +111,11 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
         objective = _kept_objective(kept, place)
     expect(objective, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
     require_discipline(objective)
+    if objective.refresh is Refresh.ON_REQUEST:
+        raise ObjectiveError(
+            f"{objective!r} is of copies that are refreshed on request, which are never due: the first "
+            "request after a lifetime fetches. Use freshopt.plan_lifetimes."
+        )
     if "bandwidth" not in told and not kept:
         raise SourceDataError('bandwidth is missing. Pass a rate, such as "200/day", to begin a planner.')
 

@@ -283,8 +283,8 @@ class Curve:
         own = self.on_request
         if windowed and own.rise is None:
             raise ObjectiveError(
-                "this cost curve has no cell for stale-while-revalidate windows. Drop the column "
-                "stale_while_revalidate, or use another objective."
+                "this cost curve has no cell for stale-while-revalidate windows. Leave "
+                "stale_while_revalidate out, or use another objective."
             )
         rise, kept = (own.rise, own.kept) if windowed else (None, None)
         marginal = RequestMarginal(self.at, self.index, rise)

@@ -99,7 +99,7 @@ def require_requests(objective: Objective, sources: Sources) -> None:
     if objective.refresh is Refresh.ON_REQUEST and sources.request_rate is None:
         raise ObjectiveError(
             f"{objective!r} needs request rates. Pass fo.Sources(..., request_rate=...), requests per time "
-            "unit."
+            "unit; in a table they are the column request_rate, as freshopt estimate --requests writes it."
         )
 
 

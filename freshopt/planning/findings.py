@@ -87,7 +87,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     told: dict[str, Any] = {
         "importance": total(problem.sources.column("importance")),
         "fresh": time_fresh(problem, {"plan": solution, **baselines}),
-        "frontier": _frontier(solution),
+        "frontier": frontier_of(solution),
         "hosts": _hosts(solution),
     }
     if numerics is None:
@@ -129,7 +129,7 @@ def _stale(cost: Array, solution: Solution) -> float:
     return total(cost - phase_savings(solution.problem, solution.rates, objective=freshness))
 
 
-def _frontier(solution: Solution) -> list[dict[str, Any]]:
+def frontier_of(solution: Solution) -> list[dict[str, Any]]:
     """Return optimal value, shadow price and freshness along the bandwidth.
 
     Bandwidths are ascending; one that is infeasibly small has none of them.

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import ObjectiveError, expect
+from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.exporters.cache_control import CacheControl
 from freshopt.exporters.dns import Dns
@@ -36,15 +38,17 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.findings import time_fresh
-from freshopt.planning.plan_files import change_rates, settings, versions
+from freshopt.planning.findings import frontier_of, time_fresh
+from freshopt.planning.plan_files import change_rates, per_source, settings, versions
 from freshopt.planning.plan_rows import certificate_text, gap_text, spread
 from freshopt.planning.plan_steps import TOLERANCE, learn
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.report.document import Page
 from freshopt.report.objective_names import goal_of
+from freshopt.report.page import PAGE, write_report
 from freshopt.report.value_words import amount, mean_amount, meaning, price_text
 from freshopt.solvers.lifetime_rule import LifetimeRule
 from freshopt.solving import solve
@@ -60,8 +64,9 @@ RULES = {
 }
 # Settings that lifetimes do not have.
 _OF_SCHEDULES = ("seed", "draws", "load_limit")
-TABLES = ("change_rates", "lifetimes")
+TABLES = ("change_rates", "lifetimes", "per_source")
 FILES = (
+    PAGE,
     "summary.json",
     *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")),
     *(each.file for each in (CacheControl, Nginx, Redis, Dns)),
@@ -85,6 +90,8 @@ class LifetimePlan:
         Certified rates, and `Solution.lifetimes`.
     rules : dict of str to Solution
         The simple rules of `RULES` at the same bandwidth.
+    frontier : tuple of dict
+        Value, shadow price and freshness at other bandwidths, each solved anew.
     request : PlanRequest
         What was asked.
     seconds : float
@@ -97,6 +104,7 @@ class LifetimePlan:
     upper: Array
     solution: Solution
     rules: dict[str, Solution]
+    frontier: tuple[dict[str, Any], ...]
     request: PlanRequest
     seconds: float
 
@@ -137,11 +145,17 @@ class LifetimePlan:
             "status": solution.status.value,
             "value": solution.value,
             "bound": proof.bound if proof else None,
+            "gap": proof.gap if proof and math.isfinite(proof.gap) else None,
             "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
             "price": solution.price if math.isfinite(solution.price) else None,
             "requests_see_fresh": self.fresh(),
             "baselines": {name: each.value for name, each in self.rules.items()},
+            "findings": {
+                "importance": total(self.sources.column("importance")),
+                "frontier": list(self.frontier),
+            },
             "request_rate": total(asked),
+            "stale_while_revalidate": self._windows(),
             "change_rate": {
                 "sum": total(self.sources.change_rate),
                 "median": float(np.median(self.sources.change_rate)),
@@ -161,6 +175,14 @@ class LifetimePlan:
             "seconds": round(self.seconds, 6),
             "versions": versions("freshopt", "numpy", "scipy", "polars"),
         }
+
+    def _windows(self) -> dict[str, float] | None:
+        """Return the shortest and the longest window, None where there are none."""
+        windows = self.sources.stale_while_revalidate
+        if windows is None:
+            return None
+        shortest, longest = (min(float(end(windows)), LARGEST) for end in (np.min, np.max))
+        return {"shortest": shortest, "longest": longest}
 
     def rows(self, read: str | None = None) -> list[tuple[str, str]]:
         """Return what a newcomer should read of the plan, in labelled rows.
@@ -192,9 +214,13 @@ class LifetimePlan:
             (
                 "lifetimes",
                 f"{life}; {count(counts['never_fetched'], 'source')} never fetched again, "
-                f"{counts['fetched_at_each_request']:,} at each request",
+                f"{counts['fetched_at_each_request']:,} fetched at each request",
             ),
         ]
+        windows = facts["stale_while_revalidate"]
+        if windows is not None:
+            most = duration(windows["longest"], unit)
+            found.append(("expired", f"copies are served for up to {most} while they are fetched"))
         if fresh:
             own, clock = (percent(fresh[key], space=" ") for key in ("plan", "over time"))
             rules = ", ".join(f"{name} {percent(fresh[name], space=' ')}" for name in self.rules)
@@ -218,11 +244,12 @@ class LifetimePlan:
         return [*found, ("certificate", words)]
 
     def tables(self) -> dict[str, polars.DataFrame]:
-        """Return the tables change_rates, with the request rates, and lifetimes."""
+        """Return the tables change_rates, with the request rates, lifetimes and per_source."""
         learnt = change_rates(self.estimate, self.lower, self.upper, self.sources)
         return {
             "change_rates": learnt.with_columns(request_rate=np.array(self.sources.asked)),
             "lifetimes": with_unit(self.solution.to_frame(), self.log.time_unit),
+            "per_source": per_source(self.solution, None),
         }
 
     def write(
@@ -234,11 +261,12 @@ class LifetimePlan:
         overwrite: bool = False,
         more: Mapping[str, Any] | None = None,
     ) -> tuple[list[str], Exported | None]:
-        """Write tables, summary and what a cache loads into a folder, atomically.
+        """Write tables, summary, page and a cache's file atomically.
 
         Parameters
         ----------
         folder : path
+            For all files, or none.
         target : LifetimeFormat, optional
             Such as ``CacheControl()``, for a file that a cache loads.
         csv : bool
@@ -260,17 +288,37 @@ class LifetimePlan:
             If the folder holds a plan and `overwrite` is false, cannot be written, or the format cannot hold
             a name.
         """
-        ending = ".csv" if csv else ".parquet"
-        names, done = [*(f"{table}{ending}" for table in TABLES), "summary.json"], None
+        done = None
+        if target is not None:
+            expect(target, LifetimeFormat, "target", "Pass a format of caches, such as CacheControl()")
         with complete_folder(folder, overwrite, files=FILES) as staging:
-            for table, frame in self.tables().items():
-                write_table(frame, staging / f"{table}{ending}")
+            names = self._write(staging, ".csv" if csv else ".parquet", more or {})
             if target is not None:
                 done = export(self.solution, target, staging / target.file)
                 names.append(target.file)
-            text = json.dumps(self.facts() | dict(more or {}), indent=2, allow_nan=False)
-            (staging / "summary.json").write_text(text + "\n", encoding="utf-8")
         return names, done
+
+    def _write(self, folder: Path, ending: str, more: Mapping[str, Any]) -> list[str]:
+        """Write tables, summary and page into an existing folder; return their names."""
+        for table, frame in self.tables().items():
+            write_table(frame, folder / f"{table}{ending}")
+        text = json.dumps(self.facts() | dict(more), indent=2, allow_nan=False)
+        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+        write_report(folder)
+        return [*(f"{table}{ending}" for table in TABLES), "summary.json", PAGE]
+
+    def report(self) -> Page:
+        """Return the plan's page as HTML.
+
+        A notebook shows it; ``write`` has it as ``report.html``.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self._write(Path(folder), ".parquet", {})
+            return Page((Path(folder) / PAGE).read_text(encoding="utf-8"))
+
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook."""
+        return self.report()._repr_html_()
 
     def __repr__(self) -> str:
         """Return the rows."""
@@ -288,6 +336,7 @@ def plan_lifetimes(
     host_limits: Mapping[Any, float | str] | None = None,
     min_rate: float | str = 0.0,
     max_rate: float | str | None = None,
+    stale_while_revalidate: Any = None,  # noqa: ANN401
     estimator: Any = None,  # noqa: ANN401 - as `plan` takes it
     confidence: float = 0.95,
     time_unit: str | None = None,
@@ -307,6 +356,9 @@ def plan_lifetimes(
         By default ``HarmonicStaleness(Refresh.ON_REQUEST)``.
     importance, hosts, host_limits, min_rate, max_rate, estimator, confidence, time_unit : optional
         As `fo.plan` takes them. Importances are the request rates by default.
+    stale_while_revalidate : str, number, mapping, dataframe, array_like or callable, optional
+        How long an expired copy is served as it is while it is fetched: a time such as "30s" for all
+        sources, or time units, given as `importance` is.
 
     Returns
     -------
@@ -337,6 +389,10 @@ def plan_lifetimes(
             f"{goal!r} is of {goal.refresh.value} refreshes, and lifetimes are of copies that are refreshed "
             "on request. Pass refresh=Refresh.ON_REQUEST, or use freshopt.plan."
         )
+    if requests is None or bandwidth is None:
+        lacking, example = ("requests", '"edge.log"') if requests is None else ("bandwidth", '"200/day"')
+        remedy = "the log of who asks the cache, or request rates" if requests is None else "a rate"
+        raise SourceDataError(f"{lacking} is None. Pass {remedy}, such as {example}.")
     crawls, _ = as_crawl_log(log, time_unit)
     if isinstance(requests, str | os.PathLike):
         requests = requests_of(read_requests(requests, time_unit=crawls.time_unit), crawls.sources_.tolist())
@@ -355,10 +411,12 @@ def plan_lifetimes(
         seed=0,
         draws=0,
         requests=requests,
+        windows=stale_while_revalidate,
     )
     estimate, lower, upper, sources = learn(crawls, request)
     problem = Problem(goal, sources, request.bandwidth, request.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
     rules = {name: rule.solve(problem, SolveOptions(certify=False)) for name, rule in RULES.items()}
+    frontier = tuple(frontier_of(solution))
     seconds = time.perf_counter() - begin
-    return LifetimePlan(crawls, estimate, lower, upper, solution, rules, request, seconds)
+    return LifetimePlan(crawls, estimate, lower, upper, solution, rules, frontier, request, seconds)

@@ -73,13 +73,20 @@ def tables(plan: Plan) -> dict[str, polars.DataFrame]:
 def stale_shares(solution: Solution) -> Array | None:
     """Return each copy's stale share of time, shape (n,).
 
-    None under signals, for which there is no such formula here.
+    On request it is that of requests. None under signals, for which there is no such formula here.
     """
     problem = solution.problem
     sources, refresh = problem.sources, discipline_of(problem)
     if refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
-    alike = Sources(sources.change_rate, time_unit=sources.time_unit, success=sources.success)
+    alike = Sources(
+        sources.change_rate,
+        1.0,
+        time_unit=sources.time_unit,
+        success=sources.success,
+        request_rate=sources.request_rate,
+        stale_while_revalidate=sources.stale_while_revalidate,
+    )
     numerics = numerics_of(BinaryFreshness(refresh), alike)[0]
     assert numerics is not None, "every cell has a kernel"
     cost = numerics.cost(solution.rates)

@@ -65,6 +65,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sour
         max_rate=request.max_rate,
         time_unit=log.time_unit,
         request_rate=None if request.requests is None else request.requests(log.sources_),
+        stale_while_revalidate=None if request.windows is None else request.windows(log.sources_),
         success=None if request.success is None else request.success(log.sources_),
         changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.sources_),
     )

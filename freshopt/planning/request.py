@@ -97,6 +97,8 @@ class PlanRequest:
         Whether a fetch that fails is repeated at once; rates are then of successes.
     requests : callable or None
         Maps an array of names to the rates of requests, of copies that are refreshed on request.
+    windows : callable or None
+        Maps an array of names to their windows of stale-while-revalidate, of such copies.
     changed_cost : callable or None
         Maps an array of names to what a fetch uses besides where the source has changed, in what asking uses.
         Not over partitions.
@@ -122,6 +124,7 @@ class PlanRequest:
     success: PerSource | None = None
     retry_at_once: bool = False
     requests: PerSource | None = None
+    windows: PerSource | None = None
     changed_cost: PerSource | None = None
 
 
@@ -185,6 +188,7 @@ def request_of(
     success: Any = None,  # noqa: ANN401 - whatever names sources
     retry_at_once: bool = False,
     requests: Any = None,  # noqa: ANN401 - whatever names sources
+    windows: Any = None,  # noqa: ANN401
     changed_cost: Any = None,  # noqa: ANN401
 ) -> PlanRequest:
     """Return the arguments of `plan` as a validated request.
@@ -241,6 +245,11 @@ def request_of(
         success=per_source(success, "success", log),
         retry_at_once=retry_at_once,
         requests=per_source(requests, "request_rate", log),
+        windows=per_source(
+            _duration_of("stale_while_revalidate", windows, unit) if isinstance(windows, str) else windows,
+            "stale_while_revalidate",
+            log,
+        ),
         changed_cost=per_source(changed_cost, "changed_cost", log),
     )
 
@@ -306,7 +315,7 @@ def per_source(given: Any, what: str, log: CrawlLog) -> PerSource | None:  # noq
     given : None, callable, number, mapping, dataframe or array_like of shape (n,)
         A dataframe has the columns ``source`` and `what`; an array is in the order of ``log.sources_``.
     what : str
-        "importance", "host", "success", "request_rate" or "changed_cost".
+        "importance", "host", "success", "request_rate", "stale_while_revalidate" or "changed_cost".
     log : CrawlLog
 
     Raises

@@ -117,8 +117,8 @@ def bandwidth(told: Context, today: float | None = None) -> Section | None:
 def _slider(told: Context, points: Points) -> list[Markup]:
     """Return the slider over the solved bandwidths, hidden without script."""
     words = points.words(told)
-    heads = ["bandwidth", "of this plan's", "time up to date", told.measure, "difference"]
-    heads.append(f"shadow price {told.price_unit}")
+    heads = ["bandwidth", "of this plan's", f"{told.shares} up to date", told.measure]
+    heads += ["difference", f"shadow price {told.price_unit}"]
     shown = [(head, words[points.here][k], k) for k, head in enumerate(heads) if any(row[k] for row in words)]
     label = "Bandwidth, among those that were solved"
     most = len(words) - 1
@@ -136,7 +136,7 @@ def _slider(told: Context, points: Points) -> list[Markup]:
     ]
     return [
         element("div", pieces, class_="slider", id="bandwidth-slider", hidden=True),
-        data_block("bandwidth-data", {"here": points.here, "rows": words}),
+        data_block("bandwidth-data", {"here": points.here, "rows": words, "of": told.shares}),
     ]
 
 
@@ -177,10 +177,10 @@ def _charts(told: Context, points: Points, today: float | None) -> list[Markup]:
         y = _up(shares)
         trace = [line(x(points.bandwidth), y(shares), "curve")]
         which = "" if noun == "freshness" else f" The rates are those of the least {told.goal.noun}."
-        words = f"Expected share of time in which copies are up to date.{which if points.better < 0 else ''}"
-        pictures.append(
-            made("Time up to date by bandwidth", "percent of time up to date", shares, y, trace, words)
-        )
+        what = "time in which copies are" if told.shares == "time" else "requests that find a copy"
+        words = f"Expected share of {what} up to date.{which if points.better < 0 else ''}"
+        title = f"{told.shares.capitalize()} up to date by bandwidth"
+        pictures.append(made(title, f"percent of {told.shares} up to date", shares, y, trace, words))
     y = _up(points.value)
     slope = points.better * points.price * (y.end - y.begin) / (y.high - y.low)
     slope = slope / ((x.end - x.begin) / (x.high - x.low))
@@ -235,7 +235,7 @@ def _table(told: Context, points: Points) -> Markup:
         Column("difference from this plan's", "number"),
         Column(f"shadow price {told.price_unit}", "number"),
     ]
-    columns += [] if points.fresh is None else [Column("time up to date", "number")]
+    columns += [] if points.fresh is None else [Column(f"{told.shares} up to date", "number")]
     cells: list[list[Child]] = []
     here = None
     for k, at in enumerate(points.bandwidth.tolist()):

@@ -73,6 +73,11 @@ class Context:
         return FetchWords.of(self.facts.values)
 
     @property
+    def shares(self) -> str:
+        """What shares are of: time, or, on request, requests."""
+        return "requests" if self.facts.values.get("discipline") == "on request" else "time"
+
+    @property
     def proved(self) -> bool:
         """Whether the summary's numbers prove the rates optimal.
 

@@ -11,8 +11,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from importlib import resources
+from importlib.metadata import version
 
+from freshopt.report.components import Section
 from freshopt.report.markup import Child, Markup, element, join
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -79,6 +82,48 @@ def document(title: str, *body: Child, scripted: bool = False) -> Markup:
         Markup("</body></html>\n"),
     ]
     return join(lines, "\n")
+
+
+def assembled(
+    title: str,
+    lead: str,
+    standing: str,
+    tiles: Markup,
+    sections: Sequence[Section | None],
+    *,
+    answers: Sequence[str] = (),
+) -> Markup:
+    """Return the page of a plan, with its script.
+
+    Parameters
+    ----------
+    title : str
+    lead, standing : str
+        What is expected in a sentence, and what is proved.
+    tiles : Markup
+        The key numbers.
+    sections : sequence of Section or None
+        Those that are there make the contents.
+    answers : sequence of str
+        To what was asked, a sentence each.
+    """
+    there = [section for section in sections if section is not None]
+    contents = [element("li", element("a", section.title, href=f"#{section.anchor}")) for section in there]
+    header: list[Child] = [
+        element("h1", title),
+        element("p", lead, class_="lead"),
+        element("p", standing),
+        [element("p", text, class_="answer") for text in answers],
+        tiles,
+        element("nav", element("ul", contents), aria_label="Contents"),
+    ]
+    return document(
+        title,
+        element("header", header),
+        element("main", [section.body for section in there]),
+        element("footer", element("p", f"Written by freshopt {version('freshopt')}.", class_="small")),
+        scripted=True,
+    )
 
 
 def _policy(code: str | None) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from freshopt.errors import SourceDataError
@@ -29,11 +28,11 @@ from freshopt.report import (
     uncertainty_section,
 )
 from freshopt.report import plan_tables as tables
-from freshopt.report.components import Section
 from freshopt.report.context import Context
-from freshopt.report.document import document
+from freshopt.report.document import assembled
 from freshopt.report.host_section import HostLoad
-from freshopt.report.markup import Markup, element
+from freshopt.report.lifetimes.lifetime_page import lifetime_page
+from freshopt.report.markup import Markup
 from freshopt.report.plan_charts import Clock, Load, load_edges
 from freshopt.report.plan_tables import Part
 from freshopt.report.source_sample import POINTS, survey
@@ -51,7 +50,7 @@ def write_report(
     Parameters
     ----------
     folder : path
-        What `freshopt plan` wrote: CSV or Parquet, in files or in parts.
+        What `freshopt plan` wrote: CSV or Parquet, in files or in parts; a schedule or lifetimes.
     out : path, optional
         The file to write. Default: ``report.html`` in the folder, in the place of an earlier one.
     overwrite : bool
@@ -88,12 +87,9 @@ def write_report(
 def page(folder: Path) -> Markup:
     """Return the page of the plan in a folder."""
     facts = Facts.of(folder)
-    if facts.text("discipline") == "on request":
-        raise SourceDataError(
-            f"{folder} has lifetimes of copies that are refreshed on request, and the page is of schedules. "
-            "Read its summary.json and the table lifetimes."
-        )
     told = Context.of(facts)
+    if facts.text("discipline") == "on request":
+        return lifetime_page(folder, told)
     seen = survey(partial(_sources, folder, told))
     if seen.n != told.sources:
         raise SourceDataError(
@@ -128,27 +124,9 @@ def page(folder: Path) -> Markup:
         plan_sections.made(told, names),
     ]
     title = f"Refresh plan for {count(told.sources, 'source')}"
-    return _assemble(title, told, [section for section in sections if section is not None])
+    words = overview.lead(told), overview.standing(told)
+    return assembled(title, *words, overview.tiles(told), sections, answers=overview.answers(told))
 
 
 def _sources(folder: Path, told: Context) -> Iterable[Part]:
     return tables.parts(folder, names=told.sources <= POINTS)
-
-
-def _assemble(title: str, told: Context, sections: list[Section]) -> Markup:
-    contents = [element("li", element("a", section.title, href=f"#{section.anchor}")) for section in sections]
-    return document(
-        title,
-        element(
-            "header",
-            element("h1", title),
-            element("p", overview.lead(told), class_="lead"),
-            element("p", overview.standing(told)),
-            [element("p", text, class_="answer") for text in overview.answers(told)],
-            overview.tiles(told),
-            element("nav", element("ul", contents), aria_label="Contents"),
-        ),
-        element("main", [section.body for section in sections]),
-        element("footer", element("p", f"Written by freshopt {version('freshopt')}.", class_="small")),
-        scripted=True,
-    )

@@ -43,39 +43,41 @@ class Part(NamedTuple):
     crawl_rate: Array | None = None
 
 
-def parts(folder: Path, *, names: bool = False) -> Iterator[Part]:
+def parts(folder: Path, *, names: bool = False, planned: str = "rates") -> Iterator[Part]:
     """Yield the sources' columns, one part at a time.
+
+    `planned` is the table that has the rates.
 
     Raises
     ------
     SourceDataError
         If a table is missing, is not what `freshopt plan` writes, or does not go with the other.
     """
-    ours, theirs = files(folder, "change_rates"), files(folder, "rates")
+    ours, theirs = files(folder, "change_rates"), files(folder, planned)
     if len(ours) != len(theirs):
-        many = f"{len(ours)} parts of change_rates and {len(theirs)} of rates"
+        many = f"{len(ours)} parts of change_rates and {len(theirs)} of {planned}"
         raise SourceDataError(f"{folder} has {many}. {_AGAIN}")
     for one, other in zip(ours, theirs, strict=True):
         known = ["change_rate", "lower", "upper", *(["source"] if names else [])]
         weighed = "importance" in column_names(one)
-        first = _read(one, [*known, *(["importance"] if weighed else [])])
-        second = _read(other, ["rate"])
+        first = read_columns(one, [*known, *(["importance"] if weighed else [])])
+        second = read_columns(other, ["rate"])
         if len(first) != len(second):
             raise SourceDataError(f"{one} has {len(first)} rows and {other} has {len(second)}. {_AGAIN}")
         yield Part(
-            _numbers(first, "change_rate", one),
-            _numbers(first, "lower", one),
-            _numbers(first, "upper", one),
-            _numbers(second, "rate", other),
-            _numbers(first, "importance", one) if weighed else None,
+            numbers_of(first, "change_rate", one),
+            numbers_of(first, "lower", one),
+            numbers_of(first, "upper", one),
+            numbers_of(second, "rate", other),
+            numbers_of(first, "importance", one) if weighed else None,
             [str(name) for name in first["source"].to_list()] if names else None,
             _crawl_rate(folder, len(first)) if len(ours) == 1 else None,
         )
 
 
-def names(folder: Path) -> list[str]:
+def names(folder: Path, needed: Sequence[str] = ("change_rates", "rates", "schedule")) -> list[str]:
     """Return a file of each table that a plan has."""
-    known = [each.name for table in NEEDED for each in files(folder, table)[:1]]
+    known = [each.name for table in needed for each in files(folder, table)[:1]]
     more = [folder / f"{table}{ending}" for table in MORE for ending in (".parquet", ".csv")]
     return known + [each.name for each in more if each.is_file()]
 
@@ -85,10 +87,10 @@ def _crawl_rate(folder: Path, n: int) -> Array | None:
     file = _per_source(folder)
     if file is None or "crawl_rate" not in column_names(file):
         return None
-    frame = _read(file, ["crawl_rate"])
+    frame = read_columns(file, ["crawl_rate"])
     if len(frame) != n:
         raise SourceDataError(f"{file} has {len(frame)} rows and the other tables {n}. {_AGAIN}")
-    return _numbers(frame, "crawl_rate", file, gaps=True)
+    return numbers_of(frame, "crawl_rate", file, gaps=True)
 
 
 def _per_source(folder: Path) -> Path | None:
@@ -124,9 +126,9 @@ def held_out(
     mine, other = (next((name for name in given if name in there), None) for given in (own, others))
     if mine is None or other is None or "source" not in there:
         return None
-    frame = _read(file, ["source", mine, other])
+    frame = read_columns(file, ["source", mine, other])
     sources = [str(name) for name in frame["source"].to_list()]
-    return sources, other, _numbers(frame, mine, file, gaps=True), _numbers(frame, other, file, gaps=True)
+    return sources, other, numbers_of(frame, mine, file, gaps=True), numbers_of(frame, other, file, gaps=True)
 
 
 class Change(NamedTuple):
@@ -144,14 +146,18 @@ def largest_changes(folder: Path, at_most: int) -> list[Change]:
     file = next((each for each in found if each.is_file()), None)
     if file is None:
         return []
-    frame = _read(file, ["source", "old_rate", "rate", "gain"])
-    old, rate, gain = (_numbers(frame, key, file, gaps=True).tolist() for key in ("old_rate", "rate", "gain"))
+    frame = read_columns(file, ["source", "old_rate", "rate", "gain"])
+    old, rate, gain = (
+        numbers_of(frame, key, file, gaps=True).tolist() for key in ("old_rate", "rate", "gain")
+    )
     rows = zip((str(each) for each in frame["source"].to_list()), old, rate, gain, strict=True)
     changed = (Change(*row) for row in rows if row[3] > 0.0)
     return sorted(changed, key=lambda each: -each.gain)[:at_most]
 
 
-def most(folder: Path, by: Sequence[str], at_most: int) -> tuple[polars.DataFrame, int]:
+def most(
+    folder: Path, by: Sequence[str], at_most: int, planned: str = "rates"
+) -> tuple[polars.DataFrame, int]:
     """Return the rows of the sources that have most of something.
 
     Parameters
@@ -160,6 +166,8 @@ def most(folder: Path, by: Sequence[str], at_most: int) -> tuple[polars.DataFram
     by : sequence of str
         Columns by which to choose; the first that is there counts.
     at_most : int
+    planned : str
+        The table of what is planned, "rates" or "lifetimes".
 
     Returns
     -------
@@ -171,9 +179,10 @@ def most(folder: Path, by: Sequence[str], at_most: int) -> tuple[polars.DataFram
 
     chosen: list[polars.DataFrame] = []
     n, own = 0, _per_source(folder)
-    for one, other in zip(files(folder, "change_rates"), files(folder, "rates"), strict=True):
+    for one, other in zip(files(folder, "change_rates"), files(folder, planned), strict=True):
         wanted = [(one, SOURCE), (other, PLANNED), *([] if own is None else [(own, FURTHER)])]
-        pieces = [_read(file, [key for key in keys if key in column_names(file)]) for file, keys in wanted]
+        there = ((file, [key for key in keys if key in column_names(file)]) for file, keys in wanted)
+        pieces = [read_columns(file, keys) for file, keys in there]
         if len({len(piece) for piece in pieces}) != 1:
             raise SourceDataError(f"{folder}: tables of one plan differ in their rows. {_AGAIN}")
         frame = polars.concat(pieces, how="horizontal")
@@ -196,7 +205,7 @@ def load(folder: Path, edges: Array) -> Array:
     """
     many = np.zeros(len(edges) - 1)
     for file in files(folder, "schedule"):
-        time = _numbers(_read(file, ["time"]), "time", file)
+        time = numbers_of(read_columns(file, ["time"]), "time", file)
         many += np.histogram(time, edges)[0]
     return many
 
@@ -223,8 +232,8 @@ def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], A
     found: list[polars.DataFrame] = []
     size: list[polars.DataFrame] = []
     for one, other in zip(known, times, strict=True):
-        sources = _read(one, ["source", "host"]).with_columns(polars.all().cast(polars.String))
-        made = _read(other, ["source", "time"]).with_columns(polars.col("source").cast(polars.String))
+        sources = read_columns(one, ["source", "host"]).with_columns(polars.all().cast(polars.String))
+        made = read_columns(other, ["source", "time"]).with_columns(polars.col("source").cast(polars.String))
         made = made.with_columns(polars.col("time").cast(polars.Float64, strict=False)).join(
             sources, on="source"
         )
@@ -265,16 +274,17 @@ def files(folder: Path, table: str) -> list[Path]:
     return found
 
 
-# Tables of every plan, and of some.
-NEEDED, MORE = ("change_rates", "rates", "schedule"), ("per_source", "constraints", "changes", "held_out")
-# Columns of change_rates, rates and per_source that tell of a source; those that are texts.
-SOURCE = ("source", "host", "change_rate", "lower", "upper", "importance", "flag")
-PLANNED, FURTHER = ("rate",), ("crawl_rate", "cost", "fresh")
+# Tables of some plans, beside those of every one.
+MORE = ("per_source", "constraints", "changes", "held_out")
+# Columns of change_rates, rates or lifetimes, and per_source that tell of a source; those that are texts.
+SOURCE = ("source", "host", "change_rate", "lower", "upper", "request_rate", "importance", "flag")
+PLANNED, FURTHER = ("rate", "lifetime"), ("crawl_rate", "cost", "fresh")
 TEXTS = ("source", "host", "flag")
 _AGAIN = "Plan again, with --overwrite."
 
 
-def _read(file: Path, columns: Sequence[str]) -> polars.DataFrame:
+def read_columns(file: Path, columns: Sequence[str]) -> polars.DataFrame:
+    """Return columns of a table, or raise SourceDataError."""
     frame = read_table(file, columns=columns, as_text=table_ending(file) != ".parquet")
     missing = [column for column in columns if column not in frame.columns]
     if missing:
@@ -282,7 +292,7 @@ def _read(file: Path, columns: Sequence[str]) -> polars.DataFrame:
     return frame
 
 
-def _numbers(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool = False) -> Array:
+def numbers_of(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool = False) -> Array:
     """Return a column as numbers >= 0; infinity is one.
 
     With `gaps` numbers may be missing, and are NaN.

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 EMBEDDED = 10_000
 # Rows of a leaf, and characters of a name: of a longer one the middle is left out.
 LEAF, LONGEST = 25, 120
+# Below it there is nothing but 0.
+SMALLEST = 5e-324
 # Hosts that a list to choose from can hold.
 HOSTS = 1000
 
@@ -75,9 +77,12 @@ class Rows:
         return len(self.columns[0])
 
 
-def source_rows(folder: Path, told: Context) -> Rows:
-    """Read the sources that cost most, the most costly first."""
-    frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED)
+def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
+    """Read the sources that cost most, the most costly first.
+
+    `planned` is the table of what is planned, of rates or of lifetimes.
+    """
+    frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED, planned)
     by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit
     noun = "stale part" if told.maximised else told.measure
@@ -85,11 +90,13 @@ def source_rows(folder: Path, told: Context) -> Rows:
         Field("source", "source", "name"),
         Field("host", "host", "label"),
         Field("change_rate", f"changes per {unit}", "number"),
+        Field("request_rate", f"requests per {unit}", "number"),
         Field("importance", "importance", "number"),
         Field("today", "crawled every", "every"),
+        Field("lifetime", "expires after", "every"),
         Field("interval", f"{told.words.rate} every", "every"),
         Field("times", "times as often", "times"),
-        Field("fresh", "time up to date", "share"),
+        Field("fresh", f"{told.shares} up to date", "share"),
         Field("cost", f"cost: {noun}", "number"),
         Field("flag", "estimate", "label"),
     ]
@@ -158,8 +165,11 @@ def _filters(rows: Rows) -> list[list[Any]]:
         if field.key == "times":
             found.append(["more often than today", k, "above", MOVED])
             found.append(["less often than today", k, "below", 1.0 / MOVED])
-        if field.key == "interval":
+        if field.key == "interval" and all(each.key != "lifetime" for each in rows.fields):
             found.append(["never refreshed", k, "none", None])
+        if field.key == "lifetime":
+            found.append(["never fetched again", k, "none", None])
+            found.append(["fetched at each request", k, "below", SMALLEST])
         if field.key in ("flag", "host"):
             words = sorted({value for value in column if value})
             what = "estimate" if field.key == "flag" else "host"
@@ -181,9 +191,12 @@ def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
     """Return the columns of the rows, with intervals made of rates."""
     found: dict[str, list[Any]] = {
         key: [_finite(value) for value in frame[key].to_list()]
-        for key in ("change_rate", "importance", "fresh", "cost")
+        for key in ("change_rate", "request_rate", "importance", "lifetime", "fresh", "cost")
         if key in frame.columns
     }
+    if found.get("importance") == found.get("request_rate"):
+        # Of copies that are refreshed on request the one is the other, unless it is given.
+        found.pop("importance", None)
     for key in ("source", "host", "flag"):
         if key in frame.columns:
             found[key] = [_short(str(value)) for value in frame[key].to_list()]

@@ -167,7 +167,7 @@ class FetchWords(NamedTuple):
     Attributes
     ----------
     rate, bandwidth : str
-        "refresh", "attempt", and of a bandwidth "unit" too.
+        "refresh", "attempt", of copies that are refreshed on request "fetch", and of a bandwidth "unit" too.
     """
 
     rate: str = "refresh"
@@ -182,6 +182,8 @@ class FetchWords(NamedTuple):
         >>> FetchWords.of({}), FetchWords.of({"success": {"retry_at_once": True}}).bandwidth
         (FetchWords(rate='refresh', bandwidth='refresh'), 'attempt')
         """
+        if facts.get("discipline") == "on request":
+            return cls("fetch", "fetch")
         success = facts.get("success")
         fails = isinstance(success, Mapping)
         rate = "attempt" if isinstance(success, Mapping) and not success.get("retry_at_once") else "refresh"
@@ -205,7 +207,7 @@ class FetchWords(NamedTuple):
     @property
     def done(self) -> str:
         """What happens to a source at its rate."""
-        return "refreshed" if self.rate == "refresh" else "attempted"
+        return {"refresh": "refreshed", "fetch": "fetched"}.get(self.rate, "attempted")
 
 
 def plural(noun: str) -> str:

@@ -31,8 +31,8 @@ whose root is double at x = (2 + e)/(1 − e); with u = Δ/ρ, u²e^{−u} − (
 
 Cost: g^{-1} is a square root (Poisson) or some five Newton steps (periodic). Best responses of binary
 freshness and harmonic staleness under Poisson refreshes are roots of a square and of a cubic; others take two
-of the kernel's own and about eight evaluations of the marginal between them. Those of many sources under
-periodic refreshes are compiled (`freshopt.compiled.cells.conditional_functions`).
+of the kernel's own and about eight evaluations of the marginal between them. Those of many sources are
+compiled (`freshopt.compiled.cells.conditional_functions`).
 """
 
 from __future__ import annotations
@@ -114,8 +114,11 @@ class BandwidthUsed:
             x = np.where(zero | inf, 1.0, x)
             for _ in range(_NEWTON):
                 # g is concave: from the left, tangents never lead beyond the root.
-                short = much - x - dear * x * -np.expm1(-1.0 / x)
-                step = short / (1.0 + dear * gamma2(1.0 / x))
+                u = 1.0 / x
+                fall = -np.expm1(-u)
+                # P(2, u), whose small values are lost in rounding beside 1.
+                slope = 1.0 + dear * (fall - np.fmin(u, _STEEP) * (1.0 - fall))
+                step = (much - x - dear * x * fall) / slope
                 step = np.where(zero | inf, 0.0, step)
                 x = x + step
                 if bool(np.all(np.abs(step) <= _CLOSE * x)):
@@ -262,6 +265,10 @@ _DEMANDS: dict[Demand, Demand] = {
     demand_functions.harmonic_periodic: conditional_functions.harmonic_changed,
     demand_functions.delay_periodic: conditional_functions.delay_changed,
     demand_functions.age_periodic: conditional_functions.age_changed,
+    demand_functions.binary_poisson: conditional_functions.binary_changed_poisson,
+    demand_functions.harmonic_poisson: conditional_functions.harmonic_changed_poisson,
+    demand_functions.delay: conditional_functions.delay_changed_poisson,
+    demand_functions.age_poisson: conditional_functions.age_changed_poisson,
 }
 
 

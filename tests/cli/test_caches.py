@@ -79,7 +79,8 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     assert rows["bandwidth"] == "3 of 3 fetches per day used"
     assert "fresh copies, by importance; one lifetime for all" in rows["requests see"]
     assert rows["certificate"].startswith("optimal")
-    assert "wrote change_rates.csv, lifetimes.csv, summary.json, cache-control.tsv to plan" in told
+    files = "change_rates.csv, lifetimes.csv, per_source.csv, summary.json, report.html, cache-control.tsv"
+    assert f"wrote {files} to plan" in told
     run("estimate", "origin.log", "--requests", "edge.log", "--out", "sources.csv")
     solving = ("solve", "sources.csv", "--objective", "binary", "--refresh", "on-request")
     run(*solving, "--bandwidth", "3/day", "--out", "lifetimes.csv")
@@ -97,9 +98,13 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
         "change_rates.csv",
         "expire.redis",
         "lifetimes.csv",
+        "per_source.csv",
+        "report.html",
         "summary.json",
     ]
-    refuse(Path(), ("report", "plan"), ["lifetimes of copies that are refreshed on request"])
+    page = Path("plan/report.html").read_bytes()
+    assert "wrote plan/report.html" in run("report", "plan").stdout
+    assert Path("plan/report.html").read_bytes() == page
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,15 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
         (("plan", "origin.log", "--bandwidth", "3/day", "--out", "y"), "Missing option '--horizon'"),
         (
             (*PLAN[:2], "--bandwidth", "3", "--horizon", "7d", "--format", "redis", "--out", "y"),
-            "--requests and --format are for",
+            "--requests, --format and --stale-while-revalidate are for",
+        ),
+        (
+            (*PLAN, "--stale-while-revalidate", "often", "--out", "y"),
+            "--stale-while-revalidate: 'often' cannot be read",
+        ),
+        (
+            (*PLAN, "--stale-while-revalidate", "30s", "--format", "redis", "--out", "y"),
+            "Redis has none for each source",
         ),
         (
             ("plan", "--example", "debian-uploads", *PLAN[2:], "--out", "y"),
@@ -136,7 +149,7 @@ LIFE = "source,rate,lifetime\na,1,0.5\n"
 @pytest.mark.parametrize(
     ("table", "arguments", "words"),
     [
-        ("source,change_rate\na,1\nb,2\n", (*SOLVE, "--objective", "binary"), "needs request rates"),
+        ("source,change_rate\na,1\nb,2\n", (*SOLVE, "--objective", "binary"), "freshopt estimate --requests"),
         (ASKED, (*SOLVE, "--objective", "binary"), "request_rate out of range"),
         (ASKED, (*SOLVE, "--objective", "penalty-sqrt"), "Error: "),
         ("source,rate\na,1\n", ("schedule", "sources.csv", "--format", "redis", "--out", "y"), "'lifetime'"),

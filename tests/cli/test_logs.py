@@ -200,7 +200,33 @@ def test_a_plan_without_a_cell_of_attempts_says_so(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
     rows = fields(run("plan", "some.csv", *JOB, "--changed-cost", "9", "--out", "plan").stdout)
     assert "rates are planned as if all succeeded: " in rows["statuses"]
+    assert rows["statuses"].endswith("but with --retry-at-once")
     assert rows["bandwidth"].endswith("units per day used")
+
+
+def test_a_source_that_has_ended_gets_no_fetches(run: Run) -> None:
+    gone = pl.DataFrame({"source": ["p1", "p1"], "time": [60.5, 61.0], "status": [404, 410]})
+    pl.concat([statuses(failing=True), gone]).write_csv("some.csv")
+    rows = fields(run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "plan", "--csv").stdout)
+    assert rows["statuses"].endswith("1 source ended ('p1')")
+    rates = dict(pl.read_csv("plan/rates.csv").select("source", "rate").iter_rows())
+    assert rates["p1"] == 0.0
+    assert rates["p0"] + rates["p2"] == pytest.approx(6.0)
+
+
+def test_estimated_tables_have_the_chances_of_success(run: Run) -> None:
+    """So that the steps of a plan, one by one, are those of the plan."""
+    for name, failing in (("some", True), ("none", False)):
+        statuses(failing=failing).write_csv(f"{name}.csv")
+    told = fields(run("estimate", "some.csv", "--out", "sources.csv").stdout)
+    assert told["statuses"].startswith("180 attempts of 3 sources, 83.3 % succeed")
+    solving = ("solve", "sources.csv", "--objective", "delay", "--bandwidth", "6/day")
+    run(*solving, "--out", "rates.csv")
+    run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "plan", "--csv")
+    planned, found = pl.read_csv("plan/rates.csv"), pl.read_csv("rates.csv")
+    assert found["rate"].to_list() == pytest.approx(planned["rate"].to_list(), rel=1e-9)
+    run("estimate", "none.csv", "--out", "plain.csv")
+    assert "success" not in pl.read_csv("plain.csv").columns
 
 
 def test_deadlines_are_planned_for_in_attempts(run: Run) -> None:

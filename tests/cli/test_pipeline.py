@@ -116,6 +116,8 @@ def test_a_project_gets_its_jobs(run: Run, tmp_path: Path) -> None:
         ((*PLAN, "--rate", "x=1/day"), "change_rate names 'x', which is no node"),
         ((*PLAN, "--rate", "1/day"), "names no root. Write it such as raw.orders=24/day"),
         ((*PLAN, "--rate", "s=often"), "--rate: 'often' cannot be read"),
+        ((*PLAN, "--rate", "s=3/day"), "--rate names 's' more than once"),
+        (("pipeline", "edges.csv", *KNOWN, "--bandwidth", "4h/day"), "no run times are known. Add --cost"),
         ((*PLAN, "--view", "z"), "views names 'z', which is no node"),
         ((*PLAN, "--importance", "none.csv"), "no node of the graph has importance"),
         ((*PLAN, "--format", "dbt"), "--format dbt is for the manifest.json"),

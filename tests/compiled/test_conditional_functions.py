@@ -20,6 +20,10 @@ CELLS: dict[str, tuple[Demand, Objective]] = {
     "harmonic": (conditional_functions.harmonic_changed, HarmonicStaleness(PERIODIC)),
     "delay": (conditional_functions.delay_changed, AccumulatedDelay(PERIODIC)),
     "age": (conditional_functions.age_changed, Age(PERIODIC)),
+    "binary, Poisson": (conditional_functions.binary_changed_poisson, BinaryFreshness()),
+    "harmonic, Poisson": (conditional_functions.harmonic_changed_poisson, HarmonicStaleness()),
+    "delay, Poisson": (conditional_functions.delay_changed_poisson, AccumulatedDelay()),
+    "age, Poisson": (conditional_functions.age_changed_poisson, Age()),
 }
 
 
@@ -30,8 +34,19 @@ def marginal(name: str, u: float, d: float) -> float:
         "harmonic": (u + np.expm1(-u)) / d,
         "delay": u * u / (2.0 * d),
         "age": (u * u / 2.0 - gammainc(2.0, u)) / d**2,
+        "binary, Poisson": d / (d / u + d) ** 2,
+        "harmonic, Poisson": d / (d / u * (d / u + d)),
+        "delay, Poisson": d / (d / u) ** 2,
+        "age, Poisson": d * (2.0 * d / u + d) / (d / u * (d / u + d)) ** 2,
     }[name]
     return value
+
+
+def changed(name: str, u: float) -> tuple[float, float]:
+    """Return what a fetch finds changed, and by how much more one at a higher rate."""
+    if name.endswith("Poisson"):
+        return u / (1.0 + u), (u / (1.0 + u)) ** 2
+    return float(-np.expm1(-u)), float(gammainc(2.0, u))
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -43,15 +58,15 @@ def test_best_responses_are_roots_of_the_marginal_per_bandwidth(name: str) -> No
         def excess(log_u: float, own: tuple[float, float, float, float] = (worth, d, c0, c1)) -> float:
             worth, d, c0, c1 = own
             u = np.exp(log_u)
-            return float(np.log(worth * marginal(name, u, d)) - np.log(c0 + c1 * gammainc(2.0, u)))
+            return float(np.log(worth * marginal(name, u, d)) - np.log(c0 + c1 * changed(name, u)[1]))
 
         if excess(6.0) <= 0.0:
-            assert name != "binary" or demand(worth, d, d, c0, c1) == 0.0
+            assert not name.startswith("binary") or demand(worth, d, d, c0, c1) == 0.0
             continue
         if excess(-4.0) >= 0.0:
             continue
         u = float(np.exp(brentq(excess, -4.0, 6.0, xtol=1e-14, rtol=1e-14)))
-        used = d / u * (c0 + c1 * -np.expm1(-u))
+        used = d / u * (c0 + c1 * changed(name, u)[0])
         assert demand(worth, d, d, c0, c1) == pytest.approx(used, rel=1e-9)
 
 

@@ -60,7 +60,7 @@ def test_a_log_file_tells_its_outcomes(tmp_path: Path) -> None:
     told = fetch_statuses(file)
     assert told is not None
     found = SuccessRates.from_statuses(*told)
-    assert found.words == "4 attempts of 2 sources, 50 % succeed, 1 source ended"
+    assert found.words == "4 attempts of 2 sources, 50 % succeed, 1 source ended ('a')"
     assert found.ended.tolist() == [True, False]
     file.write_text("source,time,changed\na,1,0\n")
     assert fetch_statuses(file) is None

@@ -32,6 +32,15 @@ def test_an_access_log_counts_every_request(tmp_path: Path) -> None:
     assert read_requests(path, time_unit="hour")["request_rate"].to_list() == [3.5 / 48.0, 1.5 / 48.0]
 
 
+def test_two_logs_that_name_sources_differently_are_refused(tmp_path: Path) -> None:
+    """Else all sources had the rate of no requests, and a cache that fetches at each were proved optimal."""
+    (tmp_path / "edge.csv").write_text("source,time\nhttps://x.example/a,1\nhttps://x.example/b,3\n")
+    found = read_requests(tmp_path / "edge.csv")
+    words = r"no source of the log \('/a'\) is among those that are requested \('https://x.example/a', "
+    with pytest.raises(fo.SourceDataError, match=words):
+        requests_of(found, ["/a"])
+
+
 def test_tables_and_their_names(tmp_path: Path) -> None:
     pl.DataFrame({"url": ["x", "y", "x"], "at": [1.0, 3.0, 5.0]}).write_parquet(tmp_path / "a.parquet")
     found = read_requests(tmp_path / "a.parquet", columns={"url": "source", "at": "time"})

@@ -40,6 +40,10 @@ def snapshot(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         ({"bandwidth": 5, "time_unit": "fortnight"}, "time_unit 'fortnight' is not known"),
         ({"bandwidth": 5, "host_limits": {"a": -1}}, "the limit of host 'a' is -1"),
         ({"bandwidth": 5, "host_limits": {3: 1}}, "host_limits name 3. Hosts are text"),
+        (
+            {"bandwidth": 5, "objective": fo.problems.Age(fo.Refresh.ON_REQUEST)},
+            "which are never due: the first request",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used_leave_nothing_behind(

@@ -348,6 +348,11 @@ def no_cone(refresh: fo.Refresh) -> object:
             "source 1 is signalled",
         ),
         (
+            lambda: fo.Problem(HarmonicStaleness(), sources(success=0.5), 5.0),
+            ObjectiveError,
+            "Have failures retried at once",
+        ),
+        (
             lambda: fo.Problem(HarmonicStaleness(fo.Refresh.ON_REQUEST), sources(request_rate=2.0), 5.0),
             ObjectiveError,
             "refreshed on request have no such cell",

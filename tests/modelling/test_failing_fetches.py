@@ -155,16 +155,16 @@ def test_success_of_1_changes_no_bit(objective: Objective) -> None:
     d, rate = 10.0 ** rng.uniform(-6.0, 4.0, 50), 10.0 ** rng.uniform(-4.0, 4.0, 50)
     some = np.where(np.arange(50) < 25, 1.0, 0.5)
     plain = fo.Problem(objective, fo.Sources(d), bandwidth=1.0).numerics
-    mixed = numerics(objective, d, some).numerics
     assert plain is not None
-    assert mixed is not None
     price = plain.marginal(rate)
-    for a, b in (
-        (plain.cost(rate), mixed.cost(rate)),
-        (price, mixed.marginal(rate)),
-        (plain.inverse_marginal(price), mixed.inverse_marginal(price)),
-    ):
-        assert np.array_equal(a[:25], b[:25])
+    own = (plain.cost(rate), price, plain.inverse_marginal(price))
+    # Beside sources that fail the others are a shorter array, whose powers a processor may round otherwise.
+    for success, many, rounding in ((np.ones(50), 50, 0.0), (some, 25, 4.0 * np.finfo(np.float64).eps)):
+        other = numerics(objective, d, success).numerics
+        assert other is not None
+        found = (other.cost(rate), other.marginal(rate), other.inverse_marginal(price))
+        for a, b in zip(own, found, strict=True):
+            np.testing.assert_allclose(b[:many], a[:many], rtol=rounding, atol=0.0)
     here, there = (
         fo.solve(fo.Problem(objective, fo.Sources(d[:9], success=s), bandwidth=float(d[:9].sum()) / 9.0))
         for s in (None, 1.0)

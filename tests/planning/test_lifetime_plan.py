@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.exporters import CacheControl
+from freshopt.exporters import CacheControl, Nginx
 from freshopt.problems import BinaryFreshness
 
 FRESH = BinaryFreshness(fo.Refresh.ON_REQUEST)
@@ -82,6 +82,33 @@ def test_replay_counts_what_the_plan_says(tmp_path: Path) -> None:
     assert fresh["plan"] > max(fresh[rule] for rule in made.rules)
 
 
+def test_windows_are_planned_for(tmp_path: Path) -> None:
+    asked = {"objective": FRESH, "stale_while_revalidate": "2h"}
+    made = fo.plan_lifetimes(*logs(tmp_path), 30.0, **asked)  # type: ignore[arg-type]
+    own = fo.Sources(
+        made.sources.change_rate, request_rate=made.sources.asked, stale_while_revalidate=2.0 / 24.0
+    )
+    alone = fo.solve(fo.Problem(FRESH, own, 30.0))
+    assert made.solution.rates == pytest.approx(alone.rates, rel=1e-9)
+    found = fo.replay(made.solution, fo.World.on_request(made.sources, seed=3), skip=20.0, end=220.0)
+    measured = found.costs["binary"]
+    assert abs(measured.mean - made.fresh()["plan"]) < 3.0 * measured.error / float(np.sum(own.importance))
+    without = fo.plan_lifetimes(tmp_path / "origin.csv", tmp_path / "edge.csv", 30.0, objective=FRESH)
+    assert made.fresh()["plan"] < without.fresh()["plan"]
+    assert dict(made.rows())["expired"] == "copies are served for up to 2 hours while they are fetched"
+    made.write(tmp_path / "plan", CacheControl())
+    lines = (tmp_path / "plan" / "cache-control.tsv").read_text().splitlines()
+    assert all(line.endswith(", stale-while-revalidate=7200") for line in lines)
+    page = (tmp_path / "plan" / "report.html").read_text()
+    assert "An expired copy is served as it is for up to 2 hours while it is fetched" in page
+    with pytest.raises(fo.SourceDataError, match=r"nginx's X-Accel-Expires has none"):
+        made.write(tmp_path / "other", Nginx())
+    with pytest.raises(fo.SourceDataError, match=r"stale_while_revalidate: 'often' cannot be read"):
+        fo.plan_lifetimes(
+            tmp_path / "origin.csv", tmp_path / "edge.csv", 30.0, stale_while_revalidate="often"
+        )
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e4])
 @pytest.mark.parametrize("share", [1e-3, 0.5, 20.0])
 def test_ill_scaled_requests(scale: float, share: float) -> None:
@@ -100,6 +127,12 @@ def test_plans_of_the_other_kind_are_refused() -> None:
         fo.plan(log, 1.0, "7d", objective=FRESH)
     with pytest.raises(fo.ObjectiveError, match=r"is of periodic refreshes"):
         fo.plan_lifetimes(log, {"a": 1.0}, 1.0, objective=BinaryFreshness(fo.Refresh.PERIODIC))
+    with pytest.raises(fo.SourceDataError, match=r"requests is None. Pass the log of who asks"):
+        fo.plan_lifetimes(log, None, 1.0)
+    with pytest.raises(fo.SourceDataError, match=r'bandwidth is None. Pass a rate, such as "200/day"'):
+        fo.plan_lifetimes(log, {"a": 1.0}, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Pass a format of caches"):
+        fo.plan_lifetimes(log, {"a": 1.0}, 1.0).write("unwritten", "redis")  # type: ignore[arg-type]
     with pytest.raises(fo.SourceDataError, match=r"there is no request_rate for 'a'"):
         fo.plan_lifetimes(log, {"b": 1.0}, 1.0)
     with pytest.raises(fo.SourceDataError, match=r"request_rate"):

@@ -53,3 +53,7 @@ def test_refuses_what_has_no_lifetimes() -> None:
     assert "Refresh.ON_REQUEST" in str(LifetimeRule().supports(problem))
     with pytest.raises(SolverRefusedError, match=r"refreshed on request"):
         fo.solve(problem, LifetimeRule())
+    with pytest.raises(fo.SourceDataError, match=r"power is nan, not a finite number"):
+        LifetimeRule(np.nan)
+    with pytest.raises(TypeError, match=r"power of LifetimeRule is of type str"):
+        LifetimeRule("one")  # type: ignore[arg-type]

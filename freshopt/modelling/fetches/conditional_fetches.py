@@ -190,7 +190,11 @@ def sources_per_bandwidth(
     if objective.refresh is Refresh.ON_REQUEST:
         refused = "copies that are refreshed on request have no such cell"
     if sources.failing is not None:
-        refused = "success is below 1, and no cell knows both"
+        raise ObjectiveError(
+            f"{objective!r} has no answer for fetches that fail and cost what they bring: success is below "
+            "1, and no cell of attempts knows both. Have failures retried at once "
+            "(freshopt.scheduling.retried_at_once, --retry-at-once), or drop one of success and changed_cost."
+        )
     if bool(np.any(sources.signalled)):
         first = sources.label(int(np.flatnonzero(sources.signalled)[0]))
         refused = f"{first} is signalled, so that every fetch finds a change"

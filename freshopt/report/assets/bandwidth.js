@@ -10,7 +10,7 @@ function slide(data) {
     cells.forEach((cell) => { cell.textContent = data.rows[k][cell.dataset.column]; });
     points.forEach((point) => point.classList.toggle("at", Number(point.dataset.point) === k));
     const fresh = data.rows[k][2];
-    input.setAttribute("aria-valuetext", data.rows[k][0] + (fresh ? `, up to date ${fresh} of the time` : ""));
+    input.setAttribute("aria-valuetext", data.rows[k][0] + (fresh ? `, up to date ${fresh} of ${data.of}` : ""));
   }
 
   input.addEventListener("input", () => show(Number(input.value)));

@@ -1,0 +1,1 @@
+"""Page of lifetimes, of copies that are refreshed on request."""
