@@ -14,8 +14,7 @@ from freshopt.planning.plan_files import summary
 from freshopt.planning.static_policies import PHASED
 from freshopt.planning.verdict import phases_supported
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
-from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import FetchWords
+from freshopt.report.value_words import FetchWords, measured
 from freshopt.terminal.console import count, fitted, number, wrapped
 
 
@@ -27,7 +26,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
     unit, objective = plan.log.time_unit, plan.request.objective
     better = "higher" if objective.sense == "maximise" else "lower"
     rates = FetchWords.of(summary(plan)).rates
-    noun = goal_of(type(objective).__name__).noun
+    noun = measured(type(objective).__name__, unit)
     left = (
         f"; {count(held.left_out, 'source')} not crawled before and in it left out" if held.left_out else ""
     )

@@ -36,7 +36,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 
 
 @click.command(short_help="Carry out a live plan, a command for each source.")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder")
 @click.option(
     "--command",
     "text",
@@ -85,7 +85,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 @click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
 @click.option("--quiet", is_flag=True, help="Print no line for each source.")
 def run(
-    folder: Path,
+    folder: str,
     text: str | None,
     bandwidth: str | None,
     sources: Path | None,
@@ -105,7 +105,8 @@ def run(
     fails is no evidence, and is tried again an interval later. Ctrl-C finishes what is running, and hands the
     rest back. The exit code is 1 if a command failed.
 
-    Other commands take FOLDER for the log that it keeps: freshopt plan FOLDER writes the page of it.
+    FOLDER may be the address of a PostgreSQL database. Other commands take a folder for the log that it
+    keeps: freshopt plan FOLDER writes the page of it.
     """
     seconds = inputs.duration_of("--timeout", timeout, "second")
     command = None if text is None else SourceCommand.parse(text, seconds, changed_by)
@@ -124,7 +125,7 @@ def run(
         settings["host_limits"] = {host: f"{limit!r}/day" for host, limit in limits.items()}
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
-    if not holds_planner(folder) and (bandwidth is None or listed is None):
+    if _is_new(folder) and (bandwidth is None or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
             "them, to begin one."
@@ -145,25 +146,32 @@ def run(
         )
         many = "fetch" if tally.fetched == 1 else "fetches"
         found = f"{tally.changed:,} changed, {tally.failed:,} failed"
-        fetched = f"{tally.fetched:,} {many} of {count(len(tally.sources), 'source')}; {found}"
+        of = f" of {count(len(tally.sources), 'source')}" if tally.fetched else ""
+        fetched = f"{tally.fetched:,} {many}{of}; {found}"
         show([("fetched", fetched), *(("failed", why) for why in tally.failures), *planner.status().rows()])
     if tally.failed:
         click.get_current_context().exit(1)
 
 
-def _planner(folder: Path, settings: dict[str, Any], listed: Any) -> Planner:  # noqa: ANN401 - names, or a dataframe
+def _is_new(place: str) -> bool:
+    """Return whether a folder has no planner; an address is asked later."""
+    return "://" not in place and not holds_planner(Path(place))
+
+
+def _planner(place: str, settings: dict[str, Any], listed: polars.DataFrame | None) -> Planner:
     """Open the planner and add the sources.
 
     A new one that cannot have them leaves no files.
     """
-    new, existed = not holds_planner(folder), folder.is_dir()
-    planner = Planner(folder, **settings)
+    new, folder = _is_new(place), Path(place)
+    existed = new and folder.is_dir()
+    planner = Planner(place, **settings)
     try:
         if listed is not None:
             planner.add_many(listed)
         if len(planner) == 0:
             raise SourceDataError(
-                f"the planner in '{folder}' has no sources. Name a file of them by --sources."
+                f"the planner in '{place}' has no sources. Name a file of them by --sources."
             )
     except FreshoptError:
         empty = len(planner) == 0

@@ -151,6 +151,8 @@ class PlannerStatus:
 
     def _price(self, price: float) -> str:
         """Return the shadow price and what it says of more bandwidth."""
+        if price == 0.0:
+            return "0: more bandwidth gains nothing within the bounds and limits"
         text = price_text(
             self.kind,
             price,

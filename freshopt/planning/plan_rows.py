@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _RESOLVED = 1e-15
 # Shares of the bandwidth below this are rounding.
 _ROUNDING = 1e-9
+# Relative difference of the value over the horizon from that of the long run that needs a word.
+_FAR = 0.05
+# Hosts that a row names.
+_HOSTS = 3
 
 
 def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[tuple[str, str]]:
@@ -54,6 +58,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         "time fresh",
         "value",
         "shadow price",
+        "host limits",
     )
     return [
         ("log", f"{read or size}, {_span(made)}"),
@@ -96,6 +101,8 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
     used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {words.uses} per {scale} used"
     found = facts.get("findings") or {}
     mean = mean_amount(kind, value, found.get("importance"), unit)
+    # Of a share of time the whole is the sum of importances.
+    whole = f" of {number(found['importance'])}" if kind == "BinaryFreshness" and mean else ""
     planned = f"{count(counts['refreshes'], words.rate)} in {duration(facts['horizon'], unit)}"
     over = f"{noun} over that time {amount(kind, facts['schedule_value'], unit)}"
     return {
@@ -104,9 +111,10 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "bandwidth": used,
         **_fetches(facts),
         **_fresh(found.get("fresh"), cycle.get("fresh_without")),
-        "value": f"{noun} {amount(kind, value, unit)} in the long run {_given(kind)}"
+        "value": f"{noun} {amount(kind, value, unit)}{whole} in the long run {_given(kind)}"
         f"{f', {mean} a source' if mean else ''}{others}",
         **_shadow_price(facts),
+        **_host_limits(facts, unit),
         "schedule": f"{planned} {_method(facts['method'])}, {over}",
     }
 
@@ -226,6 +234,24 @@ def _shadow_price(facts: dict[str, Any]) -> dict[str, str]:
     return {"shadow price": f"0: {limits} are reached, or nothing is left to gain"}
 
 
+def _host_limits(facts: dict[str, Any], unit: str) -> dict[str, str]:
+    """Return the row of the hosts' limits that bind, the dearest first."""
+    found = (facts.get("findings") or {}).get("hosts")
+    if not found:
+        return {}
+    limits = count(found["limited"], "limit")
+    if not found["hosts"]:
+        return {"host limits": f"none of {limits} binds"}
+    kind, verb = facts["objective"], "raises" if facts["sense"] == "maximise" else "lowers"
+    each = [f"{amount(kind, row['price'], unit)} for {row['host']!r}" for row in found["hosts"][:_HOSTS]]
+    more = found["binding"] - len(each)
+    rest = f"; {more:,} more bind" if more > 0 else ""
+    higher = f"a limit higher by 1 {FetchWords.of(facts).bandwidth} per {unit}"
+    words = f"{higher} {verb} {goal_of(kind).noun} by at most {', '.join(each)}{rest}"
+    binds = "binds" if found["binding"] == 1 else "bind"
+    return {"host limits": f"{found['binding']:,} of {limits} {binds}: {words}"}
+
+
 def _constraints(made: Plan) -> list[tuple[str, str]]:
     """Return the prices of declared constraints, a row each."""
     sentences = price_sentences(made.solution)
@@ -320,14 +346,16 @@ def spread(rates: Array, unit: str) -> str:
 def _ages(made: Plan) -> str:
     """Return the copies' initial ages in words.
 
-    Empty unless some source was last crawled longer ago than the horizon.
+    Empty where the value over the horizon is near that of the long run.
 
-    Without it nobody could tell why a value over the horizon is far from that of the long run.
+    Without it nobody could tell why it is not.
     """
     ages = made.log.age
     old = int(np.count_nonzero(ages > made.schedule.horizon))
     if old == 0:
-        return ""
+        value = made.solution.value
+        far = abs(made.schedule_value - value) > _FAR * abs(value)
+        return " (copies begin at the ages that the log leaves)" if far else ""
     horizon, unit, oldest = made.schedule.horizon, made.log.time_unit, float(np.max(ages))
     if old == 1:
         return f" (1 source was last crawled {duration(oldest, unit)} before it begins)"

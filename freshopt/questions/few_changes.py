@@ -74,7 +74,7 @@ class FewChanges:
         )
         return (
             f"{self.changed:,} of {whole} changed, at most {self.most:,}; that costs {share} more than "
-            f"changing all, and no other choice of so few less than {least} more"
+            f"changing all; any other choice of so few costs at least {least} more (proved)"
         )
 
     def facts(self) -> dict[str, Any]:

@@ -35,6 +35,8 @@ from freshopt.units import rate_text
 
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
 MOST = 100_000
+# A limit that is exceeded by less is met.
+ROUNDING = 1e-9
 
 
 @frozen_arrays
@@ -56,6 +58,8 @@ class TodaysCrawls:
         Why there is none, or empty.
     no_cycle : bool
         Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
+    beyond: bool
+        Whether these rates exceed maximum rates or host limits of the plan: the sentence then says so.
     """
 
     rates: Array
@@ -64,6 +68,7 @@ class TodaysCrawls:
     needed: BandwidthFor | None
     reason: str = ""
     no_cycle: bool = False
+    beyond: bool = False
 
     @property
     def sentence(self) -> str:
@@ -76,6 +81,7 @@ class TodaysCrawls:
         return (
             f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: "
             f"{rate_text(self.needed.bandwidth, unit)}, not {rate_text(self.bandwidth, unit)}"
+            f"{', within limits that those crawls exceed' if self.beyond else ''}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -116,7 +122,14 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     except InfeasibleProblemError as error:
         text = str(error)
         return TodaysCrawls(rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}")
-    return TodaysCrawls(rates, used, fresh, needed)
+    return TodaysCrawls(rates, used, fresh, needed, beyond=_exceed(problem, rates))
+
+
+def _exceed(problem: Problem, rates: Array) -> bool:
+    """Return whether rates exceed maximum rates or host limits."""
+    hosts, room = problem.hosts, 1.0 + ROUNDING
+    above = bool(np.any(rates > problem.upper * room))
+    return above or bool(np.any(hosts.totals(problem.sources.refresh_cost * rates) > hosts.limits * room))
 
 
 def needed_bandwidth(

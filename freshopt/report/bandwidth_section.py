@@ -117,8 +117,8 @@ def bandwidth(told: Context, today: float | None = None) -> Section | None:
 def _slider(told: Context, points: Points) -> list[Markup]:
     """Return the slider over the solved bandwidths, hidden without script."""
     words = points.words(told)
-    heads = ["bandwidth", "of this plan's", f"{told.shares} up to date", told.goal.noun]
-    heads += ["difference", "shadow price"]
+    heads = ["bandwidth", "of this plan's", f"{told.shares} up to date", told.measure]
+    heads += ["difference", f"shadow price {told.price_unit}"]
     shown = [(head, words[points.here][k], k) for k, head in enumerate(heads) if any(row[k] for row in words)]
     label = "Bandwidth, among those that were solved"
     most = len(words) - 1
@@ -141,9 +141,9 @@ def _slider(told: Context, points: Points) -> list[Markup]:
 
 
 def _charts(told: Context, points: Points, today: float | None) -> list[Markup]:
-    unit, noun = told.unit, told.goal.noun
+    unit, noun = told.unit, told.measure
     own = points.words(told)
-    heads = {0: "", 1: "", 2: "up to date", 3: noun, 5: "shadow price"}
+    heads = {0: "", 1: "", 2: "up to date", 3: noun, 5: f"shadow price {told.price_unit}"}
     texts = [", ".join(f"{head} {row[k]}".strip() for k, head in heads.items() if row[k]) for row in own]
     k = points.here
     better, moves = ("Higher", "rises") if points.better > 0 else ("Lower", "falls")
@@ -176,7 +176,7 @@ def _charts(told: Context, points: Points, today: float | None) -> list[Markup]:
         shares = 100.0 * points.fresh
         y = _up(shares)
         trace = [line(x(points.bandwidth), y(shares), "curve")]
-        which = "" if told.goal.noun == "freshness" else f" The rates are those of the least {noun}."
+        which = "" if noun == "freshness" else f" The rates are those of the least {told.goal.noun}."
         what = "time in which copies are" if told.shares == "time" else "requests that find a copy"
         words = f"Expected share of {what} up to date.{which if points.better < 0 else ''}"
         title = f"{told.shares.capitalize()} up to date by bandwidth"
@@ -204,7 +204,9 @@ def _price_chart(points: Points, told: Context, x: Scale, made: Callable[..., Ma
     caption = f"Marginal value of one more {told.words.bandwidth} per {told.unit}."
     caption += " It falls: marginal values diminish." if falls else ""
     curve = [line(x(along), y(_between(points, along)), "curve")]
-    return made("Shadow price by bandwidth", "shadow price", points.price, y, curve, caption)
+    return made(
+        "Shadow price by bandwidth", f"shadow price {told.price_unit}", points.price, y, curve, caption
+    )
 
 
 def _today(today: float | None, x: Scale) -> Child:
@@ -228,8 +230,11 @@ def _crawled(today: float | None, unit: str) -> str:
 def _table(told: Context, points: Points) -> Markup:
     """Return the rows at round multiples of the plan's bandwidth."""
     own = told.facts.positive("bandwidth")
-    columns = [Column("bandwidth"), Column(f"per {told.unit}", "number"), Column(told.goal.noun, "number")]
-    columns += [Column("difference from this plan's", "number"), Column("shadow price", "number")]
+    columns = [Column("bandwidth"), Column(f"per {told.unit}", "number"), Column(told.measure, "number")]
+    columns += [
+        Column("difference from this plan's", "number"),
+        Column(f"shadow price {told.price_unit}", "number"),
+    ]
     columns += [] if points.fresh is None else [Column(f"{told.shares} up to date", "number")]
     cells: list[list[Child]] = []
     here = None
@@ -259,7 +264,7 @@ def _price(told: Context, points: Points) -> list[Child]:
         words: list[Child] = [
             "The shadow price of the bandwidth is ",
             amount(price),
-            f" of {told.goal.noun} per {noun}/{unit}",
+            f" {told.amounts} {told.price_unit}",
         ]
         marginal = f": the marginal value, an upper bound on what one more {noun} per {unit} gains"
         return [*words, f"{marginal if told.proved else ''}."]
@@ -284,7 +289,7 @@ def _gain(told: Context, more: Facts) -> list[Child]:
             "h3", f"{percent(raised)} more bandwidth: {number(more.number('bandwidth'))} per {told.unit}"
         ),
         paragraph(
-            f"{told.goal.noun.capitalize()} ",
+            f"{told.measure.capitalize()} ",
             amount(value),
             f" in place of {number(told.value)}, {number(abs(value - told.value))} {direction}.",
         ),

@@ -9,7 +9,7 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import number
 from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
-from freshopt.report.value_words import FetchWords
+from freshopt.report.value_words import FetchWords, measured
 from freshopt.units import check_time_unit
 
 # Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
@@ -138,7 +138,22 @@ class Context:
     @property
     def value_head(self) -> str:
         """The head of a column of values."""
-        return f"{self.goal.noun} ({'higher' if self.maximised else 'lower'} is better)"
+        return f"{self.measure} ({'higher' if self.maximised else 'lower'} is better)"
+
+    @property
+    def measure(self) -> str:
+        """What a value is of, with its unit."""
+        return measured(self.facts.text("objective"), self.unit)
+
+    @property
+    def amounts(self) -> str:
+        """What a number is an amount of."""
+        return f"{self.unit}s of age" if self.facts.text("objective") == "Age" else f"of {self.goal.noun}"
+
+    @property
+    def price_unit(self) -> str:
+        """What a shadow price is per."""
+        return f"per {self.words.bandwidth}/{self.unit}"
 
     def date(self, key: str) -> datetime | None:
         """Return the log's begin or end, None where it has no dates."""

@@ -85,7 +85,13 @@ def document(title: str, *body: Child, scripted: bool = False) -> Markup:
 
 
 def assembled(
-    title: str, lead: str, standing: str, tiles: Markup, sections: Sequence[Section | None]
+    title: str,
+    lead: str,
+    standing: str,
+    tiles: Markup,
+    sections: Sequence[Section | None],
+    *,
+    answers: Sequence[str] = (),
 ) -> Markup:
     """Return the page of a plan, with its script.
 
@@ -98,6 +104,8 @@ def assembled(
         The key numbers.
     sections : sequence of Section or None
         Those that are there make the contents.
+    answers : sequence of str
+        To what was asked, a sentence each.
     """
     there = [section for section in sections if section is not None]
     contents = [element("li", element("a", section.title, href=f"#{section.anchor}")) for section in there]
@@ -105,6 +113,7 @@ def assembled(
         element("h1", title),
         element("p", lead, class_="lead"),
         element("p", standing),
+        [element("p", text, class_="answer") for text in answers],
         tiles,
         element("nav", element("ul", contents), aria_label="Contents"),
     ]

@@ -63,7 +63,7 @@ def _rows(told: Context, rows: Sequence[PolicyRow], size: Frame) -> Markup:
     ends = [row.value + (row.error or 0.0) for row in rows]
     most = max([*ends, *(row.predicted or 0.0 for row in rows)])
     x = Scale(min(0.0, *(row.value for row in rows)), 1.05 * most or 1.0, *frame.across)
-    marks: list[Child] = [axes(frame, x, Scale(0.0, 1.0, *frame.up), told.goal.noun, "", y_ticks=[])]
+    marks: list[Child] = [axes(frame, x, Scale(0.0, 1.0, *frame.up), told.measure, "", y_ticks=[])]
     for k, row in enumerate(rows):
         middle = frame.top + ROW * (k + 0.5)
         words = POLICIES.get(row.policy, row.policy)
@@ -168,7 +168,7 @@ def _by_source(told: Context, folder: Path) -> Child:
         Scale(both.low, both.high, *frame.up, logarithmic=True),
     )
     marks: list[Child] = [
-        axes(frame, x, y, f"{told.goal.noun} at {words}", f"{told.goal.noun} at planned rates"),
+        axes(frame, x, y, f"{told.measure} at {words}", f"{told.measure} at planned rates"),
         line(x(np.array([both.low, both.high])), y(np.array([both.low, both.high])), "guide"),
     ]
     if len(own) <= POINTS:

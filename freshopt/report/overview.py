@@ -46,6 +46,15 @@ def standing(told: Context) -> str:
     return f"{_certified(told)}{_out_of_sample(told)}"
 
 
+def answers(told: Context) -> list[str]:
+    """Return what the freshness asked for, and today's, needs."""
+    asked, today = told.facts.within("needed"), told.facts.within("today")
+    found = [part.text("sentence") for part in (asked, today) if part and "sentence" in part.values]
+    if len(found) > 1 and found[0].startswith("as fresh as today"):
+        found = found[1:]
+    return [f"{text[0].upper()}{text[1:]}.".replace(" %", "\xa0%") for text in found if text]
+
+
 def _against_baselines(told: Context) -> str:
     """Return how the value compares with each baseline."""
     noun = told.goal.noun
@@ -104,9 +113,7 @@ def tiles(told: Context) -> Markup:
         beside += [] if equal is None else [f"; {percent(equal)} at equal rates"]
         cells.append((amount(fresh, percent(fresh)), ["of the time copies are expected up to date", beside]))
     if told.facts.text("objective") != "Spend":
-        cells.append(
-            (amount(told.value), f"{told.goal.noun} ({'higher' if told.maximised else 'lower'} is better)")
-        )
+        cells.append((amount(told.value), told.value_head))
     of: list[Child] = []
     if bandwidth is not None:
         whole = abs(used - bandwidth) <= 1e-9 * bandwidth
@@ -119,7 +126,7 @@ def tiles(told: Context) -> Markup:
         cells.append((amount(share, percent(share)), rest))
     if price is not None:
         cells.append(
-            (amount(price), f"shadow price: {told.goal.noun} per one more {words.bandwidth} per {unit}")
+            (amount(price), f"shadow price: {told.measure} per one more {words.bandwidth} per {unit}")
         )
     never = told.counts.whole("never_refreshed")
     cells.append((amount(never, f"{never:,}"), f"of {count(told.sources, 'source')} never refreshed"))

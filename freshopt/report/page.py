@@ -110,6 +110,7 @@ def page(folder: Path) -> Markup:
         bandwidth_section.bandwidth(told, crawled),
         source_sections.rates(told, seen),
         source_sections.changes(told, seen),
+        plan_sections.earlier(told, folder),
         source_rows.section(
             source_rows.source_rows(folder, told),
             told,
@@ -123,7 +124,8 @@ def page(folder: Path) -> Markup:
         plan_sections.made(told, names),
     ]
     title = f"Refresh plan for {count(told.sources, 'source')}"
-    return assembled(title, overview.lead(told), overview.standing(told), overview.tiles(told), sections)
+    words = overview.lead(told), overview.standing(told)
+    return assembled(title, *words, overview.tiles(told), sections, answers=overview.answers(told))
 
 
 def _sources(folder: Path, told: Context) -> Iterable[Part]:

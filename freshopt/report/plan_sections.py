@@ -1,19 +1,27 @@
-"""Sections about the plan: certificate, load, settings."""
+"""Sections about the plan: certificate, load, earlier rates, settings."""
 
 from __future__ import annotations
 
-from freshopt.formatting import count, number
-from freshopt.report import plan_charts
-from freshopt.report.components import Section, amount, facts_list, paragraph
+import math
+from pathlib import Path
+
+from freshopt.formatting import count, number, percent
+from freshopt.report import plan_charts, plan_tables
+from freshopt.report.components import Column, Section, amount, facts_list, name, paragraph, table
 from freshopt.report.context import Context, tidy
 from freshopt.report.markup import Child, element
 from freshopt.report.overview import gap_text
 from freshopt.report.plan_charts import Load
+from freshopt.report.summary_facts import Facts
+from freshopt.units import duration
+
+# Changes of earlier rates that are listed.
+LISTED = 10
 
 
 def proof(told: Context) -> Section:
     """Return the section of the optimality certificate."""
-    facts, noun = told.facts, told.goal.noun
+    facts, noun = told.facts, told.measure
     bound, gap, relative = (facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
     optimal = told.proved
     if bound is None or gap is None:
@@ -70,7 +78,7 @@ def load(told: Context, seen: Load) -> Section:
     value: list[Child] = []
     if facts.maybe("schedule_value") is not None:
         value = [
-            f"The {told.goal.noun} expected over this time is ",
+            f"The {told.measure} expected over this time is ",
             amount(facts.number("schedule_value")),
             ", in the long run ",
             amount(told.value),
@@ -90,6 +98,76 @@ def load(told: Context, seen: Load) -> Section:
         ),
         paragraph(*value, kind="small faint") if value else None,
     )
+
+
+def earlier(told: Context, folder: Path) -> Section | None:
+    """Return the section of changes of earlier rates, or None."""
+    facts = told.facts.within("changes")
+    if facts is None:
+        return None
+    body: list[Child] = [paragraph(*_summary(told, facts))]
+    few = told.facts.within("few_changes")
+    if few is not None:
+        kept = few.text("sentence").replace(" %", "\xa0%")
+        body.append(paragraph(f"{kept}."))
+    rows = plan_tables.largest_changes(folder, LISTED)
+    if rows:
+        noun = "stale part" if told.maximised else told.measure
+        columns = [Column("source"), Column("refreshed every", "number"), Column("now every", "number")]
+        columns += [Column("times as often", "number"), Column(f"gain: {noun}", "number")]
+        cells: list[list[Child]] = [
+            [
+                name(each.source),
+                _every(each.old, told.unit),
+                _every(each.rate, told.unit),
+                _times(each.old, each.rate),
+                amount(each.gain) if math.isfinite(each.gain) else "all",
+            ]
+            for each in rows
+        ]
+        body.append(table(f"The {count(len(rows), 'change')} that bring most", columns, cells))
+        body.append(
+            paragraph(
+                "A gain is what the change of one source brings at the plan's shadow price: a source that "
+                "needs fewer refreshes for nearly the same gains, too. The table changes has all.",
+                kind="small faint",
+            )
+        )
+    return Section.of("earlier", "Changes against the earlier rates", body)
+
+
+def _summary(told: Context, facts: Facts) -> list[Child]:
+    """Return how many intervals change, and the value before and after."""
+    changed, new, gone = (facts.whole(key) for key in ("changed", "new", "gone"))
+    there = told.sources - new
+    text: list[Child] = [f"{changed:,} of {count(there, 'interval')} changed"]
+    text += [f"; {count(new, 'new source')}"] if new else []
+    text += [f"; {count(gone, 'source')} gone"] if gone else []
+    used, value = facts.number("bandwidth"), facts.maybe("value")
+    text += [". The earlier rates are ", amount(used), f" {told.words.uses} per {told.unit}"]
+    if value is not None:
+        text += [f", with a {told.measure} of ", amount(value), " under today's estimates; this plan's is "]
+        text += [amount(told.value), _less(value, told.value)]
+    return [*text, "."]
+
+
+def _less(old: float, new: float) -> str:
+    if old == 0.0 or abs(new - old) <= 1e-9 * abs(old):
+        return ""
+    return f", {percent(abs(new - old) / abs(old))} {'more' if new > old else 'less'}"
+
+
+def _every(rate: float, unit: str) -> Child:
+    if math.isnan(rate):
+        return "new"
+    return amount(1.0 / rate, duration(1.0 / rate, unit)) if rate > 0.0 else "never"
+
+
+def _times(old: float, new: float) -> Child:
+    if not (old > 0.0 and new > 0.0):
+        return None
+    ratio = new / old
+    return f"× {number(ratio)}" if ratio >= 1.0 else f"÷ {number(1.0 / ratio)}"
 
 
 def made(told: Context, tables: list[str]) -> Section:

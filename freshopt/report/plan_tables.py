@@ -131,6 +131,30 @@ def held_out(
     return sources, other, numbers_of(frame, mine, file, gaps=True), numbers_of(frame, other, file, gaps=True)
 
 
+class Change(NamedTuple):
+    """A source's rate before and after; NaN where there was none."""
+
+    source: str
+    old: float
+    rate: float
+    gain: float
+
+
+def largest_changes(folder: Path, at_most: int) -> list[Change]:
+    """Return the changes of earlier rates that bring most, if known."""
+    found = (folder / f"changes{ending}" for ending in (".parquet", ".csv"))
+    file = next((each for each in found if each.is_file()), None)
+    if file is None:
+        return []
+    frame = read_columns(file, ["source", "old_rate", "rate", "gain"])
+    old, rate, gain = (
+        numbers_of(frame, key, file, gaps=True).tolist() for key in ("old_rate", "rate", "gain")
+    )
+    rows = zip((str(each) for each in frame["source"].to_list()), old, rate, gain, strict=True)
+    changed = (Change(*row) for row in rows if row[3] > 0.0)
+    return sorted(changed, key=lambda each: -each.gain)[:at_most]
+
+
 def most(
     folder: Path, by: Sequence[str], at_most: int, planned: str = "rates"
 ) -> tuple[polars.DataFrame, int]:
@@ -251,7 +275,7 @@ def files(folder: Path, table: str) -> list[Path]:
 
 
 # Tables of some plans, beside those of every one.
-MORE = ("per_source", "constraints", "held_out")
+MORE = ("per_source", "constraints", "changes", "held_out")
 # Columns of change_rates, rates or lifetimes, and per_source that tell of a source; those that are texts.
 SOURCE = ("source", "host", "change_rate", "lower", "upper", "request_rate", "importance", "flag")
 PLANNED, FURTHER = ("rate", "lifetime"), ("crawl_rate", "cost", "fresh")

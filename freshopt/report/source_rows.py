@@ -85,7 +85,7 @@ def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
     frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED, planned)
     by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit
-    noun = "stale part" if told.maximised else told.goal.noun
+    noun = "stale part" if told.maximised else told.measure
     wanted = [
         Field("source", "source", "name"),
         Field("host", "host", "label"),

@@ -64,6 +64,20 @@ def mean_amount(objective: str, value: float, importance: float | None, time_uni
     return amount(objective, value / importance, time_unit)
 
 
+def measured(objective: str, time_unit: str) -> str:
+    """Return what a value is of, with its unit.
+
+    Examples
+    --------
+    >>> measured("Age", "day"), measured("HarmonicStaleness", "day")
+    ('age in days', 'staleness')
+    """
+    noun = goal_of(objective).noun
+    return {"Age": f"{noun} in {time_unit}s", "Spend": f"{noun} in refreshes per {time_unit}"}.get(
+        objective, noun
+    )
+
+
 def value_unit(objective: str, time_unit: str) -> str:
     """Return the unit of an objective's value, as ``summary.json`` has it.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+import freshopt.cli.check  # its help names the solvers that there are when it is loaded
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
 from freshopt.cli import check_problems

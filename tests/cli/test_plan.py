@@ -35,7 +35,8 @@ def test_the_main_job_on_the_example(run: Run) -> None:
     counts = facts["counts"]
     assert shown["log"] == "debian-uploads: 434,205 crawls of 344 sources, 2019-07-06 to 2023-02-01"
     assert f"{counts['refreshes']} refreshes in 90 days" in shown["schedule"]
-    assert shown["schedule"].endswith(f"staleness over that time {facts['schedule_value']:.4g}")
+    over = f"staleness over that time {facts['schedule_value']:.4g}"
+    assert shown["schedule"].endswith(f"{over} (copies begin at the ages that the log leaves)")
     assert shown["value"].startswith(f"staleness {facts['value']:.4g} in the long run")
     assert shown["bandwidth"] == "4 of 4 refreshes per day used"
     proved = "optimal for the estimated change rates: relative duality gap < 1e-15; "
@@ -261,13 +262,28 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
     Path("limits.csv").write_text("host,limit\nodd.org,0.75\n")
     run("plan", str(log), *MAIN_JOB, "--out", "free")
     limits = ("--hosts", "hosts.csv", "--host-limits", "limits.csv")
-    run("plan", str(log), *MAIN_JOB, *limits, "--out", "limited")
+    shown = fields(run("plan", str(log), *MAIN_JOB, *limits, "--out", "limited").output)
+    (priced,) = json.loads(Path("limited/summary.json").read_text())["findings"]["hosts"]["hosts"]
+    words = "1 of 1 limit binds: a limit higher by 1 refresh per day lowers staleness by at most "
+    assert shown["host limits"] == f"{words}{number(priced['price'])} for 'odd.org'"
+    # A limit higher by a little lowers the value by so much a unit, and by no more.
+    Path("higher.csv").write_text("host,limit\nodd.org,0.751\n")
+    run("plan", str(log), *MAIN_JOB, *limits[:2], "--host-limits", "higher.csv", "--out", "higher")
+    before, after = (
+        json.loads(Path(name, "summary.json").read_text())["value"] for name in ("limited", "higher")
+    )
+    assert 0.99 * 0.001 * priced["price"] <= before - after <= 0.001 * priced["price"]
+    assert "within limits that those crawls exceed" in shown["as today"]
     tables = (pl.read_parquet(f"{name}/rates.parquet") for name in ("free", "limited"))
     free, limited = (rates.join(table, on="source") for rates in tables)
     sums = dict(limited.group_by("host").agg(pl.col("rate").sum()).iter_rows())
     assert sums["odd.org"] == pytest.approx(0.75, rel=EXACT)
     assert sums["even.org"] == pytest.approx(5.25, rel=EXACT)
     assert free.filter(host="odd.org")["rate"].sum() > 0.75
+    Path("limits.csv").write_text("host,limit\nodd.org,90\n")
+    loose = fields(run("plan", str(log), *MAIN_JOB, *limits, "--out", "loose").output)
+    assert loose["host limits"] == "none of 1 limit binds"
+    assert "exceed" not in loose["as today"]
     values = [json.loads(Path(name, "summary.json").read_text())["value"] for name in ("free", "limited")]
     assert values[0] < values[1]
 
@@ -281,6 +297,12 @@ def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) ->
     enough = run("plan", str(log), *MAIN_JOB, *late, "--out", "late").output
     assert fields(enough)["bandwidth"] == "0.08 of 6 refreshes per day used"
     assert fields(enough)["shadow price"] == of_no_use
+
+
+def test_freshness_is_told_with_its_whole(run: Run, log: Path) -> None:
+    how = ("--objective", "binary", "--draws", "0", "--out", "plan")
+    value = fields(run("plan", str(log), *MAIN_JOB, *how).output)["value"]
+    assert re.match(r"freshness [\d.]+ of 8 in the long run .* % a source; uniform rates ", value)
 
 
 def test_an_objective_that_shares_its_class_is_called_by_its_name(run: Run, log: Path) -> None:

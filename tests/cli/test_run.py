@@ -98,6 +98,26 @@ def test_hosts_of_urls_are_filled_in_and_kept_to_their_limits(tmp_path: Path) ->
     assert "no host can be read from 'no url'" in refused.output
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("postgresql://nobody@localhost:1/nothing", "nothing"),
+        ("mysql://localhost/x", "'mysql://localhost/x' is no address of a database that a planner knows"),
+    ],
+)
+def test_an_address_is_no_folder(
+    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.txt").write_text("a\n")
+    how = ["--bandwidth", "2/day", "--sources", "s.txt"]
+    for options in (how, []):
+        refused = CliRunner().invoke(main, ["run", address, *options])
+        assert (refused.exit_code, refused.output.count("\n")) == (2, 1), refused.output
+        assert words in refused.output or "psycopg" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
+
+
 def test_sources_in_json_lines(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text('{"source": "a", "importance": 2}\n{"source": "b", "importance": 1}\n')
     words = ["run", str(tmp_path / "state"), "--bandwidth", "2/day", "--sources", str(tmp_path / "s.jsonl")]

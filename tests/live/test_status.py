@@ -74,6 +74,15 @@ def test_bandwidth_of_unequal_costs_is_not_of_refreshes(tmp_path: Path) -> None:
     assert "per unit/second" in told["shadow price"]
 
 
+def test_a_bandwidth_of_no_use_is_called_so(tmp_path: Path) -> None:
+    with fo.Planner(tmp_path, bandwidth="100/day") as planner:
+        planner.add_many(["a", "b"], max_rate=0.5)
+        planner.due(0.0)
+        told = dict(planner.status(0.0).rows())
+    assert told["bandwidth"] == "1 of 100 refreshes per day in force"
+    assert told["shadow price"].startswith("0: more bandwidth gains nothing")
+
+
 def test_importances_of_zero_leave_freshness_open(tmp_path: Path) -> None:
     with fo.Planner(tmp_path, bandwidth="9/day") as planner:
         planner.add("a", importance=0.0)

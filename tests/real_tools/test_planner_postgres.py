@@ -11,8 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import freshopt as fo
+from freshopt.cli import main
 from tests.live.test_processes import crawls, said, started
 
 NAMES = [f"s{k}" for k in range(60)]
@@ -131,3 +133,18 @@ def test_what_cannot_be_reached_or_is_something_elses(database: str) -> None:
         connection.execute("CREATE TABLE freshopt.mine (x integer)")
     with pytest.raises(fo.SourceDataError, match="is something else's"):
         fo.Planner(database, bandwidth=5.0)
+
+
+def test_commands_are_carried_out_from_an_address(database: str, tmp_path: Path) -> None:
+    listed = tmp_path / "names.txt"
+    listed.write_text("".join(f"{name}\n" for name in NAMES[:5]))
+    words = ["run", database, "--bandwidth", "100/second", "--sources", str(listed)]
+    done = CliRunner().invoke(main, [*words, "--command", "echo {source}", "--for", "3s", "--quiet"])
+    assert done.exit_code == 0, done.output
+    assert "; 0 changed, 0 failed" in done.output
+    assert len(rows(database, OBSERVED)) >= 5
+    stands = CliRunner().invoke(main, ["run", database])
+    assert "refreshes per second in force" in stands.output
+    refused = CliRunner().invoke(main, ["run", database, "--bandwidth", "0/day"])
+    assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
+    assert not [path for path in tmp_path.iterdir() if path != listed]
