@@ -142,7 +142,10 @@ class Cell(NamedTuple):
         try:
             return fo.Problem(sized(self.objective, len(sources)), sources, plain.bandwidth, limits)
         except fo.ObjectiveError as refusal:
-            if re.fullmatch(r".*(Pass signalled=False|Use |Drop |Leave success out).*", str(refusal)):
+            if re.fullmatch(
+                r".*(Pass signalled=False|Use |Drop |Leave (success|stale_while_revalidate) out).*",
+                str(refusal),
+            ):
                 return None
             raise
 
