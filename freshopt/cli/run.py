@@ -292,7 +292,7 @@ def _interrupts() -> Iterator[Event]:
 
 def _tell(visit: Visit, fetch: Fetch, changed: bool) -> None:
     word = f"failed: {fetch.failure}" if fetch.failure else "changed" if changed else "unchanged"
-    if not fetch.failure and visit.last_crawl is None:
+    if not fetch.failure and (visit.last_crawl is None or (fetch.content and visit.content is None)):
         word = "first"
     click.echo(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {word:9} {visit.source}")
 

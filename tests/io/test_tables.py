@@ -140,7 +140,5 @@ def test_names_that_no_spreadsheet_computes_stand_bare(tmp_path: Path) -> None:
 def test_a_file_without_a_line_of_names(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("a,0,0\nb,1,1\n")
-    with pytest.raises(
-        SourceDataError, match="first line has numbers, such as 0, where the columns' names"
-    ):
+    with pytest.raises(SourceDataError, match="first line has numbers, such as 0, where the columns' names"):
         read_table(path)
