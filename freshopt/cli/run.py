@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+import numpy as np
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.io.log_files import JSON_LINES
@@ -30,6 +31,8 @@ from freshopt.terminal.tables import host_limits_of, require_columns, table_of
 
 if TYPE_CHECKING:
     import polars
+
+    from freshopt.logs.crawl_log import CrawlLog
 
 # Those that need nothing besides.
 _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.needs)
@@ -57,6 +60,13 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     help="Sources to plan for: a text file with one a line, or a CSV or Parquet table with the column source "
     "and any of importance, host, refresh_cost, min_rate, max_rate. Those that are there are updated. Hosts "
     "are those of the URLs where the table has none.",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="LOG",
+    help="Crawls so far, with dates, as freshopt plan takes them: the planner learns from them. Its sources "
+    "are planned for where a new planner is given no --sources.",
 )
 @click.option(
     "--host-limits",
@@ -89,6 +99,7 @@ def run(
     text: str | None,
     bandwidth: str | None,
     sources: Path | None,
+    log: Path | None,
     host_limits: Path | None,
     objective: str | None,
     changed_by: Literal["output", "exit-code"],
@@ -114,6 +125,9 @@ def run(
     if duration is not None:
         ends = datetime.now(UTC) + timedelta(seconds=inputs.duration_of("--for", duration, "second"))
     listed = None if sources is None else _sources(sources)
+    history = None if log is None else _history(log)
+    if history is not None and listed is None and _is_new(folder):
+        listed = _named(history.sources_.astype(str))
     if listed is not None:
         needed = host_limits is not None or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
@@ -128,13 +142,13 @@ def run(
     if _is_new(folder) and (bandwidth is None or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
-            "them, to begin one."
+            "them, or --log to begin one."
         )
     if command is None:
-        with _planner(folder, settings, listed) as planner:
+        with _planner(folder, settings, listed, history) as planner:
             show(planner.status().rows())
         return
-    with _planner(folder, settings, listed) as planner, _interrupts() as stop:
+    with _planner(folder, settings, listed, history) as planner, _interrupts() as stop:
         tally = run_planner(
             planner,
             command,
@@ -158,8 +172,10 @@ def _is_new(place: str) -> bool:
     return "://" not in place and not holds_planner(Path(place))
 
 
-def _planner(place: str, settings: dict[str, Any], listed: polars.DataFrame | None) -> Planner:
-    """Open the planner and add the sources.
+def _planner(
+    place: str, settings: dict[str, Any], listed: polars.DataFrame | None, history: CrawlLog | None
+) -> Planner:
+    """Open the planner and add the sources and crawls so far.
 
     A new one that cannot have them leaves no files.
     """
@@ -169,6 +185,8 @@ def _planner(place: str, settings: dict[str, Any], listed: polars.DataFrame | No
     try:
         if listed is not None:
             planner.add_many(listed)
+        if history is not None:
+            _record(planner, history)
         if len(planner) == 0:
             raise SourceDataError(
                 f"the planner in '{place}' has no sources. Name a file of them by --sources."
@@ -186,8 +204,6 @@ def _planner(place: str, settings: dict[str, Any], listed: polars.DataFrame | No
 
 def _sources(path: Path) -> polars.DataFrame:
     """Return the sources that a file lists."""
-    import polars
-
     if path.name.lower().endswith((*ENDINGS, *JSON_LINES)):
         frame = table_of(path)
         require_columns(frame, ("source",), path)
@@ -199,7 +215,39 @@ def _sources(path: Path) -> polars.DataFrame:
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not names:
         raise SourceDataError(f"{path} lists no sources. Write one a line.")
+    return _named(names)
+
+
+def _named(names: Any) -> polars.DataFrame:  # noqa: ANN401 - texts
+    import polars
+
     return polars.DataFrame({"source": names})
+
+
+def _history(path: Path) -> CrawlLog:
+    """Return a log whose times are dates."""
+    found = inputs.log_of(path, None, "day")
+    if found.origin is None:
+        raise SourceDataError(
+            f"{path} has numbers for times, and a live plan follows the clock. Write dates such as "
+            "2026-01-31T06:00:00Z in the column time."
+        )
+    return found
+
+
+def _record(planner: Planner, history: CrawlLog) -> None:
+    """Record the crawls of the planner's sources; those that it has stay as they are."""
+    known = np.isin(history.sources_.astype(str), planner.to_frame()["source"].to_numpy().astype(str))
+    rows = np.flatnonzero(known[history.source_index])
+    planner.observed_many(
+        history.sources_.astype(str)[history.source_index[rows]],
+        inputs.moments(history, history.time[rows]),
+        history.changed[rows],
+        changes=None if history.changes is None else history.changes[rows],
+        last_modified=None
+        if history.last_modified is None
+        else inputs.moments(history, history.last_modified[rows]),
+    )
 
 
 def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
@@ -244,7 +292,7 @@ def _interrupts() -> Iterator[Event]:
 
 def _tell(visit: Visit, fetch: Fetch, changed: bool) -> None:
     word = f"failed: {fetch.failure}" if fetch.failure else "changed" if changed else "unchanged"
-    if not fetch.failure and visit.last_crawl is None:
+    if not fetch.failure and (visit.last_crawl is None or (fetch.content and visit.content is None)):
         word = "first"
     click.echo(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {word:9} {visit.source}")
 

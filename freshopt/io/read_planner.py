@@ -74,7 +74,8 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
         *(columns[key] for key in ("source", "time", "changed", "last_modified"))
     )
     told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
-    log = derived_log(told, names, time_unit, datetime.fromisoformat(origin) if origin else None)
+    began = datetime.fromisoformat(origin) if origin else None
+    log = derived_log(told, names, time_unit, began, unknown=changed[order] < 0.0)
     return log, np.array([weights[each] for each in names.tolist()])
 
 

@@ -113,7 +113,13 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
         ).columns
     twice = [name.partition("_duplicated_")[0] for name in names if "_duplicated_" in name]
     if any(name in names for name in twice):
-        raise SourceDataError(f"{path}: the column '{twice[0]}' occurs more than once. Keep one of them.")
+        first = twice[0]
+        if first.lstrip("+-").replace(".", "", 1).isdigit():
+            raise SourceDataError(
+                f"{path}: the first line has numbers, such as {first}, where the columns' names should be. "
+                "Write a line of names before it."
+            )
+        raise SourceDataError(f"{path}: the column '{first}' occurs more than once. Keep one of them.")
     return names
 
 

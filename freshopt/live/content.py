@@ -4,7 +4,8 @@ That may be an ETag, a digest of the text or a version number.
 
 The planner keeps what the latest crawl of a source saw; a crawl that sees another is a change. What was kept
 is read and written in the transaction that records the observation, so that no change is counted twice or
-lost.
+lost. Where it is not known what the crawl before saw, nothing is known of the gap between them: the crawl is
+recorded, and is no evidence.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from freshopt.errors import SourceDataError, shown
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database
+from freshopt.live.recording import UNKNOWN
 
 # Characters; an ETag or a digest has fewer than a hundred.
 LONGEST = 1000
@@ -27,11 +29,11 @@ def check_content(name: str, content: object) -> str:
     return content
 
 
-def compare_content(database: Database, clock: Clock, name: str, time: float, content: str) -> bool:
+def compare_content(database: Database, clock: Clock, name: str, time: float, content: str) -> int:
     """Return whether a crawl saw something else than the one before.
 
-    What it saw is kept, within the transaction that records it. A first one sees nothing else; the same crawl
-    reported again is told as it was recorded.
+    1 if it did, 0 if not, `UNKNOWN` where it is not known what that one saw. A first one sees nothing else;
+    the same crawl reported again is told as it was recorded. Within the transaction that records it.
 
     Raises
     ------
@@ -44,12 +46,18 @@ def compare_content(database: Database, clock: Clock, name: str, time: float, co
     number, before, last = rows[0]
     recorded = database.rows("SELECT changed FROM observation WHERE source = ? AND time = ?", (number, time))
     if recorded:
-        return bool(recorded[0][0])
+        return int(recorded[0][0])
     if last is not None and time < last:
         raise SourceDataError(
             f"the crawl of {shown(name)} at {clock.moment(time)} came before one that is recorded, at "
             f"{clock.moment(last)}: its content cannot be compared any more. Report crawls in their order, "
             "or with changed."
         )
-    database.run("UPDATE source SET content = ? WHERE id = ?", (content, number))
-    return before is not None and before != content
+    if before is None and last is not None:
+        return UNKNOWN
+    return int(before is not None and before != content)
+
+
+def keep_content(database: Database, name: str, content: str) -> None:
+    """Keep what the latest crawl of a source saw."""
+    database.run("UPDATE source SET content = ? WHERE name = ?", (content, name))

@@ -8,12 +8,15 @@ Memory: 33 bytes an observation, 49 where changes are counted or dated.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.live.database import Database
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.last_modified import usable_dates
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import Array, IntArray
 
 # Rows fetched at once, some 50 MB as Python objects.
 PAGE = 200_000
@@ -25,7 +28,7 @@ class Evidence:
 
     def __init__(self) -> None:
         self._seen = 0
-        self._pages: list[dict[str, Array | IntArray | BoolArray]] = []
+        self._pages: list[dict[str, npt.NDArray[Any]]] = []
 
     def read(self, database: Database) -> IntArray:
         """Read what was committed since; return the sources it is about, sorted."""
@@ -43,7 +46,7 @@ class Evidence:
                 {
                     "source": np.array(source, dtype=np.int64),
                     "time": np.array(time, dtype=np.float64),
-                    "changed": np.array(changed, dtype=np.bool_),
+                    "changed": np.array(changed, dtype=np.int8),
                     "changes": np.array(changes, dtype=np.float64),
                     "last_modified": np.array(dates, dtype=np.float64),
                 }
@@ -78,19 +81,20 @@ class Evidence:
         order = np.lexsort((columns["time"], columns["source"]))
         columns = {key: column[order] for key, column in columns.items()}
         names, positions = np.unique(columns["source"], return_inverse=True)
-        columns["source"] = positions
+        unknown = columns["changed"] < 0
+        columns |= {"source": positions, "changed": columns["changed"] > 0}
         for key, told in (("changes", counts), ("last_modified", _dates)):
             own = told(columns)
             if np.isnan(own).all():
                 del columns[key]
             else:
                 columns[key] = own
-        return derived_log(columns, names, time_unit)
+        return derived_log(columns, names, time_unit, unknown=unknown)
 
-    def _columns(self) -> dict[str, Array | IntArray | BoolArray]:
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows as one page."""
         if len(self._pages) != 1:
-            kinds = (np.int64, np.float64, np.bool_, np.float64, np.float64)
+            kinds = (np.int64, np.float64, np.int8, np.float64, np.float64)
             self._pages = [
                 {
                     key: np.concatenate([np.empty(0, dtype=kind), *(page[key] for page in self._pages)])
@@ -100,13 +104,13 @@ class Evidence:
         return self._pages[0]
 
 
-def counts(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
+def counts(columns: dict[str, npt.NDArray[Any]]) -> Array:
     """Return the numbers of changes found, NaN where they are not told."""
     found: Array = columns["changes"].astype(np.float64)
     return found
 
 
-def _dates(columns: dict[str, Array | IntArray | BoolArray]) -> Array:
+def _dates(columns: dict[str, npt.NDArray[Any]]) -> Array:
     """Return the dates of last change that no crawl contradicts."""
     dates, time = (columns[key].astype(np.float64) for key in ("last_modified", "time"))
     return usable_dates(columns["source"].astype(np.int64), time, columns["changed"].astype(np.bool_), dates)

@@ -21,10 +21,10 @@ from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError, SourceDataError, shown
 from freshopt.live import reading
 from freshopt.live.clock import Clock
-from freshopt.live.content import check_content, compare_content
+from freshopt.live.content import check_content, compare_content, keep_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import UNKNOWN, Outcome, outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -297,7 +297,8 @@ class Planner:
             Whether it had changed since its previous crawl; of a first crawl not used.
         content : str, optional
             In its place, what the crawl saw, such as an ETag or a digest: it is kept, and another one at the
-            next crawl is a change.
+            next crawl is a change. Where the crawl before was reported as changed without it, nothing is
+            learnt of the gap between them.
         changes : float, optional
             How often it had, where that is known.
         last_modified : float, datetime or str, optional
@@ -328,9 +329,15 @@ class Planner:
                 )
             seen = check_content(name, content)
             with self._database.transaction():
-                changed = compare_content(self._database, clock, name, moment, seen)
-                outcome = outcome_of(name, moment, changed, changes, date)
-                return self._recorded(clock, [name], [outcome]) == 1
+                found = compare_content(self._database, clock, name, moment, seen)
+                if found == UNKNOWN:
+                    new = self._recorded(clock, [name], [(moment, UNKNOWN, None, None)])
+                else:
+                    outcome = outcome_of(name, moment, found == 1, changes, date)
+                    new = self._recorded(clock, [name], [outcome])
+                if new:
+                    keep_content(self._database, name, seen)
+                return new == 1
 
     def observed_many(
         self,

@@ -73,7 +73,10 @@ def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> Cr
     for key in ("changes", "last_modified"):
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)
-    return derived_log(columns, own[order], clock.time_unit, clock.origin)
+    unknown = np.isnan(log.interval)
+    unknown[log.offsets[:-1]] = False
+    unknown = unknown[np.argsort(columns["source"], kind="stable")]
+    return derived_log(columns, own[order], clock.time_unit, clock.origin, unknown=unknown)
 
 
 def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:
@@ -109,7 +112,9 @@ def status_of(
         (moment, moment, moment),
     )
     ((down,),) = database.rows("SELECT COUNT(tried_rate) FROM source WHERE active = 1")
-    ((observations, found),) = database.rows("SELECT COUNT(*), SUM(changed) FROM observation")
+    ((observations, found),) = database.rows(
+        "SELECT COUNT(*), SUM(CASE WHEN changed = 1 THEN 1 ELSE 0 END) FROM observation"
+    )
 
     def said(number: float | None) -> float | datetime | None:
         return None if number is None or clock is None else clock.moment(number)

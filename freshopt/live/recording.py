@@ -26,12 +26,14 @@ from freshopt.logs.timestamps import read_told_moments
 
 # Columns of an observation but for its source, as the table has them.
 Outcome = tuple[float, int, float | None, float | None]
+# In place of 1 and 0, where it is not known whether the source had changed.
+UNKNOWN = -1
 # Sources looked up in one statement.
 TOGETHER = 500
 _SOURCE = "id, active, rate, next_due, last_crawl, host, silent_since, tried_rate"
 _UPDATE = (
-    "UPDATE source SET last_crawl = ?, next_due = ?, lease_until = NULL, silent_since = NULL, "
-    "tried_rate = NULL WHERE id = ?"
+    "UPDATE source SET last_crawl = ?, next_due = ?, content = CASE WHEN ? = 1 THEN NULL ELSE content END, "
+    "lease_until = NULL, silent_since = NULL, tried_rate = NULL WHERE id = ?"
 )
 _FAIL = (
     "UPDATE source SET next_due = ?, rate = ?, silent_since = ?, tried_rate = ?, lease_until = NULL "
@@ -58,13 +60,15 @@ class _Known:
     since: float | None
     tried: float | None
     moved: bool = False
+    other: int = 0
 
-    def observe(self, time: float, *, periodic: bool) -> None:
-        """Count a crawl, if it is the latest."""
+    def observe(self, time: float, changed: int, *, periodic: bool) -> None:
+        """Count a crawl, if it is the latest; what was seen before a change is not there any more."""
         if self.last is not None and time <= self.last:
             return
         due = next_due(self.number, self.rate, self.due, time, periodic=periodic)
         self.last, self.due, self.moved = time, due if self.active else None, True
+        self.other = int(self.other or changed == 1)
 
 
 def record(
@@ -103,9 +107,9 @@ def record(
     new = database.run_many(_INSERT, rows) if len(rows) > 1 else database.run(_INSERT, rows[0])
     if new < len(rows):
         _require_agreement(database, clock, names, rows)
-    for name, time in zip(names, times, strict=True):
-        known[name].observe(time, periodic=settings.periodic)
-    moved = [(each.last, each.due, each.number) for each in known.values() if each.moved]
+    for name, (time, changed, *_) in zip(names, outcomes, strict=True):
+        known[name].observe(time, changed, periodic=settings.periodic)
+    moved = [(each.last, each.due, each.other, each.number) for each in known.values() if each.moved]
     if len(moved) == 1:
         database.run(_UPDATE, moved[0])
     else:
@@ -260,5 +264,5 @@ def _require_agreement(
 
 
 def _word(changed: int, changes: float | None) -> str:
-    word = "changed" if changed else "unchanged"
+    word = {1: "changed", 0: "unchanged"}.get(changed, "not known to be changed or not")
     return word if changes is None else f"{word} ({changes:g} changes)"

@@ -70,7 +70,8 @@ class CrawlLog:
     time : ndarray of float, shape (rows,)
         In `time_unit`; for a log with dates counted from `origin`. Increasing within a source.
     interval : ndarray of float, shape (rows,)
-        Time since the previous crawl or since `start`, > 0; NaN in a baseline row.
+        Time since the previous crawl or since `start`, > 0; NaN in a baseline row, and of a live planner's
+        log where it is not known whether that crawl found a change.
     changed : ndarray of bool, shape (rows,)
         False in a baseline row.
     changes : ndarray of float, shape (rows,), or None
@@ -280,16 +281,19 @@ def derived_log(
     names: npt.NDArray[Any] | None = None,
     time_unit: str = "day",
     origin: datetime | None = None,
+    unknown: BoolArray | None = None,
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
     As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
-    `origin`.
+    `origin`. Of rows that are `unknown`, sorted by source and time, nothing is known but when they were.
     """
     log = object.__new__(CrawlLog)
     _fill(log, LogRows.read(columns, time_unit, position_name, names), None)
     if origin is not None:
         object.__setattr__(log, "origin", origin)
+    if unknown is not None and bool(np.any(unknown)):
+        object.__setattr__(log, "interval", read_only(np.where(unknown, np.nan, log.interval)))
     return log
 
 

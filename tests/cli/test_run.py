@@ -173,3 +173,34 @@ def test_an_interrupt_finishes_what_runs_and_hands_back_the_rest(tmp_path: Path)
         assert "Finishing what is running" in err
         assert planner.status().leased == 0
         assert "fetched" in out
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_log_of_crawls_so_far_is_where_it_begins(tmp_path: Path) -> None:
+    """Its sources are planned for, its crawls are evidence, and given again they change nothing."""
+    log = tmp_path / "crawls.csv"
+    rows = [f"{name},2026-01-{day:02d}T06:00:00Z,{int(name == 'a')}" for day in (1, 2, 4) for name in "ab"]
+    log.write_text("source,time,changed\n" + "\n".join(rows) + "\n")
+    for _ in range(2):
+        done = run(tmp_path, "--bandwidth", "20/second", "--log", str(log), "--once", "--quiet")
+        assert done.exit_code == 0, done.output
+    with fo.Planner(tmp_path / "state") as planner:
+        found, rates = planner.log(), planner.to_frame()
+    assert found.sources_.tolist() == ["a", "b"]
+    of_a, of_b = (found.changed[found.offsets[k] : found.offsets[k + 1]][:3].tolist() for k in (0, 1))
+    assert (of_a, of_b) == ([False, True, True], [False] * 3)
+    assert rates["change_rate"][0] > 3.0 * rates["change_rate"][1]
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_log_without_dates_or_of_other_sources(tmp_path: Path) -> None:
+    log = tmp_path / "crawls.csv"
+    log.write_text("source,time,changed\na,1,0\na,2,1\n")
+    done = begin(tmp_path, "--log", str(log))
+    assert done.exit_code == 2
+    assert "crawls.csv has numbers for times" in done.output
+    assert not (tmp_path / "state").exists()
+    log.write_text("source,time,changed\nelsewhere,2026-01-01,0\na,2026-01-02,0\na,2026-01-03,1\n")
+    assert begin(tmp_path, "--log", str(log)).exit_code in (0, 1)
+    with fo.Planner(tmp_path / "state") as planner:
+        assert set(planner.log().sources_.tolist()) <= {"a", "b"}

@@ -135,3 +135,10 @@ def test_every_name_comes_back(tmp_path: Path, name: str, as_text: bool) -> None
 def test_names_that_no_spreadsheet_computes_stand_bare(tmp_path: Path) -> None:
     write_table(pl.DataFrame({"source": ["a-b", "'a", "x@y", "1=2"], "rate": [-1.0] * 4}), tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text() == "source,rate\na-b,-1.0\n'a,-1.0\nx@y,-1.0\n1=2,-1.0\n"
+
+
+def test_a_file_without_a_line_of_names(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("a,0,0\nb,1,1\n")
+    with pytest.raises(SourceDataError, match="first line has numbers, such as 0, where the columns' names"):
+        read_table(path)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError
+from freshopt.estimators import MaximumLikelihood
+from freshopt.io.read_planner import read_planner
 
 
 @pytest.fixture
@@ -58,3 +61,31 @@ def test_what_cannot_be_compared_is_refused_and_nothing_kept(planner: fo.Planner
         planner.observed("a", 5.0)
     planner.observed("a", 5.0, content="x")
     assert planner.log().changed.tolist() == [False, False]
+
+
+def test_a_first_content_after_other_reports_is_no_evidence(planner: fo.Planner, tmp_path: Path) -> None:
+    """Nobody knows whether it is what the crawl before saw: the gap between them is not unchanged."""
+    planner.observed_many(["a"] * 3, [0.0, 1.0, 2.0], [False, True, True])
+    assert planner.observed("a", 30.0, content="x")
+    assert not planner.observed("a", 30.0, content="x")
+    planner.observed("a", 31.0, content="x")
+    planner.observed("a", 33.0, content="y")
+    assert planner.status().changes_found == 3
+    expected = [float("nan"), 1.0, 1.0, float("nan"), 1.0, 2.0]
+    for log in (planner.log(), read_planner(tmp_path / "state")[0]):
+        np.testing.assert_array_equal(log.interval, expected)
+        assert log.changed.tolist() == [False, True, True, False, False, True]
+        assert MaximumLikelihood().fit(log).change_rate_[0] > 0.5
+    with pytest.raises(SourceDataError, match="not known to be changed or not"):
+        planner.observed("a", 30.0, True)
+
+
+def test_a_change_reported_without_content_forgets_what_was_seen(planner: fo.Planner) -> None:
+    planner.observed("a", 1.0, content="x")
+    planner.observed("a", 2.0, False)  # a 304, say: what was seen is still there
+    planner.observed("a", 3.0, content="y")
+    planner.observed("a", 4.0, True)
+    planner.observed("a", 5.0, content="z")
+    log = planner.log()
+    assert log.changed.tolist() == [False, False, True, True, False]
+    assert np.isnan(log.interval).tolist() == [True, False, False, False, True]
