@@ -236,7 +236,7 @@ def _history(path: Path) -> CrawlLog:
 
 
 def _record(planner: Planner, history: CrawlLog) -> None:
-    """Record the crawls of the planner's sources; those that it has stay as they are."""
+    """Record the crawls so far of the planner's sources."""
     known = np.isin(history.sources_.astype(str), planner.to_frame()["source"].to_numpy().astype(str))
     rows = np.flatnonzero(known[history.source_index])
     planner.observed_many(

@@ -13,14 +13,16 @@ from __future__ import annotations
 from freshopt.errors import SourceDataError, shown
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database
-from freshopt.live.recording import UNKNOWN
+from freshopt.live.recording import UNKNOWN, Outcome, outcome_of
 
 # Characters; an ETag or a digest has fewer than a hundred.
 LONGEST = 1000
 
 
-def check_content(name: str, content: object) -> str:
+def check_content(name: str, changed: object, content: object) -> str:
     """Return what a crawl saw; raise unless it is a short text."""
+    if changed is not None:
+        raise SourceDataError(f"changed and content of {shown(name)} are both given. Pass one of them.")
     if not isinstance(content, str) or not 0 < len(content) <= LONGEST or "\0" in content:
         raise SourceDataError(
             f"content of {shown(name)} is {shown(content)}. Pass a text of 1 to {LONGEST} characters, such "
@@ -29,11 +31,19 @@ def check_content(name: str, content: object) -> str:
     return content
 
 
-def compare_content(database: Database, clock: Clock, name: str, time: float, content: str) -> int:
-    """Return whether a crawl saw something else than the one before.
+def outcome_by_content(
+    database: Database,
+    clock: Clock,
+    name: str,
+    time: float,
+    content: str,
+    changes: object,
+    last_modified: float | None,
+) -> Outcome:
+    """Return what a crawl found, beside what the one before saw.
 
-    1 if it did, 0 if not, `UNKNOWN` where it is not known what that one saw. A first one sees nothing else;
-    the same crawl reported again is told as it was recorded. Within the transaction that records it.
+    A first one sees nothing else; the same crawl reported again is told as it was recorded. Within the
+    transaction that records it.
 
     Raises
     ------
@@ -45,17 +55,21 @@ def compare_content(database: Database, clock: Clock, name: str, time: float, co
         raise SourceDataError(f"there is no source {name!r}. Add it first; nothing was recorded.")
     number, before, last = rows[0]
     recorded = database.rows("SELECT changed FROM observation WHERE source = ? AND time = ?", (number, time))
-    if recorded:
-        return int(recorded[0][0])
-    if last is not None and time < last:
+    if not recorded and last is not None and time < last:
         raise SourceDataError(
             f"the crawl of {shown(name)} at {clock.moment(time)} came before one that is recorded, at "
             f"{clock.moment(last)}: its content cannot be compared any more. Report crawls in their order, "
             "or with changed."
         )
-    if before is None and last is not None:
-        return UNKNOWN
-    return int(before is not None and before != content)
+    if recorded:
+        changed = recorded[0][0]
+    elif before is None and last is not None:
+        changed = UNKNOWN
+    else:
+        changed = int(before is not None and before != content)
+    if changed == UNKNOWN:
+        return time, UNKNOWN, None, None
+    return outcome_of(name, time, changed == 1, changes, last_modified)
 
 
 def keep_content(database: Database, name: str, content: str) -> None:

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.certificates.solution import Solution
-from freshopt.errors import FreshoptError, SourceDataError, shown
+from freshopt.errors import FreshoptError
 from freshopt.live import reading
 from freshopt.live.clock import Clock
-from freshopt.live.content import check_content, compare_content, keep_content
+from freshopt.live.content import check_content, keep_content, outcome_by_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import UNKNOWN, Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -323,18 +323,10 @@ class Planner:
             date = None if last_modified is None else clock.number(last_modified, "last_modified")
             if content is None:
                 return self._record(clock, [name], [outcome_of(name, moment, changed, changes, date)]) == 1
-            if changed is not None:
-                raise SourceDataError(
-                    f"changed and content of {shown(name)} are both given. Pass one of them."
-                )
-            seen = check_content(name, content)
+            seen = check_content(name, changed, content)
             with self._database.transaction():
-                found = compare_content(self._database, clock, name, moment, seen)
-                if found == UNKNOWN:
-                    new = self._recorded(clock, [name], [(moment, UNKNOWN, None, None)])
-                else:
-                    outcome = outcome_of(name, moment, found == 1, changes, date)
-                    new = self._recorded(clock, [name], [outcome])
+                outcome = outcome_by_content(self._database, clock, name, moment, seen, changes, date)
+                new = self._recorded(clock, [name], [outcome])
                 if new:
                     keep_content(self._database, name, seen)
                 return new == 1

@@ -63,7 +63,7 @@ class _Known:
     other: int = 0
 
     def observe(self, time: float, changed: int, *, periodic: bool) -> None:
-        """Count a crawl, if it is the latest; what was seen before a change is not there any more."""
+        """Count a crawl and what it found, if it is the latest."""
         if self.last is not None and time <= self.last:
             return
         due = next_due(self.number, self.rate, self.due, time, periodic=periodic)
