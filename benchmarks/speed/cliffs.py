@@ -224,6 +224,13 @@ def verdicts(rows: list[Row]) -> list[str]:
     return told
 
 
+def _lines(record: dict[str, Any]) -> str:
+    """Return a record as JSON, a row a line: there are some two thousand."""
+    head = json.dumps({**record, "rows": []})
+    rows = ",\n".join(map(json.dumps, record["rows"]))
+    return head.removesuffix("[]}") + f"[\n{rows}\n]}}\n"
+
+
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(
@@ -248,7 +255,7 @@ def main() -> None:
     record = {"quick": options.quick, "add": {str(n): add for n, add in adds.items()}, "rows": rows}
     if options.save:
         page = filled((ROOT / PAGE).read_text(encoding="utf-8"), record)
-        for path, text in ((RESULT, json.dumps(record, indent=1) + "\n"), (PAGE, page)):
+        for path, text in ((RESULT, _lines(record)), (PAGE, page)):
             (options.save / path).parent.mkdir(parents=True, exist_ok=True)
             (options.save / path).write_text(text, encoding="utf-8")
 
