@@ -87,9 +87,26 @@ def optimal_rates(
         over = used(response(np.exp(np.append(x, 0.0))[host])) > limits
         low, high = np.where(over, x, low), np.where(over, high, x)
     own = np.append(np.exp(high), 0.0)[host]
+    # A price of 52 halvings tells a rate at a plateau to 1e-5: what the limit leaves is mixed of both ends.
+    generous, frugal = response(np.exp(np.append(low, 0.0))[host]), response(own)
+    limited = frugal + np.append(_share(limits, used(generous), used(frugal)), 0.0)[host] * (
+        generous - frugal
+    )
+
+    def at(x: float) -> Floats:
+        return np.where(own > np.exp(x), limited, response(np.full(len(cost), np.exp(x))))
+
     begin, end = -200.0, 200.0
     for _ in range(52):
         x = 0.5 * (begin + end)
-        too_much = float(np.sum(cost * response(np.maximum(own, np.exp(x))))) > bandwidth
-        begin, end = (x, end) if too_much else (begin, x)
-    return response(np.maximum(own, np.exp(end)))
+        begin, end = (x, end) if float(np.sum(cost * at(x))) > bandwidth else (begin, x)
+    generous, frugal = at(begin), at(end)
+    most, least = (np.array([np.sum(cost * rates)]) for rates in (generous, frugal))
+    mixed: Floats = frugal + _share(np.array([bandwidth]), most, least) * (generous - frugal)
+    return mixed
+
+
+def _share(target: Floats, most: Floats, least: Floats) -> Floats:
+    """Return the part of the more generous rates in the mixture that uses the target up."""
+    between = (most > target) & (target > least)
+    return np.asarray(np.where(between, (target - least) / np.where(between, most - least, 1.0), 0.0))
