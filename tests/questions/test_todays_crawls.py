@@ -40,6 +40,18 @@ def test_todays_freshness_is_that_of_the_logs_rates(log: fo.CrawlLog, refresh: f
     assert "fewer crawls" in today.sentence
 
 
+def test_crawls_beyond_what_the_plan_may_use_are_told(log: fo.CrawlLog) -> None:
+    rates, objective = rates_in_force(log), BinaryFreshness(PERIODIC)
+    for share, beyond in ((0.9, True), (1.1, False)):
+        most = np.full(len(rates), np.inf)
+        most[0] = share * rates[0]
+        sources = fo.Sources(np.full(len(rates), 0.5), name=log.sources_, max_rate=most)
+        today = todays_crawls(fo.Problem(objective, sources, 1.0), log)
+        assert today is not None
+        assert today.beyond == beyond
+        assert today.sentence.endswith("within limits that those crawls exceed") == beyond
+
+
 @pytest.mark.parametrize("asked", [0.8, "80%", "as today"])
 @pytest.mark.sampled(2)
 def test_a_plan_for_a_freshness_has_the_least_bandwidth(
