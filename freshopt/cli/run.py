@@ -127,7 +127,7 @@ def run(
     listed = None if sources is None else _sources(sources)
     history = None if log is None else _history(log)
     if history is not None and listed is None and _is_new(folder):
-        listed = _named(history.sources_.astype(str))
+        listed = _named(history.sources_.astype(str).tolist())
     if listed is not None:
         needed = host_limits is not None or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
@@ -218,7 +218,7 @@ def _sources(path: Path) -> polars.DataFrame:
     return _named(names)
 
 
-def _named(names: Any) -> polars.DataFrame:  # noqa: ANN401 - texts
+def _named(names: list[str]) -> polars.DataFrame:
     import polars
 
     return polars.DataFrame({"source": names})

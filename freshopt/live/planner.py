@@ -297,8 +297,8 @@ class Planner:
             Whether it had changed since its previous crawl; of a first crawl not used.
         content : str, optional
             In its place, what the crawl saw, such as an ETag or a digest: it is kept, and another one at the
-            next crawl is a change. Where the crawl before was reported as changed without it, nothing is
-            learnt of the gap between them.
+            next crawl is a change. Where it is not known what the crawl before saw, nothing is learnt of the
+            gap between them.
         changes : float, optional
             How often it had, where that is known.
         last_modified : float, datetime or str, optional
