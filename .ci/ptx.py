@@ -80,15 +80,15 @@ def main() -> None:
         names = ("p0", "p1") if demand is demands.power_law else ("p0",)
         flags = ("signalled",) if announced is not None else ()
         arrays = (*flags, "importance", *names, "upper")
-        text = kernels_of(
-            Kinds(demand, announced, silent, other, arrays, arrays, len(names), len(names)), threads, BLOCK
-        )
+        taken = len(names)
+        kinds = Kinds(demand, announced, silent, other, arrays, arrays, taken, taken, narrow=True)
+        text = kernels_of(kinds, threads, BLOCK)
         flag = types.Array(types.boolean, 1, "C") if flags else types.boolean
         columns = [flag, NARROW_COLUMN, *[NARROW_COLUMN] * len(names), NUMBER, NUMBER, WIDE_COLUMN]
         first = {
             "demand": [NUMBER],
             "fill": [NUMBER, NARROW_COLUMN],
-            "mix": [NUMBER, NUMBER, NUMBER, WIDE_COLUMN],
+            "mix": [NUMBER, NUMBER, NUMBER, NARROW_COLUMN],
             "prove": [NUMBER, NUMBER, NARROW_COLUMN],
         }
         size = 0

@@ -16,11 +16,12 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.proof_columns import Proof, ProofColumns
-from freshopt.cuda.device import on_host, require_device, why_no_device
+from freshopt.cuda.device import require_device, why_no_device
 from freshopt.cuda.device_columns import DeviceColumns
 from freshopt.cuda.device_problem import DeviceProblem
 from freshopt.cuda.device_solution import DeviceSolution
 from freshopt.cuda.kernel_text import why_no_text
+from freshopt.cuda.transfers import on_host
 from freshopt.cuda.water_filling import DeviceAnswer, fill_on_device, solve_on_device
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import SourceDataError, shortened
@@ -85,7 +86,7 @@ class WaterFillingCuda:
             found = _columns(problem)
             if found is None:
                 return Answer(None, status=Status.REFUSED, note="the objective has no kernels for devices.")
-            columns = DeviceColumns.of(*found)
+            columns = DeviceColumns.of(*found, self.dtype)
             unit = problem.sources.time_unit
             answer = fill_on_device(columns, problem.bandwidth, self.dtype, start, unit)
             if answer.rates is None:

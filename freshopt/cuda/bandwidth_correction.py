@@ -1,6 +1,6 @@
 """Correction of a few rates to meet the bandwidth to rounding.
 
-What rounding leaves of the bandwidth, 1e-13 of it and in float32 some 1e-10, goes to as few of 65 536 evenly
+What rounding leaves of the bandwidth, 1e-13 of it and in float32 some 1e-10, goes to as few of 16 384 evenly
 spaced sources between their bounds as can take it. Their rates change by a millionth, which loses the square
 of it. The last steps are of the last bits, of sources with ever smaller ones, so that what is left is less
 than the least of these, and on the side of too little.
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.cuda.device import DeviceArray, on_host
+from freshopt.cuda.device import DeviceArray
 from freshopt.cuda.device_columns import DeviceColumns, gathered, is_array, scattered
+from freshopt.cuda.transfers import on_host
 from freshopt.numerics.arrays import Array
 
 # Sources that may change, and of them those that take single steps.
-SOURCES, STEPPING = 65_536, 64
+SOURCES, STEPPING = 16_384, 64
 # Largest relative change of a rate, of which the square is lost; and a change in last bits that a kind of
 # numbers carries well.
 MOST, BITS = 1e-6, 8.0
@@ -72,7 +73,8 @@ def corrected(
     share = min(MOST, max(-MOST, missing / float(rooms[last])))
     new, some = rates.copy(), inside[: last + 1]
     new[some] = _within((own[some] * (1.0 + share)).astype(rates.dtype), lower[some], upper[some])
-    left = missing - math.fsum((cost * (new.astype(np.float64) - own)).tolist())
+    taken = cost[some] * (new[some].astype(np.float64) - own[some])
+    left = missing - math.fsum(taken.tolist())
     step = cost[inside] * np.spacing(new[inside]).astype(np.float64)
     order = inside[np.argsort(-step, kind="stable")]
     some = order[np.unique(np.linspace(0, len(order) - 1, STEPPING).astype(np.int64))]

@@ -96,21 +96,8 @@ def _from_dlpack(value: Any) -> Any:  # noqa: ANN401 - any library's array
     return SimpleNamespace(__cuda_array_interface__=description, view=view)
 
 
-def uploaded(array: npt.NDArray[Any]) -> DeviceArray:
-    """Return a copy of an array on the device."""
-    from numba import cuda
-
-    return cuda.to_device(np.ascontiguousarray(array))
-
-
 def empty(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> DeviceArray:
     """Return memory on the device."""
     from numba import cuda
 
     return cuda.device_array(shape, np.dtype(kind))
-
-
-def on_host(array: DeviceArray) -> npt.NDArray[Any]:
-    """Return a copy of a device array on the host."""
-    copied: npt.NDArray[Any] = array.copy_to_host()
-    return copied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.proof_columns import INFLATION, Proof, ProofColumns
-from freshopt.cuda.device import DeviceArray, empty, loops, on_host, uploaded
+from freshopt.cuda.device import DeviceArray, empty, loops
 from freshopt.cuda.kernel_text import (
     BLOCK,
     DEMAND,
@@ -25,6 +25,7 @@ from freshopt.cuda.kernel_text import (
     kernels_of,
     reduce_text,
 )
+from freshopt.cuda.transfers import on_host, uploaded
 from freshopt.numerics.arrays import Array
 
 # A column on the device, or one number for all sources.
@@ -42,6 +43,8 @@ class DeviceColumns:
         By the names of `freshopt.cuda.kernel_text.column_names`.
     demand_tables, proof_tables : tuple of device array
     kernels : dict of str to kernel
+    scratch : dict of int to tuple of device array
+        Memory of the blocks' sums and of their sum, by how many there are.
     """
 
     n: int
@@ -50,10 +53,11 @@ class DeviceColumns:
     demand_tables: tuple[DeviceArray, ...]
     proof_tables: tuple[DeviceArray, ...]
     kernels: dict[str, Any]
+    scratch: dict[int, tuple[DeviceArray, DeviceArray]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, columns: Columns, proof: ProofColumns) -> DeviceColumns:
-        """Return columns on the device.
+    def of(cls, columns: Columns, proof: ProofColumns, dtype: str = "float64") -> DeviceColumns:
+        """Return columns on the device, whose rates are kept in a dtype.
 
         Arrays of the host are copied, each once.
         """
@@ -78,6 +82,7 @@ class DeviceColumns:
             tuple(name for name, value in proofs.items() if is_array(value)),
             len(columns.parameters),
             len(proof.parameters),
+            dtype == "float32",
         )
         kernels, demand_tables, proof_tables = _built(kinds)
         return cls(columns.n, demand, proofs, demand_tables, proof_tables, kernels)
@@ -142,32 +147,30 @@ class DeviceColumns:
             n=n,
             demand_columns={name: taken(value) for name, value in self.demand_columns.items()},
             proof_columns={name: taken(value) for name, value in self.proof_columns.items()},
+            scratch={},
         )
 
     def _of_demand(self) -> tuple[Entry, ...]:
         return (*self.demand_columns.values(), *self.demand_tables)
 
     def _sums(self, kernel: str, width: int, own: tuple[Entry, ...], *first: Entry) -> list[float]:
-        return summed(self.kernels[kernel], width, self.n, *first, *own)
+        """Run a kernel over all sources and return its sums.
+
+        The blocks' sums are added by one more block, in a fixed order; the host reads `width` pairs.
+        """
+        blocks = -(-self.n // BLOCK)
+        if width not in self.scratch:
+            self.scratch[width] = tuple(empty((rows, 2 * width), np.float64) for rows in (blocks, 1))
+        partial, whole = self.scratch[width]
+        loops().launch(self.kernels[kernel], blocks, self.n, *first, *own, partial)
+        loops().launch(_reduction(width), 1, blocks, partial, whole)
+        pairs = on_host(whole)[0].reshape(width, 2).tolist()
+        return [total + lost if math.isfinite(total) else total for total, lost in pairs]
 
 
 def is_array(column: Entry) -> bool:
     """Return whether a column is an array, and not a number."""
     return hasattr(column, "shape") and len(column.shape) == 1
-
-
-def summed(kernel: Any, width: int, n: int, *arguments: Entry) -> list[float]:  # noqa: ANN401 - numba's
-    """Run a kernel over n sources and return its sums.
-
-    The blocks' sums are added by one more block, in a fixed order; the host reads `width` pairs.
-    """
-    blocks = -(-n // BLOCK)
-    partial = empty((blocks, 2 * width), np.float64)
-    loops().launch(kernel, blocks, n, *arguments, partial)
-    whole = empty((1, 2 * width), np.float64)
-    loops().launch(_reduction(width), 1, blocks, partial, whole)
-    pairs = on_host(whole)[0].reshape(width, 2).tolist()
-    return [total + lost if math.isfinite(total) else total for total, lost in pairs]
 
 
 def counted(condition: str, columns: dict[str, DeviceArray], n: int) -> Array:

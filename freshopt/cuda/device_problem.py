@@ -11,9 +11,10 @@ import numpy as np
 
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.proof_columns import ProofColumns
-from freshopt.cuda.device import DeviceArray, adopted, empty, loops, on_host, require_device, uploaded
+from freshopt.cuda.device import DeviceArray, adopted, empty, loops, require_device
 from freshopt.cuda.device_columns import counted, is_array
 from freshopt.cuda.kernel_text import BLOCK
+from freshopt.cuda.transfers import on_host, uploaded
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources

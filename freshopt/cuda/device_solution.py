@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Status, closing_lines
-from freshopt.cuda.device import DeviceArray, on_host
+from freshopt.cuda.device import DeviceArray
+from freshopt.cuda.transfers import on_host
 from freshopt.numerics.arrays import Array
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numba import cuda
 from numba.core import config
-from numba.core.errors import NumbaPerformanceWarning
 
 SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 # Threads of a block. The simulator has a thread of the computer for each, and waits for them in a loop.
@@ -38,8 +37,8 @@ def compiled(functions: dict[str, str], kernels: dict[str, str]) -> dict[str, Ca
 def launch(kernel: Any, blocks: int, *arguments: object) -> None:  # noqa: ANN401 - numba's
     """Run a kernel on a number of blocks."""
     with warnings.catch_warnings():
-        # That the last addition takes one block is meant so.
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        # That samples and the last addition take few blocks is meant so; numba-cuda has warnings of its own.
+        warnings.filterwarnings("ignore", ".*Grid size")
         kernel[blocks, THREADS](*arguments)
 
 

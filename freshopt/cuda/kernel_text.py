@@ -2,17 +2,17 @@
 
 A column is an array or one number for all sources, which the text of a kernel knows; each kernel is one pass.
 
-**Sums.** A block of threads takes `BLOCK` sources. A thread adds up those that are `THREADS` apart, in order;
-the threads' sums are added in a tree. A sum is a pair, what it is and what rounding lost of it, and blocks
-write theirs out, to be added by one more block in the same way. No sum depends on which block or thread comes
-first, so that the same input gives the same bits.
+**Sums.** A block of threads takes `BLOCK` sources. A thread adds up those that are `THREADS` apart, in order,
+`PIECE` of them at a time; the pieces, and the threads' sums in a tree, with what rounding loses. A sum is a
+pair, what it is and what was lost of it, and blocks write theirs out, to be added by one more block in the
+same way. No sum depends on which block or thread comes first, so that the same input gives the same bits.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from freshopt.compiled.columns import Columns
@@ -20,9 +20,17 @@ from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.compiled.proof_functions import ProofCell, proved
 from freshopt.cuda.formulas import Edition, has_edition
+from freshopt.numerics.arrays import Array
 
 # Sources of a block: 10⁹ of them make 244 141 blocks, whose sums are 4 MB each.
 BLOCK = 4096
+# Terms that are added one after the other: equal ones lose 8e-16 at worst.
+PIECE = 16
+# A price's inverse over a cost counts as no more, so that sources of no importance are worth 0.
+MOST_WORTH = 1e300
+# Bytes of a table up to which each block copies it to its shared memory: threads that read rows far apart
+# wait for each other less there. Larger ones would leave too few blocks at work.
+SHARED_TABLE = 24_576
 # Sums that a kernel writes: bandwidth used and what of it is between bounds; both sides of a mixture and what
 # is written; cost, gain, bandwidth, gap and rates outside; how many are wrong.
 DEMAND, MIX, PROVE, FIND = 2, 3, 5, 1
@@ -42,6 +50,8 @@ class Kinds:
         Names of the columns that are arrays.
     demand_parameters, proof_parameters : int
         How many parameters the formulas take.
+    narrow : bool
+        Whether rates are kept in float32.
     """
 
     demand: Demand
@@ -52,6 +62,7 @@ class Kinds:
     proof_arrays: tuple[str, ...]
     demand_parameters: int
     proof_parameters: int
+    narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ def kernels_of(kinds: Kinds, threads: int, block: int) -> KernelText:
     bounds = "rate, w, off, paid, rises, falls"
     _choose(edition, "reach_of", cell.reach, other_reach, bounds, own, "p")
     _prove(edition)
-    shape = _Shape(threads, block, add)
+    shape = _Shape(threads, block, add, edition.tables)
     demand = edition.needed["best_response"]
     proof = edition.needed["proved"]
     kernels = {
@@ -132,22 +143,47 @@ class _Shape:
     threads: int
     block: int
     add: str
+    tables: dict[str, Array] = field(default_factory=dict)
+
+    def small(self, name: str) -> bool:
+        """Return whether an argument is a table for shared memory."""
+        return name in self.tables and self.tables[name].nbytes <= SHARED_TABLE
+
+    def copied(self, arguments: list[str]) -> str:
+        """Return the text that copies small tables to shared memory."""
+        small = [name for name in arguments if self.small(name)]
+        text = ""
+        for name in small:
+            rows, width = self.tables[name].shape
+            text += (
+                f"    {name} = cuda.shared.array(({rows}, {width}), np.float64)\n"
+                f"    for i in range(thread, {rows * width}, {self.threads}):\n"
+                f"        {name}[i // {width}, i % {width}] = {name}_there[i // {width}, i % {width}]\n"
+            )
+        return text + ("    cuda.syncthreads()\n" if small else "")
 
     def kernel(self, name: str, arguments: list[str], body: str, terms: list[str]) -> str:
         """Return the text of a kernel that sums terms over its block."""
         width = len(terms)
+        terms_each = self.block // self.threads
+        piece = min(PIECE, terms_each)
         starts = "\n".join(f"    t{c} = l{c} = 0.0" for c in range(width))
-        adds = "\n".join(
-            f"            t{c}, l{c} = {self.add}(t{c}, l{c}, {term})" for c, term in enumerate(terms)
-        )
+        pieces = "\n".join(f"        s{c} = 0.0" for c in range(width))
+        terms = "\n".join(f"                s{c} += {term}" for c, term in enumerate(terms))
+        adds = "\n".join(f"        t{c}, l{c} = {self.add}(t{c}, l{c}, s{c})" for c in range(width))
+        given = [f"{one}_there" if self.small(one) else one for one in arguments]
         return (
-            f"def {name}(n, {', '.join(arguments)}, sums):\n"
+            f"def {name}(n, {', '.join(given)}, sums):\n"
             f"    thread = cuda.threadIdx.x\n"
+            f"{self.copied(arguments)}"
             f"    first = np.int64(cuda.blockIdx.x) * {self.block} + thread\n"
             f"{starts}\n"
-            f"    for step in range({self.block // self.threads}):\n"
-            f"        k = first + step * {self.threads}\n"
-            f"        if k < n:\n{_indented(body, 12)}\n{adds}\n"
+            f"    for begin in range(0, {terms_each}, {piece}):\n"
+            f"{pieces}\n"
+            f"        for step in range(begin, begin + {piece}):\n"
+            f"            k = first + step * {self.threads}\n"
+            f"            if k < n:\n{_indented(body, 16)}\n{terms}\n"
+            f"{adds}\n"
             f"{self.tree(width)}"
         )
 
@@ -250,7 +286,7 @@ def _best_response(edition: Edition, parameters: str) -> None:
 
     text = (
         f"def best_response(inverse_price, signalled, w, {parameters}, cost, lower, upper):\n"
-        f"    free = rate_of(signalled, w * inverse_price / cost, {parameters})\n"
+        f"    free = rate_of(signalled, w * min(inverse_price / cost, {MOST_WORTH!r}), {parameters})\n"
         f"    finite = min(free, {LARGEST_RATE!r})\n"
         f"    return min(max(finite, lower), upper)\n"
     )
@@ -285,20 +321,22 @@ def _response(kinds: Kinds, edition: Edition, price: str) -> str:
 
 
 # A rate is what is stored of it, within its bounds: in float32 one that was rounded beyond them is moved in.
-_STORE = """out[k] = rate
-stored = np.float64(out[k])
-if stored > upper:
-    out[k] = upper * (1.0 - 2.0 ** -23)
-elif stored < lower:
-    out[k] = lower * (1.0 + 2.0 ** -23)
-rate = np.float64(out[k])"""
+_STORE = """rate = min(max(rate, lower), upper)
+out[k] = rate"""
+_STORE_NARROW = """narrow = np.float32(rate)
+if np.float64(narrow) > upper:
+    narrow = np.float32(upper * (1.0 - 2.0 ** -23))
+elif np.float64(narrow) < lower:
+    narrow = np.float32(lower * (1.0 + 2.0 ** -23))
+out[k] = narrow
+rate = np.float64(narrow)"""
 
 
 def _demand(kinds: Kinds, edition: Edition, shape: _Shape, *, stored: bool) -> str:
     names, tables = column_names(kinds.demand_parameters), edition.needed["best_response"]
     body = f"{_loads(names, kinds.demand_arrays)}\nrate = {_response(kinds, edition, 'inverse_price')}"
     if stored:
-        body += f"\n{_STORE}"
+        body += f"\n{_STORE_NARROW if kinds.narrow else _STORE}"
     body += "\nused = cost * rate"
     arguments = ["inverse_price", *(["out"] if stored else []), *_arguments(names, tables)]
     inside = "used if (rate > lower) & (rate < upper) else 0.0"
@@ -311,7 +349,7 @@ def _mix(kinds: Kinds, edition: Edition, shape: _Shape) -> str:
         f"{_loads(names, kinds.demand_arrays)}\n"
         f"generous = {_response(kinds, edition, 'generous_inverse')}\n"
         f"frugal = {_response(kinds, edition, 'frugal_inverse')}\n"
-        f"rate = frugal + share * (generous - frugal)\n{_STORE}"
+        f"rate = frugal + share * (generous - frugal)\n{_STORE_NARROW if kinds.narrow else _STORE}"
     )
     arguments = ["generous_inverse", "frugal_inverse", "share", "out", *_arguments(names, tables)]
     return shape.kernel("mix", arguments, body, ["cost * generous", "cost * frugal", "cost * rate"])

@@ -93,7 +93,7 @@ def solve_on_device(
 ) -> DeviceSolution:
     """Solve a problem on a device, and certify its rates there."""
     begun = time.perf_counter()
-    columns = DeviceColumns.of(problem.columns, problem.proof)
+    columns = DeviceColumns.of(problem.columns, problem.proof, dtype)
     price, value, status, certificate, note = math.nan, math.nan, None, None, ""
     try:
         answer = fill_on_device(columns, problem.bandwidth, dtype, options.warm_start, problem.time_unit)

@@ -135,7 +135,7 @@ def arrays(value: Any) -> Iterator[np.ndarray[Any, Any]]:  # noqa: ANN401 - any 
 
 
 def test_every_public_class_has_a_value_whose_arrays_cannot_be_written() -> None:
-    # What is on a device, `tests.cuda.simulated` makes; no library copies it off unasked.
+    # What is on a device, `tests.cuda.on_device` makes; no library copies it off unasked.
     classes = {owner for owner in public_classes() if not owner.__module__.startswith("freshopt.cuda")}
     missing = classes - {type(value) for value in specimens().values()}
     assert missing == set(), "give these an instance in tests/contracts/api_values.py"

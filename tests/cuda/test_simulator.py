@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FILE = Path(__file__).with_name("simulated.py")
+FILE = Path(__file__).with_name("on_device.py")
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,9 @@
-"""What runs on a device, in numba's simulator: `test_simulator` runs this file in a process of its own."""
+"""What runs on a device, or in numba's simulator: `test_simulator` runs this file in a process of its own.
+
+On a device:
+
+    python -m pytest -o addopts=--import-mode=importlib tests/cuda/on_device.py
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.cuda.simulator import kernelapi
+from numba import cuda
 
 import freshopt as fo
-from freshopt.cuda import DeviceProblem, price_search
+from freshopt.cuda import DeviceProblem, price_search, transfers
+from freshopt.cuda.kernel_loops import SIMULATED
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -67,25 +73,29 @@ class OneEach(dict[Any, Any]):
         self.lock.release()
 
 
-class SharedOnce(kernelapi.FakeCUDAShared):
-    """The simulator's shared memory, one array for all threads of a block."""
+def share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give all threads of a block in the simulator one array of shared memory."""
+    from numba.cuda.simulator import kernelapi  # noqa: PLC0415 - it is not a device's
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size)  # type: ignore[no-untyped-call]
-        self._allocations = OneEach()
+    class SharedOnce(kernelapi.FakeCUDAShared):
+        def __init__(self, size: int) -> None:
+            super().__init__(size)  # type: ignore[no-untyped-call]
+            self._allocations = OneEach()
 
-
-@pytest.fixture(autouse=True)
-def _one_shared_array(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernelapi, "FakeCUDAShared", SharedOnce)
 
 
 @pytest.fixture(autouse=True)
-def _in_the_simulator() -> Iterator[None]:
-    """In Python what a device does without a word warns: each thread of the simulator does.
+def _in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In the simulator threads of a block share memory, and are quiet.
 
-    It waits for its threads in a loop, which other threads are to interrupt soon.
+    In Python what a device does without a word warns: each thread of the simulator does. It waits for its
+    threads in a loop, which other threads are to interrupt soon.
     """
+    if not SIMULATED:
+        yield
+        return
+    share_memory(monkeypatch)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
     with warnings.catch_warnings():
@@ -95,15 +105,20 @@ def _in_the_simulator() -> Iterator[None]:
 
 
 class OnDevice:
-    """An array as other libraries show it."""
+    """An array on the device, as other libraries show it."""
 
     def __init__(self, array: np.ndarray) -> None:
-        self.array = array
+        # What is refused is not looked at, and stays on the host.
+        there = not SIMULATED and array.size and array.flags.c_contiguous
+        self.array = cuda.to_device(array) if there else array
         self.shape = array.shape
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {**self.array.__array_interface__, "version": 3}
+        if isinstance(self.array, np.ndarray):
+            return {**self.array.__array_interface__, "version": 3}
+        shown: dict[str, Any] = self.array.__cuda_array_interface__
+        return shown
 
 
 def columns(n: int, seed: int = 0, spread: float = 1.5) -> tuple[np.ndarray, np.ndarray]:
@@ -294,6 +309,16 @@ def test_many_sources_are_sampled_first(monkeypatch: pytest.MonkeyPatch) -> None
     again = fo.solve(problem.with_bandwidth(1.001 * problem.bandwidth), warm_start=found.price)
     assert again.status is fo.Status.OPTIMAL
     assert again.iterations <= found.iterations
+
+
+def test_large_arrays_are_copied_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "PART", 4 * transfers.PAGE)
+    there = np.random.default_rng(0).random(20_000)[3:]
+    assert len(transfers.parts_of(there.ctypes.data, 8, len(there), transfers.PART)) >= 9
+    for given in (there, there.astype(np.float32)):
+        assert np.array_equal(transfers.on_host(transfers.uploaded(given)), given)
+    there.flags.writeable = False  # as a file's that is read
+    assert np.array_equal(transfers.on_host(transfers.uploaded(there)), there)
 
 
 def test_few_rates_carry_what_rounding_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
