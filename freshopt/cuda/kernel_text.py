@@ -26,7 +26,7 @@ from freshopt.numerics.arrays import Array
 BLOCK = 4096
 # Terms that are added one after the other: equal ones lose 8e-16 at worst.
 PIECE = 16
-# A price's inverse over a cost counts as no more, so that sources of no importance are worth 0.
+# A price's inverse over a cost counts as no more, so that 0 importance times it is 0.
 MOST_WORTH = 1e300
 # Bytes of a table up to which each block copies it to its shared memory: threads that read rows far apart
 # wait for each other less there. Larger ones would leave too few blocks at work.
@@ -169,7 +169,7 @@ class _Shape:
         piece = min(PIECE, terms_each)
         starts = "\n".join(f"    t{c} = l{c} = 0.0" for c in range(width))
         pieces = "\n".join(f"        s{c} = 0.0" for c in range(width))
-        terms = "\n".join(f"                s{c} += {term}" for c, term in enumerate(terms))
+        each = "\n".join(f"                s{c} += {term}" for c, term in enumerate(terms))
         adds = "\n".join(f"        t{c}, l{c} = {self.add}(t{c}, l{c}, s{c})" for c in range(width))
         given = [f"{one}_there" if self.small(one) else one for one in arguments]
         return (
@@ -182,7 +182,7 @@ class _Shape:
             f"{pieces}\n"
             f"        for step in range(begin, begin + {piece}):\n"
             f"            k = first + step * {self.threads}\n"
-            f"            if k < n:\n{_indented(body, 16)}\n{terms}\n"
+            f"            if k < n:\n{_indented(body, 16)}\n{each}\n"
             f"{adds}\n"
             f"{self.tree(width)}"
         )

@@ -79,7 +79,7 @@ def _in_parts(
             with held:
                 stream = cuda.stream()
                 copy(begin, end, stream)
-                stream.synchronize()
+                stream.synchronize()  # type: ignore[no-untyped-call]
         except CudaAPIError:
             copy(begin, end, 0)
 
@@ -89,7 +89,9 @@ def _in_parts(
 
 
 def parts_of(address: int, itemsize: int, n: int, size: int) -> list[tuple[int, int]]:
-    """Return the ends of an array's parts, at addresses that are multiples of a size: no page is in two.
+    """Return the ends of an array's parts.
+
+    They are at addresses that are multiples of a size, so that no page is in two.
 
     Examples
     --------
