@@ -54,7 +54,7 @@ class PricedLimits:
     @property
     def at_stake(self) -> float:
         """Price P of all that min_rate leaves free."""
-        return exact_sum((self.prices * self.free)[self.prices > 0.0].tolist())
+        return total((self.prices * self.free)[self.prices > 0.0])
 
     @property
     def rounding(self) -> Array:
