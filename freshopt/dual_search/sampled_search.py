@@ -7,7 +7,7 @@ of the bandwidth of 1e-3, 1e-6 and 1e-12 where demand is smooth, and for power l
 What is left is found by inverse interpolation on the demands of all. The pass that meets the bandwidth to
 rounding has written the rates.
 
-What rounding leaves of the bandwidth goes to a few thousand sources, whose rates change by some 1e-12.
+What rounding leaves of the bandwidth goes to a few sources, whose rates change by 1e-11 at most.
 Everything here is a proposal: where the demand jumps, the sample sees too little, or the bandwidth does not
 bind, there is no answer and the bracketing search of `freshopt.dual_search.price_bracketing` takes over.
 """
@@ -39,8 +39,10 @@ SPARSE = 16
 PASSES = 8
 # A relative error of the bandwidth up to this is left to a few sources.
 EXACT = 1e-13
+# So is one up to this where demand is smooth and earlier passes tell the price that has none.
+CLOSE = 1e-12
 # Largest relative change of a rate for that.
-MOST = 5e-13
+MOST = 1e-11
 # From the third pass on an error that is more than this of the last one's tells that demand is not smooth:
 # that of smooth demand is a hundredth and less.
 STALLED = 0.1
@@ -121,9 +123,15 @@ def sampled_search(
         if not abs(used / bandwidth - 1.0) > EXACT:
             rates = np.empty(columns.n) if rates is None else rates
             used = columns.fill(price, rates)
-            if abs(used / bandwidth - 1.0) <= EXACT:
-                met = _any_inside(rates, columns) and top_up(rates, columns, bandwidth - used)
-                return Found(rates, price, passes - given) if met else None
+            wrong = abs(used / bandwidth - 1.0)
+            if wrong <= (CLOSE if seen and not abrupt else EXACT):
+                if _any_inside(rates, columns) and top_up(rates, columns, bandwidth - used):
+                    if wrong > EXACT:
+                        last = math.log(used / bandwidth), x
+                        price = math.exp(interpolated([*seen[-2:], last], 0.0))
+                    return Found(rates, price, passes - given)
+                if wrong <= EXACT:
+                    return None
         if not 0.0 < used < math.inf:
             return None
         if known is not None:
