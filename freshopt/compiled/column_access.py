@@ -149,10 +149,21 @@ def _entries(columns: Data, k: int) -> Data:
     return lambda columns, k: (at(columns[0], k), *entries(columns[1:], k))
 
 
-def _one_by_one(_context: Any, index: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
-    """Return an index whose loop compilers do not vectorise."""
+def _gathers(context: Any) -> bool:  # noqa: ANN401 - numba's
+    """Return whether the processor has fast gathers and fast vectors of 512 bits.
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+    Those of Intel with this feature have both. Others, and older ones, gather more slowly than they load; in
+    the older ones long vectors lower the clock.
+    """
+    return "+avx512fp16" in str(context.codegen().magic_tuple())
+
+
+def _one_by_one(_context: Any, index: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
+    """Return an index whose loop is not vectorised where gathers are slow."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+        if _gathers(context):
+            return arguments[0]
         # An empty line of assembly from a register to the same one.
         kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
         return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), arguments)
@@ -160,4 +171,20 @@ def _one_by_one(_context: Any, index: Any) -> tuple[Any, Callable[..., Any]]:  #
     return index(index), generate
 
 
+def _wide(_context: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
+    """Have loops of the calling function use vectors of 512 bits.
+
+    LLVM prefers 256 for all processors of Intel.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:  # noqa: ANN401
+        if _gathers(context):
+            # A string attribute, which llvmlite's set of known ones does not have.
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
 one_by_one: Any = intrinsic(_one_by_one)
+wide: Any = intrinsic(_wide)

@@ -40,7 +40,7 @@ from freshopt.compiled.cells import (
     request_tables,
     window_functions,
 )
-from freshopt.compiled.column_access import at, entries, one_by_one
+from freshopt.compiled.column_access import at, entries, one_by_one, wide
 from freshopt.compiled.column_passes import (
     Rate,
     Respond,
@@ -153,6 +153,7 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        wide()
         for k in range(len(rates)):
             rates[k] = best_response(rate, columns, k, inverse_price)
 
@@ -175,6 +176,7 @@ def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        wide()
         # Fields are read once: read in the loops, they would have to be read anew after each rate is written.
         signalled, importance, parameters, cost, lower, upper = columns
         for k in range(len(rates)):

@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
 from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
-from freshopt.compiled.column_access import at, entries
+from freshopt.compiled.column_access import at, entries, wide
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell, proved
@@ -118,6 +118,7 @@ def sums_of(silent: ProofCell, announced: ProofCell | None) -> Callable[..., tup
 
     @register_jitable(forceinline=True, fastmath=FAST)
     def sums_at(own: SourceColumns, rates: Array, price: float) -> tuple[float, ...]:
+        wide()
         cost = gain = gap = outside = 0.0
         for k in range(len(rates)):
             each = source(own, k, rates[k], at(own.cost, k) * price)
