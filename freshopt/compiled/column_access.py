@@ -150,10 +150,10 @@ def _entries(columns: Data, k: int) -> Data:
 
 
 def _gathers(context: Any) -> bool:  # noqa: ANN401 - numba's
-    """Return whether the processor has fast gathers and fast vectors of 512 bits.
+    """Return whether the processor is quick at gathers and long vectors.
 
-    Those of Intel with this feature have both. Others, and older ones, gather more slowly than they load; in
-    the older ones long vectors lower the clock.
+    Those of Intel with this feature are, at 512 bits. Others, and older ones, gather more slowly than they
+    load; in the older ones long vectors lower the clock.
     """
     return "+avx512fp16" in str(context.codegen().magic_tuple())
 
