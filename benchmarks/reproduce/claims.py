@@ -12,6 +12,19 @@ Rules
 3. The 95 % interval decides alone: inside the band "holds", outside "does not hold", else "undecided".
 4. One number per independent run, never a pooled mean; differences where learners share their seeds.
 5. A claim that is known to be false is entered as the paper has it.
+6. A saved finding has its claim as the table had it when it ran, and the commit of that table. What is
+   written anew since is for reading: no band, kind or number of runs. An origin that is judged anew says why.
+
+Whose a claim is
+----------------
+* The paper's: the paper says it, in a sentence, a theorem, a formula, a line of an algorithm or by what a
+  figure shows, and would need a correction where the row fails at the paper's setting.
+* Our own: what the paper says stands whatever the row finds. The row checks our instruments (moments, code,
+  stand-ins fitted to a number); asks for more than is said (a slope or a size where a bound is stated, another
+  model than the theorem's); or asks how often repetitions show what the paper shows of one run.
+* Where the paper can be read both ways, the origin that was written before the run stands.
+
+The verdict is not looked at.
 """
 
 from __future__ import annotations
@@ -45,7 +58,7 @@ KINDS = {
     "exact": "computed, not sampled",
 }
 Samples: TypeAlias = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
-Measured: TypeAlias = Iterator[tuple[str, Samples]]
+Measured: TypeAlias = Iterator[tuple[str, "Samples | Beside"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,8 @@ class Claim:
     runs : int
     band_from : str
         Where the band comes from.
+    judged : str
+        Why the origin is another one than before the run. Empty where it is the same.
     """
 
     id: str
@@ -87,6 +102,7 @@ class Claim:
     theirs: str = ""
     ours: str = ""
     band_from: str = ""
+    judged: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for what could not be decided."""
@@ -107,14 +123,40 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Samples of a claim, and the same statistic of a learner that never learns: its rates stay as at first."""
+
+    samples: Samples
+    never: npt.ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """A claim and what the runs gave: the estimate and its interval."""
+    """A claim and what the runs gave.
+
+    Attributes
+    ----------
+    claim : Claim
+        As the table has it now.
+    estimate, low, high : float
+        With the ends of its interval.
+    runs : int
+    as_run : Claim
+        As the table had it when the finding was made.
+    commit : str
+        The commit of that table.
+    never : float or None
+        What a learner that never learns reaches, in the mean, where that was measured.
+    """
 
     claim: Claim
     estimate: float
     low: float
     high: float
     runs: int
+    as_run: Claim
+    commit: str = ""
+    never: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -125,11 +167,21 @@ class Finding:
             return FAILS
         return UNDECIDED
 
+    @property
+    def is_of_its_table(self) -> bool:
+        """Whether the table has still what decides, and an origin that is the same or judged anew."""
+        now, then = self.claim, self.as_run
+        decides = ("id", "kind", "runs", "at_least", "at_most")
+        same = all(getattr(now, each) == getattr(then, each) for each in decides)
+        return same and (now.origin != then.origin) == bool(now.judged)
+
     def record(self) -> dict[str, Any]:
-        """Return what is saved; infinite numbers, which JSON lacks, as null."""
+        """Return what is saved, the claim as it was run; infinite numbers, which JSON lacks, as null."""
         own = {key: getattr(self, key) for key in ("estimate", "low", "high")}
-        kept = {key: _finite(value) for key, value in {**asdict(self.claim), **own}.items()}
-        return {**kept, "runs": self.runs, "verdict": self.verdict}
+        entry = {key: value for key, value in asdict(self.as_run).items() if key != "judged"}
+        kept = {key: _finite(value) for key, value in {**entry, **own}.items()}
+        beside = {} if self.never is None else {"never": self.never}
+        return {**kept, "runs": self.runs, **beside, "verdict": self.verdict, "commit": self.commit}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Finding:
@@ -139,8 +191,9 @@ class Finding:
         read = {
             key: absent[key] if value is None and key in absent else value for key, value in record.items()
         }
-        claim = Claim(**{each.name: read[each.name] for each in fields(Claim)})
-        return cls(claim, read["estimate"], read["low"], read["high"], read["runs"])
+        claim = Claim(**{each.name: read[each.name] for each in fields(Claim) if each.name in read})
+        numbers = (read[key] for key in ("estimate", "low", "high", "runs"))
+        return cls(claim, *numbers, claim, read["commit"], read.get("never"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +240,14 @@ class Plan:
     seed : int
     quick : int or None
         At most so many runs of each claim, for tests; None for as many as the table has.
+    commit : str
+        The commit that has the table.
     """
 
     claims: Mapping[str, Claim]
     seed: int = 0
     quick: int | None = None
+    commit: str = ""
 
     def runs(self, *ids: str) -> int:
         """Return the number of runs of claims that share them."""
@@ -244,14 +300,17 @@ def decide(group: Group, plan: Plan) -> tuple[list[Finding], float]:
     return [found[name] for name in group.ids], time.perf_counter() - start
 
 
-def decided(claim: Claim, samples: Samples, plan: Plan) -> Finding:
+def decided(claim: Claim, samples: Samples | Beside, plan: Plan) -> Finding:
     """Return the finding that samples give, as many as the table has."""
+    never = None
+    if isinstance(samples, Beside):
+        samples, never = samples.samples, float(np.mean(np.asarray(samples.never, dtype=np.float64)))
     values = samples if claim.kind == "two means" else (samples,)
     rows = [np.asarray(each, dtype=np.float64).reshape(-1) for each in values]  # type: ignore[union-attr]
     for each in rows:
         if len(each) != plan.runs(claim.id):
             raise ValueError(f"{claim.id}: {len(each)} runs instead of {plan.runs(claim.id)}")
-    return Finding(claim, *interval(claim.kind, rows), runs=len(rows[0]))
+    return Finding(claim, *interval(claim.kind, rows), len(rows[0]), claim, plan.commit, never)
 
 
 def interval(kind: str, rows: Sequence[npt.NDArray[np.float64]]) -> tuple[float, float, float]:

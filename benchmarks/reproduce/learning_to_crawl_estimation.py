@@ -118,6 +118,13 @@ def lemma_5(plan: Plan) -> Measured:
     yield "thm-1-radius", printed
 
 
+@measure.of("thm-1-radius-unit", quick=1)
+def units(plan: Plan) -> Measured:
+    """Compute the printed radius in hours over that in days: the unit does not enter, τR/m has none."""
+    hours, days = (printed_radius(100, N, 0.1) for _ in range(2))
+    yield "thm-1-radius-unit", [24.0 * hours / days] * plan.runs("thm-1-radius-unit")
+
+
 @cache
 def history(name: str) -> tuple[fo.World, tuple[float, float]]:
     """Return a recorded world, and the least and the largest rate of its sources.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from claims import Measured, Measurements, Plan
+from claims import Beside, Measured, Measurements, Plan
 from mirrorsync_instances import EXPLORATION, KINDS, LARGEST, ROUNDS, Array, Instance, K
-from mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play
+from mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play, stay
 
 from freshopt.bounds import mirror_sync_in_policy_bound
 from freshopt.online import MirrorSync
@@ -29,7 +29,7 @@ def in_policy(plan: Plan) -> Measured:
         runs = plan.runs("theorem-5.1-power", "theorem-5.1-binary")
         batch = Batch.drawn(kind, plan.seed, runs)
         best, (problem, *_) = batch.best(EXPLORATION), batch.problems()
-        ratios = []
+        ratios, never = [], []
         for share in ALLOWED:
             rate = share * K * EXPLORATION / (2.0 * LARGEST[kind])
             bound = mirror_sync_in_policy_bound(
@@ -37,7 +37,8 @@ def in_policy(plan: Plan) -> Measured:
             )
             paid, _ = play(batch, ROUNDS, rate, EXPLORATION, plan.seed)
             ratios.append((paid - ROUNDS * best) / bound)
-        yield f"theorem-5.1-{kind}", np.max(ratios, axis=0)
+            never.append((stay(batch, ROUNDS, EXPLORATION) - ROUNDS * best) / bound)
+        yield f"theorem-5.1-{kind}", Beside(np.max(ratios, axis=0), np.max(never, axis=0))
 
 
 @measure.of("corollary-1-power", "corollary-1-binary", "order-power", "order-binary")
@@ -49,7 +50,9 @@ def order(plan: Plan) -> Measured:
         for rounds in LENGTHS:
             paid, _ = play(batch, rounds, *corollary(batch, rounds), plan.seed)
             lost.append(paid - rounds * best)
-        yield f"corollary-1-{kind}", lost[0] / corollary_bound(batch, ROUNDS)
+        never = stay(batch, ROUNDS, corollary(batch, ROUNDS)[1]) - ROUNDS * best
+        bound = corollary_bound(batch, ROUNDS)
+        yield f"corollary-1-{kind}", Beside(lost[0] / bound, never / bound)
         yield f"order-{kind}", slopes(LENGTHS, np.array(lost))
 
 
@@ -78,6 +81,16 @@ def averaged(plan: Plan) -> Measured:
     yield "order-averaged", slopes(FEWER, lost)
 
 
+@measure.of("gap-bound-power", "gap-bound-binary", quick=2)
+def exploration_gap(plan: Plan) -> Measured:
+    """Lemma 3: what exploration costs, beside equal rates, which a learner begins with."""
+    for kind in KINDS:
+        batch = Batch.drawn(kind, plan.seed, plan.runs("gap-bound-power", "gap-bound-binary"))
+        best, bound = batch.best(), 2.0 * EXPLORATION * LARGEST[kind]
+        never = stay(batch, 1, EXPLORATION) - best
+        yield f"gap-bound-{kind}", Beside((batch.best(EXPLORATION) - best) / bound, never / bound)
+
+
 def slopes(lengths: tuple[int, ...], lost: Array) -> Array:
     """Return each run's slope of the logarithm of regret over that of T, by least squares."""
     return np.asarray(np.polyfit(np.log(lengths), np.log(lost), 1)[0])
@@ -86,12 +99,15 @@ def slopes(lengths: tuple[int, ...], lost: Array) -> Array:
 @measure.of("least-rate", quick=10)
 def least_rate(plan: Plan) -> Measured:
     """Section 5: regret as r_min falls to a sixteenth."""
-    batch, lost = Batch.drawn("binary", plan.seed, plan.runs("least-rate")), []
+    batch = Batch.drawn("binary", plan.seed, plan.runs("least-rate"))
+    lost, never = [], []
     for least in (0.1, 0.00625):
         here = batch.with_least(least)
-        paid, _ = play(here, ROUNDS, *corollary(here, ROUNDS), plan.seed)
+        rate, exploration = corollary(here, ROUNDS)
+        paid, _ = play(here, ROUNDS, rate, exploration, plan.seed)
         lost.append(paid - ROUNDS * here.best())
-    yield "least-rate", lost[1] / lost[0]
+        never.append(stay(here, ROUNDS, exploration) - ROUNDS * here.best())
+    yield "least-rate", Beside(lost[1] / lost[0], never[1] / never[0])
 
 
 @measure.of("adversary-bound", "adversary-sublinear", *(f"adversary-{name}" for name in ADVERSARIES))
@@ -99,18 +115,23 @@ def adversarial(plan: Plan) -> Measured:
     """Section 5: costs that an oblivious adversary changes by round."""
     ids = [f"adversary-{name}" for name in ADVERSARIES]
     batch = Batch.drawn("binary", plan.seed, plan.runs("adversary-bound", "adversary-sublinear", *ids))
-    ratios, falls = [], []
+    ratios, falls, never, stays = [], [], [], []
     for k, name in enumerate(ADVERSARIES):
-        lost = []
+        lost, kept = [], []
         for rounds in (SHORT, LONG):
             factors, weight = adversary(name, len(batch), rounds, plan.seed + k)
-            paid, _ = play(batch, rounds, *corollary(batch, rounds), plan.seed, factors)
-            lost.append(paid - rounds * batch.best(weight=weight))
+            rate, exploration = corollary(batch, rounds)
+            paid, _ = play(batch, rounds, rate, exploration, plan.seed, factors)
+            best = rounds * batch.best(weight=weight)
+            lost.append(paid - best)
+            kept.append(stay(batch, rounds, exploration, weight) - best)
             ratios.append(lost[-1] / corollary_bound(batch, rounds))
+            never.append(kept[-1] / corollary_bound(batch, rounds))
         falls.append(lost[1] / LONG < lost[0] / SHORT)
+        stays.append(kept[1] / LONG < kept[0] / SHORT)
         yield f"adversary-{name}", (lost[1] - lost[0] * (LONG / SHORT) ** (2.0 / 3.0)) / rounds
-    yield "adversary-bound", np.max(ratios, axis=0)
-    yield "adversary-sublinear", np.all(falls, axis=0)
+    yield "adversary-bound", Beside(np.max(ratios, axis=0), np.max(never, axis=0))
+    yield "adversary-sublinear", Beside(np.all(falls, axis=0), np.all(stays, axis=0))
 
 
 def adversary(name: str, runs: int, rounds: int, seed: int) -> tuple[Adversary, Array]:

@@ -111,6 +111,17 @@ def corollary_bound(batch: Batch, rounds: int) -> float:
     return 3.0 * LARGEST[batch.kind] * math.cbrt(rounds) ** 2 * math.cbrt(batch.spread)
 
 
+def first_rates(batch: Batch, exploration: float) -> Array:
+    """Return the rates that Algorithm 1 begins with, equal ones, shape (runs, K)."""
+    return np.full((len(batch), K), BANDWIDTH / (1.0 + exploration) / K)
+
+
+def stay(batch: Batch, rounds: int, exploration: float, weight: Array | None = None) -> Array:
+    """Return the cost, summed over the rounds, of a learner that never learns, at each source's mean factor."""
+    costs = batch.cost(first_rates(batch, exploration))
+    return np.asarray(rounds * np.mean(costs if weight is None else weight * costs, axis=1))
+
+
 def play(
     batch: Batch,
     rounds: int,
@@ -123,7 +134,7 @@ def play(
     rng = np.random.default_rng([seed, rounds, batch.kind == "power"])
     least, most = batch.least, MOST[batch.kind] / (1.0 + exploration)
     total = BANDWIDTH / (1.0 + exploration)
-    rates = np.full((len(batch), K), total / K)
+    rates = first_rates(batch, exploration)
     paid = np.zeros(len(batch))
     for number in range(rounds):
         factor = 1.0 if adversary is None else adversary(number)

@@ -18,9 +18,11 @@ import importlib.metadata
 import json
 import math
 import platform
+import subprocess
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +38,19 @@ VERDICTS = (HOLDS, FAILS, UNDECIDED)
 INTRODUCTION = """# What the papers claim, and what was found
 
 Each claim was written down with the statistic, the band and the number of runs that decide it, and then run
-with freshopt's own algorithms; the rows that were changed after a run say so. It **holds** if the 95 %
-interval of the runs lies inside the band, **does not hold** if the interval lies outside, and is undecided
-otherwise. In brackets stands what the interval is of: a mean, a difference of two means, or a share of the
-runs. Where a claim must be so always, the number found is the share of runs in which it was; rows without
-interval are computed. A claim comes from *the paper's number*, *the paper's ordering or figure*, *its
-theorem*, or is *our own addition*: a check that the paper does not make.
+with freshopt's own algorithms. It **holds** if the 95 % interval of the runs lies inside the band, **does not
+hold** if the interval lies outside, and is undecided otherwise. In brackets stands what the interval is of: a
+mean, a difference of two means, or a share of the runs. Where a claim must be so always, the number found is
+the share of runs in which it was; rows without interval are computed. *Without learning* stands what rates
+reach that stay as they were at first: a row that they meet too says little of learning.
+
+A claim comes from *the paper's number*, *the paper's ordering or figure*, *its theorem*, or is *our own
+addition*. It is the paper's if the paper says it, in a sentence, a theorem, a formula, a line of an algorithm
+or by what a figure shows, and would need a correction where the row fails at the paper's setting. It is ours
+if what the paper says stands whatever the row finds: the row checks our instruments, asks for more than is
+said, or asks how often repetitions show what one printed run shows. Where the paper can be read both ways,
+what was written before the run stands. Verdicts are not looked at. Both counts are below; rows whose words or
+origin are others than before the run say so.
 
 Where a paper's data are not at hand, its figures are decided on stand-ins: that one does not hold there shows
 that it depends on the data, not that the paper erred. This concerns Figures 1 to 3 of LambdaCrawl and Figures
@@ -61,12 +70,17 @@ def measurements(paper: str) -> Measurements:
 
 
 def measure(
-    paper: str, *, quick: bool = False, seed: int = 0, only: frozenset[str] = frozenset()
+    paper: str,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    only: frozenset[str] = frozenset(),
+    commit: str = "",
 ) -> dict[str, Any]:
     """Decide the claims of a paper, printing each as it is decided, and return what is saved."""
     table, registered = Table.read(paper), measurements(paper)
     registered.check(table)
-    plan = Plan(table.claims, seed, quick=1 if quick else None)
+    plan = Plan(table.claims, seed, quick=1 if quick else None, commit=commit)
     groups: list[dict[str, Any]] = []
     findings: list[dict[str, Any]] = []
     for group in registered.groups:
@@ -86,6 +100,17 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **found}
 
 
+def table_commit() -> str:
+    """Return the commit that has the tables; raise ValueError where they were changed since."""
+    told = [
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        for words in (["status", "--porcelain", "--", str(FOLDER)], ["rev-parse", "--short", "HEAD"])
+    ]
+    if told[0]:
+        raise ValueError("a claim is entered before its runs: commit benchmarks/reproduce/claims first")
+    return told[1]
+
+
 def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Return a record with newly measured groups in place of older ones, in the order of the table."""
     if old is None:
@@ -93,7 +118,8 @@ def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     fresh = {each["id"] for each in new["findings"]}
     order = list(Table.read(new["paper"]).claims)
     findings = [each for each in old["findings"] if each["id"] not in fresh] + new["findings"]
-    groups = [each for each in old["groups"] if not fresh & set(each["claims"])] + new["groups"]
+    left = [{**each, "claims": [name for name in each["claims"] if name not in fresh]} for each in old["groups"]]
+    groups = [each for each in left if each["claims"]] + new["groups"]
     kept = [each for each in findings if each["id"] in order]
     kept.sort(key=lambda each: order.index(each["id"]))
     return {**new, "groups": groups, "findings": kept}
@@ -109,9 +135,11 @@ def cells(each: Finding) -> tuple[str, ...]:
 def measured(each: Finding) -> str:
     """Return the estimate, its interval and the runs."""
     runs = "" if each.runs == 1 else f", {each.runs:,} runs"
+    never = "" if each.never is None else f"; without learning {number(each.never, each)}"
     if each.low == each.high:
-        return f"{number(each.estimate, each)}{runs}"
-    return f"{number(each.estimate, each)} ({number(each.low, each)} to {number(each.high, each)}){runs}"
+        return f"{number(each.estimate, each)}{runs}{never}"
+    ends = f"{number(each.low, each)} to {number(each.high, each)}"
+    return f"{number(each.estimate, each)} ({ends}){runs}{never}"
 
 
 def number(value: float, each: Finding) -> str:
@@ -155,8 +183,9 @@ def saved(paper: str) -> dict[str, Any] | None:
 def kept(paper: str) -> list[Finding]:
     """Return the kept findings; raise ValueError where the table has changed since they were measured."""
     record, claims = saved(paper), Table.read(paper).claims
-    found = [] if record is None else [Finding.of(each) for each in record["findings"]]
-    void = [each.claim.id for each in found if claims.get(each.claim.id) != each.claim]
+    read = [] if record is None else [Finding.of(each) for each in record["findings"]]
+    found = [replace(each, claim=claims.get(each.claim.id, each.claim)) for each in read]
+    void = [each.claim.id for each in found if each.claim.id not in claims or not each.is_of_its_table]
     void += sorted(set(claims) - {each.claim.id for each in found})
     if void:
         raise ValueError(f"{paper}: measure again, with --claims {' '.join(void)} --save")
@@ -172,11 +201,13 @@ def overview() -> str:
     """Return how many claims hold, by origin and by paper."""
     found = {paper: kept(paper) for paper in PAPERS}
     everything = [each for some in found.values() for each in some]
-    rows = [("", "hold", "do not hold", "undecided"), ("---",) * 4]
+    rows = [("", "hold", "do not hold", "undecided", "as written before the runs"), ("---",) * 5]
     for origin, name in ORIGINS.items():
-        rows.append(tally(name, [each for each in everything if each.claim.origin == origin]))
-    rows.append(tally("all", everything))
-    rows += [tally(Table.read(paper).title, some) for paper, some in found.items()]
+        now = [each for each in everything if each.claim.origin == origin]
+        then = [each for each in everything if each.as_run.origin == origin]
+        rows.append((*tally(name, now), ", ".join(tally(name, then)[1:])))
+    rows.append((*tally("all", everything), ""))
+    rows += [(*tally(Table.read(paper).title, some), "") for paper, some in found.items()]
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -216,6 +247,10 @@ def page_cells(each: Finding) -> tuple[str, ...]:
     place, claim, *rest, _ = cells(each)
     settings = [f"Paper: {each.claim.theirs}"] * bool(each.claim.theirs)
     settings += [f"Here: {each.claim.ours}"] * bool(each.claim.ours)
+    then = f"{each.as_run.claim}: {each.as_run.statistic}"
+    settings += [f"Written before the run: {then}"] * (then != f"{each.claim.claim}: {each.claim.statistic}")
+    if each.claim.judged:
+        settings.append(f"Before the run: {ORIGINS[each.as_run.origin]}. {each.claim.judged}")
     origin = ORIGINS[each.claim.origin].removeprefix("the paper's ").removeprefix("its ")
     return f"{place}<br>*{origin}*", "<br>".join([claim, *settings]), *rest
 
@@ -256,9 +291,10 @@ def main() -> None:
     if options.save and (options.quick or options.seed):
         parser.error("only a full measurement from seed 0 is saved")
     only = frozenset(options.claims)
+    commit = table_commit() if options.save else ""
     for paper in options.only:
         print(f"\n{paper}\n{lines(HEADINGS)}")
-        record = measure(paper, quick=options.quick, seed=options.seed, only=only)
+        record = measure(paper, quick=options.quick, seed=options.seed, only=only, commit=commit)
         found = [Finding.of(each) for each in record["findings"]]
         print(f"{counts(found)}; {sum(each['seconds'] for each in record['groups']):.4g} s")
         for each in found:

@@ -65,6 +65,9 @@ FIGURE_3 = (
     "bandwidth-kept",
 )
 
+LEARNERS = ("LLC", "LLCA", "BLLC")
+LIMITS = ("llc-limit", "llca-limit", "llca-limit-binary")
+
 measure = Measurements()
 
 
@@ -149,6 +152,25 @@ def _figure_3(plan: Plan) -> Measured:
     yield "bandwidth-kept", kept
 
 
+@measure.of(*LIMITS, quick=1)
+def _limits(plan: Plan) -> Measured:
+    def one(run: int) -> dict[str, float]:
+        sources = stand_in(np.random.default_rng([plan.seed, 3, run]), LEARNT)
+        llc, llca, bllc = (costs(seen, limit) for seen, limit in (_limit(name, sources) for name in LEARNERS))
+        ahead = llca.harmonic / bllc.harmonic, llca.binary / bllc.binary
+        return dict(zip(LIMITS, (llc.harmonic / llca.harmonic, *ahead), strict=True))
+
+    return listed(LIMITS, plan.runs(*LIMITS), one)
+
+
+def _limit(name: str, sources: fo.Sources) -> tuple[fo.Sources, Array]:
+    """Return the sources as a learner sees them, and the rates that it has in the limit."""
+    if name == "BLLC":
+        silent = deaf(sources)
+        return silent, blc(silent, FLOOR)
+    return sources, fo.solve(_problem(sources), LambdaCrawlApprox() if name == "LLCA" else None).rates
+
+
 def distance(cost: Array) -> Array:
     """Return the distances from a learner's own limit, relative to it."""
     return np.abs(cost[:, :-1] / cost[:, -1:] - 1.0)
@@ -165,8 +187,8 @@ def learners(seed: int, runs: int) -> tuple[dict[str, Array], dict[str, Array], 
 
     J_h has a column for each epoch and, last, the learner's limit; J_b the columns `BRIEF` of these.
     """
-    harmonic: dict[str, list[Array]] = {"LLC": [], "LLCA": [], "BLLC": []}
-    binary: dict[str, list[Array]] = {"LLC": [], "LLCA": [], "BLLC": []}
+    harmonic: dict[str, list[Array]] = {name: [] for name in LEARNERS}
+    binary: dict[str, list[Array]] = {name: [] for name in LEARNERS}
     kept: list[bool] = []
     for run in range(runs):
         sources = stand_in(np.random.default_rng([seed, 3, run]), LEARNT)
@@ -183,13 +205,11 @@ def learners(seed: int, runs: int) -> tuple[dict[str, Array], dict[str, Array], 
 
 def learn(name: str, sources: fo.Sources, seed: int, run: int) -> tuple[Array, Array, float]:
     """Return a learner's J_h, its J_b in brief, and the crawls it made over those allowed."""
+    sources, limit = _limit(name, sources)
     if name == "BLLC":
-        sources = deaf(sources)
         learner = LambdaLearnAndCrawl(objective=BINARY, floor=FLOOR, estimator=SMOOTHED, seed=run)
-        limit = blc(sources, FLOOR)
     else:
         learner = LambdaLearnAndCrawl(approximate=name == "LLCA", estimator=SMOOTHED, seed=run)
-        limit = fo.solve(_problem(sources), LambdaCrawlApprox() if name == "LLCA" else None).rates
     guess = _problem(fo.Sources(1.0, sources.importance, signalled=sources.signalled))
     world = fo.World.poisson(sources, seed=seed + run)
     history = learner.run(world, guess, DAYS)

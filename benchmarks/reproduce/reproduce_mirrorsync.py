@@ -16,7 +16,6 @@ from mirrorsync_instances import (
     ASYNC,
     BANDWIDTH,
     EXPLORATION,
-    LARGEST,
     LEARNERS,
     LEAST,
     MIRROR,
@@ -57,7 +56,6 @@ CHOOSING = 2
     "much-faster-power",
     "regret-psgd-power",
     "similar-end-power",
-    "gap-bound-power",
     "bandwidth-power",
     "bandwidth-resets-power",
     "bandwidth-async-power",
@@ -65,7 +63,7 @@ CHOOSING = 2
     "first-sample-tuned-power",
 )
 def power(plan: Plan) -> Measured:
-    """Figures 1 and 2, Lemma 3, the bandwidth, and Algorithm 1's first samples."""
+    """Figures 1 and 2, the bandwidth, and Algorithm 1's first samples."""
     yield from figures(plan, "power")
 
 
@@ -77,7 +75,6 @@ def power(plan: Plan) -> Measured:
     "much-faster-binary",
     "regret-psgd-binary",
     "similar-end-binary",
-    "gap-bound-binary",
     "bandwidth-binary",
     "bandwidth-resets-binary",
     "bandwidth-async-binary",
@@ -103,7 +100,6 @@ def figures(plan: Plan, kind: str) -> Measured:
     yield f"much-faster-{kind}", np.log(to_half[PSGD] / to_half[ASYNC])
     yield f"regret-psgd-{kind}", apart[:, :-1].mean(axis=1)
     yield f"similar-end-{kind}", apart[:, -1]
-    yield f"gap-bound-{kind}", (found.explored - found.best) / (2.0 * EXPLORATION * LARGEST[kind])
     yield f"bandwidth-{kind}", found.spent[MIRROR] - 1.0
     yield f"bandwidth-resets-{kind}", found.spent[MIRROR] + found.resets[MIRROR] - 1.0
     yield f"bandwidth-async-{kind}", found.spent[ASYNC] - 1.0
