@@ -118,7 +118,9 @@ def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     fresh = {each["id"] for each in new["findings"]}
     order = list(Table.read(new["paper"]).claims)
     findings = [each for each in old["findings"] if each["id"] not in fresh] + new["findings"]
-    left = [{**each, "claims": [name for name in each["claims"] if name not in fresh]} for each in old["groups"]]
+    left = [
+        {**each, "claims": [name for name in each["claims"] if name not in fresh]} for each in old["groups"]
+    ]
     groups = [each for each in left if each["claims"]] + new["groups"]
     kept = [each for each in findings if each["id"] in order]
     kept.sort(key=lambda each: order.index(each["id"]))
