@@ -20,8 +20,8 @@ Whose a claim is
 * The paper's: the paper says it, in a sentence, a theorem, a formula, a line of an algorithm or by what a
   figure shows, and would need a correction where the row fails at the paper's setting.
 * Our own: what the paper says stands whatever the row finds. The row checks our instruments (moments, code,
-  stand-ins fitted to a number); asks for more than is said (a slope or a size where a bound is stated, another
-  model than the theorem's); or asks how often repetitions show what the paper shows of one run.
+  stand-ins fitted to a number); asks for more than is said (a slope or a size where a bound is stated,
+  another model than the theorem's); or asks how often repetitions show what the paper shows of one run.
 * Where the paper can be read both ways, the origin that was written before the run stands.
 
 The verdict is not looked at.
@@ -57,6 +57,8 @@ KINDS = {
     "always": "share of the runs, all of which must agree",
     "exact": "computed, not sampled",
 }
+# What of a claim decides a verdict.
+DECIDES = ("id", "kind", "runs", "at_least", "at_most")
 Samples: TypeAlias = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
 Measured: TypeAlias = Iterator[tuple[str, "Samples | Beside"]]
 
@@ -124,7 +126,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Samples of a claim, and the same statistic of a learner that never learns: its rates stay as at first."""
+    """Samples of a claim, and the same statistic of rates that stay as they were at first."""
 
     samples: Samples
     never: npt.ArrayLike
@@ -146,7 +148,7 @@ class Finding:
     commit : str
         The commit of that table.
     never : float or None
-        What a learner that never learns reaches, in the mean, where that was measured.
+        What rates reach that stay as they were at first, in the mean, where that was measured.
     """
 
     claim: Claim
@@ -171,8 +173,7 @@ class Finding:
     def is_of_its_table(self) -> bool:
         """Whether the table has still what decides, and an origin that is the same or judged anew."""
         now, then = self.claim, self.as_run
-        decides = ("id", "kind", "runs", "at_least", "at_most")
-        same = all(getattr(now, each) == getattr(then, each) for each in decides)
+        same = all(getattr(now, each) == getattr(then, each) for each in DECIDES)
         return same and (now.origin != then.origin) == bool(now.judged)
 
     def record(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def first_rates(batch: Batch, exploration: float) -> Array:
 
 
 def stay(batch: Batch, rounds: int, exploration: float, weight: Array | None = None) -> Array:
-    """Return the cost, summed over the rounds, of a learner that never learns, at each source's mean factor."""
+    """Return the cost over all rounds of rates that stay as at first, at each source's mean factor."""
     costs = batch.cost(first_rates(batch, exploration))
     return np.asarray(rounds * np.mean(costs if weight is None else weight * costs, axis=1))
 

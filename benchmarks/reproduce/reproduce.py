@@ -22,11 +22,24 @@ import subprocess
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from claims import FAILS, FOLDER, HOLDS, ORIGINS, UNDECIDED, Finding, Measurements, Plan, Table, decide
+from claims import (
+    DECIDES,
+    FAILS,
+    FOLDER,
+    HOLDS,
+    ORIGINS,
+    UNDECIDED,
+    Claim,
+    Finding,
+    Measurements,
+    Plan,
+    Table,
+    decide,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction.md"
@@ -35,6 +48,8 @@ LIBRARIES = ("freshopt", "numpy", "scipy", "numba")
 WIDTHS = (10, 64, 24, 32, 13)
 HEADINGS = ("where", "claim", "decided by", "found", "verdict")
 VERDICTS = (HOLDS, FAILS, UNDECIDED)
+# What a record has of the claim as it was written before its run.
+WRITTEN = {*(each.name for each in fields(Claim)), "commit"}
 INTRODUCTION = """# What the papers claim, and what was found
 
 Each claim was written down with the statistic, the band and the number of runs that decide it, and then run
@@ -112,19 +127,25 @@ def table_commit() -> str:
 
 
 def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with newly measured groups in place of older ones, in the order of the table."""
+    """Return a record with newly measured groups in place of older ones, in the order of the table.
+
+    A claim that is measured again stays as it was written before its first run.
+    """
     if old is None:
         return new
-    fresh = {each["id"] for each in new["findings"]}
-    order = list(Table.read(new["paper"]).claims)
-    findings = [each for each in old["findings"] if each["id"] not in fresh] + new["findings"]
-    left = [
-        {**each, "claims": [name for name in each["claims"] if name not in fresh]} for each in old["groups"]
-    ]
+    before = {each["id"]: each for each in old["findings"]}
+    fresh = {each["id"]: remeasured(before.get(each["id"]), each) for each in new["findings"]}
+    found, order = before | fresh, list(Table.read(new["paper"]).claims)
+    left = ({**each, "claims": [one for one in each["claims"] if one not in fresh]} for each in old["groups"])
     groups = [each for each in left if each["claims"]] + new["groups"]
-    kept = [each for each in findings if each["id"] in order]
-    kept.sort(key=lambda each: order.index(each["id"]))
-    return {**new, "groups": groups, "findings": kept}
+    return {**new, "groups": groups, "findings": [found[each] for each in order if each in found]}
+
+
+def remeasured(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Return a new finding with the claim of the older one, unless what decides has changed."""
+    if old is None or any(old[key] != new[key] for key in DECIDES):
+        return new
+    return {key: old[key] if key in WRITTEN else value for key, value in new.items()}
 
 
 def cells(each: Finding) -> tuple[str, ...]:
@@ -257,10 +278,10 @@ def page_cells(each: Finding) -> tuple[str, ...]:
     return f"{place}<br>*{origin}*", "<br>".join([claim, *settings]), *rest
 
 
-def keep(record: dict[str, Any], *, part: bool) -> None:
+def keep(record: dict[str, Any]) -> None:
     """Save a record, and write the page if all claims are measured."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    whole = merged(saved(record["paper"]), record) if part else record
+    whole = merged(saved(record["paper"]), record)
     text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
     (RESULTS / f"reproduce_{record['paper']}.json").write_text(text + "\n", encoding="utf-8")
     try:
@@ -303,7 +324,7 @@ def main() -> None:
             if each.verdict != HOLDS:
                 print(f"  {each.verdict}: {each.claim.place}: {each.claim.claim}: {measured(each)}")
         if options.save:
-            keep(record, part=bool(only))
+            keep(record)
 
 
 if __name__ == "__main__":
