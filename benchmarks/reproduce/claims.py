@@ -12,8 +12,8 @@ Rules
 3. The 95 % interval decides alone: inside the band "holds", outside "does not hold", else "undecided".
 4. One number per independent run, never a pooled mean; differences where learners share their seeds.
 5. A claim that is known to be false is entered as the paper has it.
-6. A saved finding has its claim as the table had it when it ran, and the commit of that table. What is
-   written anew since is for reading: no band, kind or number of runs. An origin that is judged anew says why.
+6. A saved finding has the commit of the table from which it was run, and what of its claim was other there.
+   What is written anew is for reading: no band, kind or number of runs. An origin judged anew says why.
 
 Whose a claim is
 ----------------
@@ -177,12 +177,13 @@ class Finding:
         return same and (now.origin != then.origin) == bool(now.judged)
 
     def record(self) -> dict[str, Any]:
-        """Return what is saved, the claim as it was run; infinite numbers, which JSON lacks, as null."""
-        own = {key: getattr(self, key) for key in ("estimate", "low", "high")}
-        entry = {key: value for key, value in asdict(self.as_run).items() if key != "judged"}
-        kept = {key: _finite(value) for key, value in {**entry, **own}.items()}
+        """Return what is saved, with what of the claim was other before the run; infinite numbers as null."""
+        now, then = asdict(self.claim), asdict(self.as_run)
+        own = {key: getattr(self, key) for key in ("estimate", "low", "high", "runs")}
         beside = {} if self.never is None else {"never": self.never}
-        return {**kept, "runs": self.runs, **beside, "verdict": self.verdict, "commit": self.commit}
+        as_run = {key: then[key] for key in now if key != "judged" and then[key] != now[key]}
+        kept = {key: _finite(value) for key, value in {**now, **own, **beside}.items()}
+        return {**kept, "verdict": self.verdict, "commit": self.commit, "as_run": as_run}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Finding:
@@ -192,9 +193,10 @@ class Finding:
         read = {
             key: absent[key] if value is None and key in absent else value for key, value in record.items()
         }
-        claim = Claim(**{each.name: read[each.name] for each in fields(Claim) if each.name in read})
+        claim = Claim(**{each.name: read[each.name] for each in fields(Claim)})
+        as_run = replace(claim, judged="", **read["as_run"])
         numbers = (read[key] for key in ("estimate", "low", "high", "runs"))
-        return cls(claim, *numbers, claim, read["commit"], read.get("never"))
+        return cls(claim, *numbers, as_run, read["commit"], read.get("never"))
 
 
 @dataclass(frozen=True, slots=True)

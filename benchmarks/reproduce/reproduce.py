@@ -6,8 +6,9 @@
 The claims, their bands and their numbers of runs are fixed in ``claims/<paper>.toml``; `claims.py` has the
 rules. --save keeps the findings as benchmarks/results/reproduce_<paper>.json and writes docs/reproduction.md
 from all that are kept; with --claims it replaces the findings of their groups. --quick is the reduced form
-that the tests run, --page writes the page and measures nothing. --bing measures the claims of LambdaCrawl
-that need the published Bing data, from the five files in FOLDER, and saves nothing.
+that the tests run. --page writes the page, and the words of the tables into the findings, and measures
+nothing. --bing measures the claims of LambdaCrawl that need the published Bing data, from the five files in
+FOLDER, and saves nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import subprocess
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from claims import (
     HOLDS,
     ORIGINS,
     UNDECIDED,
-    Claim,
     Finding,
     Measurements,
     Plan,
@@ -48,8 +48,6 @@ LIBRARIES = ("freshopt", "numpy", "scipy", "numba")
 WIDTHS = (10, 64, 24, 32, 13)
 HEADINGS = ("where", "claim", "decided by", "found", "verdict")
 VERDICTS = (HOLDS, FAILS, UNDECIDED)
-# What a record has of the claim as it was written before its run.
-WRITTEN = {*(each.name for each in fields(Claim)), "commit"}
 INTRODUCTION = """# What the papers claim, and what was found
 
 Each claim was written down with the statistic, the band and the number of runs that decide it, and then run
@@ -145,7 +143,8 @@ def remeasured(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any
     """Return a new finding with the claim of the older one, unless what decides has changed."""
     if old is None or any(old[key] != new[key] for key in DECIDES):
         return new
-    return {key: old[key] if key in WRITTEN else value for key, value in new.items()}
+    before, now = Finding.of(old), Finding.of(new)
+    return replace(now, as_run=before.as_run, commit=before.commit).record()
 
 
 def cells(each: Finding) -> tuple[str, ...]:
@@ -278,12 +277,16 @@ def page_cells(each: Finding) -> tuple[str, ...]:
     return f"{place}<br>*{origin}*", "<br>".join([claim, *settings]), *rest
 
 
+def write(paper: str, record: dict[str, Any]) -> None:
+    """Write the kept findings of a paper."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    (RESULTS / f"reproduce_{paper}.json").write_text(text + "\n", encoding="utf-8")
+
+
 def keep(record: dict[str, Any]) -> None:
     """Save a record, and write the page if all claims are measured."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    whole = merged(saved(record["paper"]), record)
-    text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
-    (RESULTS / f"reproduce_{record['paper']}.json").write_text(text + "\n", encoding="utf-8")
+    write(record["paper"], merged(saved(record["paper"]), record))
     try:
         PAGE.write_text(page(), encoding="utf-8")
     except ValueError as missing:
@@ -306,6 +309,8 @@ def main() -> None:
     parser.add_argument("--bing", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.page:
+        for paper in options.only:
+            write(paper, {**(saved(paper) or {}), "findings": [each.record() for each in kept(paper)]})
         PAGE.write_text(page(), encoding="utf-8")
         return
     if options.bing is not None:

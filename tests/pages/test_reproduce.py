@@ -75,7 +75,7 @@ def test_the_page_is_what_is_saved(frame: ModuleType) -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_saved_findings_are_of_the_claims_in_the_table(frame: ModuleType, paper: str) -> None:
-    found = frame.kept(paper)  # raises where a band or a number of runs changed after the measurement
+    found = frame.kept(paper)  # raises where a band, a number of runs or, without a reason, an origin changed
     frame.measurements(paper).check(frame.Table.read(paper))
     assert all(each.runs == each.claim.runs for each in found)
     for each, record in zip(found, saved(paper)["findings"], strict=True):
@@ -83,6 +83,57 @@ def test_saved_findings_are_of_the_claims_in_the_table(frame: ModuleType, paper:
         assert record["low"] is None or record["low"] <= record["estimate"] <= record["high"]
     listed = [name for group in saved(paper)["groups"] for name in group["claims"]]
     assert sorted(listed) == sorted(each.claim.id for each in found)
+
+
+def test_what_is_written_anew_after_a_run_is_told_and_decides_nothing(
+    frame: ModuleType, made: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then = made.Claim("x", "Thm 1", "theorem", "so", "mean", "mean", 3, at_most=1.0)
+    finding = made.decided(then, [0.1, 0.2, 0.3], made.Plan({"x": then}, commit="abc"))
+    record = {"paper": "p", "groups": [], "findings": [finding.record()]}
+    monkeypatch.setattr(frame, "saved", lambda _: record)
+
+    def kept(now: Any) -> list[Any]:  # noqa: ANN401 - a Claim of a module that is imported by its path
+        monkeypatch.setattr(frame.Table, "read", lambda paper: made.Table(paper, "", "", "", {"x": now}, []))
+        found: list[Any] = frame.kept("p")
+        return found
+
+    (reworded,) = kept(replace(then, claim="just so"))
+    assert reworded.as_run == then
+    assert "Written before the run: so: mean" in frame.page_cells(reworded)[1]
+    (judged,) = kept(replace(then, origin="own", judged="It checks our code"))
+    assert judged.as_run.origin == "theorem"
+    assert "Before the run: its theorem. It checks our code" in frame.page_cells(judged)[1]
+    for changed in (
+        replace(then, origin="own"),
+        replace(then, judged="It is the same"),
+        replace(then, at_most=2.0),
+        replace(then, runs=4),
+        replace(then, kind="root"),
+    ):
+        with pytest.raises(ValueError, match="measure again, with --claims x --save"):
+            kept(changed)
+    again = made.decided(replace(then, origin="own"), [0.1, 0.2, 0.6], made.Plan({"x": then}, commit="def"))
+    kept_then = frame.remeasured(record["findings"][0], again.record())
+    assert (kept_then["as_run"], kept_then["commit"]) == ({"origin": "theorem"}, "abc")
+    assert kept_then["estimate"] == pytest.approx(0.3)
+    wider = made.decided(replace(then, at_most=2.0), [0.1, 0.2, 0.6], made.Plan({"x": then}, commit="def"))
+    assert frame.remeasured(record["findings"][0], wider.record()) == wider.record()
+
+
+def test_what_rates_reach_that_never_learn_stands_beside(frame: ModuleType, made: ModuleType) -> None:
+    claim = made.Claim("x", "Thm 1", "theorem", "so", "mean", "mean", 3, at_most=1.0)
+    beside = made.Beside([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
+    finding = made.decided(claim, beside, made.Plan({"x": claim}))
+    assert frame.measured(finding).endswith("3 runs; without learning 0.50")
+    assert made.Finding.of(finding.record()) == finding
+    bounds = [
+        each
+        for each in frame.kept("mirrorsync")
+        if each.claim.id.startswith(("theorem-5.1", "corollary-1", "gap-"))
+    ]
+    assert len(bounds) == 6
+    assert all(each.never is not None and each.estimate < each.never for each in bounds)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
