@@ -16,12 +16,6 @@ _GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
 _COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED, AGREES: _GREEN, DISAGREES: _RED}
 
 
-def vanishes(solution: Solution) -> bool:
-    """Return whether the gap is absolutely negligible at zero cost."""
-    proof = solution.certificate
-    return proof is not None and proof.vanishing and proof.relative_gap > RESOLVED
-
-
 def verdict(solution: Solution, sample: SampledGap | None = None) -> str:
     """Return a verdict of a few words on a solution."""
     if sample is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, vanishes, verdict
+from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, verdict
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
@@ -206,11 +206,7 @@ class Agreement:
                     name,
                     solution.status.value,
                     "–" if math.isnan(solution.value) else f"{solution.value:.9g}",
-                    "–"
-                    if proof is None
-                    else "negligible"
-                    if vanishes(solution)
-                    else gap_text(proof.relative_gap),
+                    "–" if proof is None else gap_text(proof.relative_gap),
                     "–" if math.isnan(difference) else gap_text(difference),
                     f"{solution.seconds:.3f}",
                     verdict(solution, sample),

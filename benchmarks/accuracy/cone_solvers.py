@@ -158,7 +158,7 @@ def raw_gap(problem: fo.Problem, backend: str) -> tuple[float, bool]:
         proof = fo.certify(problem, np.maximum(rate, 0.0))
     except fo.ObjectiveError:  # a penalty cannot be summed at a rate of 1e-323
         return math.inf, program.status == "optimal"
-    return (0.0 if proof.vanishing else proof.relative_gap), program.status == "optimal"
+    return proof.relative_gap, program.status == "optimal"
 
 
 def count(name: str, backend: str, n: int, seeds: int, kinds: tuple[str, ...], *, raw: bool) -> Counts:
@@ -170,7 +170,7 @@ def count(name: str, backend: str, n: int, seeds: int, kinds: tuple[str, ...], *
             solution = fo.solve(problem, Conic(backend), tolerance=TOLERANCE, throw=False)
             seconds = time.perf_counter() - begun
             proof = solution.certificate
-            gap = math.inf if proof is None else 0.0 if proof.vanishing else proof.relative_gap
+            gap = math.inf if proof is None else proof.relative_gap
             row.instances += 1
             row.solved += int(gap <= TOLERANCE)
             row.solved_at_first += int(gap <= TOLERANCE and "(attempt" not in solution.note)

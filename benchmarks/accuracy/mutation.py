@@ -52,7 +52,7 @@ TESTS = {
     "freshopt/certificates/duality_gap.py": PROOF,
     "freshopt/certificates/dual_prices.py": PROOF,
     "freshopt/certificates/price_search.py": PROOF,
-    "freshopt/certificates/zero_optimum.py": PROOF,
+    "freshopt/certificates/vanishing_cost.py": PROOF,
     "solvers/water_filling.py": FILLING,
     "freshopt/dual_search/price_bracketing.py": FILLING,
     "freshopt/estimators/maximum_likelihood.py": LEARNING,

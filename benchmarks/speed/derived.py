@@ -158,7 +158,7 @@ def newton(name: str, objective: fo.Objective, n: int, *, ill: bool) -> dict[str
         "one_evaluation": one,
         "ratio": (processor + proving) / one,
         "price": solution.price,
-        "gap": 0.0 if proof.vanishing else proof.relative_gap,
+        "gap": proof.relative_gap,
         "miss": abs(used / problem.bandwidth - 1.0) if solution.price > 0.0 else 0.0,
     }
 
@@ -178,7 +178,7 @@ def other(
     gap = None
     if np.all(np.isfinite(solution.rates)):
         proof = fo.certify(problem, solution.rates, solution.price if price is None else price)
-        gap = 0.0 if proof.vanishing else proof.relative_gap
+        gap = proof.relative_gap
     method = solver.backend if isinstance(solver, Conic) else type(solver).__name__
     return {
         "objective": name,

@@ -34,7 +34,6 @@ from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
 from freshopt.certificates.row_table import HostLabels, RowTable
-from freshopt.certificates.zero_optimum import has_zero_optimum
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened
 from freshopt.modelling.declaration import declare_total
@@ -90,7 +89,7 @@ class Certificate:
     reason : str
         Why nothing, or nothing finer than rounding, could be proved; or empty.
     vanishing : bool
-        Whether the gap is absolutely negligible for an optimal cost of 0.
+        Whether cost and gap are below 1e-15 of the cost without refreshes: the relative gap is then 0.
     rows : RowTable or None
         Every constraint: what is used of its limit, its price, and its share of the gap.
     multipliers : ndarray, shape (m,), or None
@@ -116,7 +115,7 @@ class Certificate:
 
         Rounding of a limit that min_rate nearly fills is no gap; `reason` then says so.
         """
-        return self.beyond_rounding <= tolerance or self.vanishing
+        return self.beyond_rounding <= tolerance
 
     def __repr__(self) -> str:
         """Return one line: value, dual bound and gaps."""
@@ -289,7 +288,7 @@ def certify_rows(
         host_prices=problem.hosts.named(proof.multipliers[first : first + len(problem.hosts)]),
         rates=proof.rates,
         reason=proof.relative.reason,
-        vanishing=False,
+        vanishing=proof.relative.vanishing,
         rows=proof.rows,
         multipliers=proof.multipliers,
     )
@@ -458,7 +457,7 @@ def _summarise(
         host_prices=problem.hosts.named(host_prices),
         rates=gap.rates,
         reason=relative.reason,
-        vanishing=proved and has_zero_optimum(gap, short),
+        vanishing=relative.vanishing,
         rows=_short_rows(gap, price, host_prices, short),
     )
 

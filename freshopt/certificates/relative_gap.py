@@ -12,6 +12,9 @@ Hence P ≤ 2(G + H), and rates that lose δ·H have a relative gap of at least 
 of the cost, which is made only where float64 resolves G in the cost itself; smaller gaps are relative to
 P + |cost|.
 
+A cost and a gap that are nothing beside the cost without refreshes have a relative gap of 0
+(`freshopt.certificates.vanishing_cost`).
+
 Limits are met to a few ulp, which have a price too. Where min_rate nearly fills a limit and rates above it
 matter much, as those of sources that would have none, that is no small part of the scale. Then a gap of the
 limit's sources up to that price is rounding, and nothing finer can be proved.
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.vanishing_cost import cost_without_refreshes, vanishes
 from freshopt.errors import list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, exact_sum, is_scalar, total
@@ -74,13 +78,25 @@ class RelativeGap:
         The same without what rounding explains.
     reason : str
         Which limits leave only rounding to prove with, or empty.
+    vanishing : bool
+        Whether cost and gap are nothing beside the cost without refreshes; the gaps are then 0.
     """
 
     relative: float
     beyond_rounding: float
     reason: str
+    vanishing: bool = False
+
+    def unless_nothing(self, cost: float, short: float, unrefreshed: Callable[[], float]) -> RelativeGap:
+        """Return gaps of 0 where cost and gap are nothing, else these.
+
+        That cost is not asked for where the gap proves the rates.
+        """
+        proved = self.beyond_rounding <= MENTIONED and cost > short
+        return VANISHING if not proved and vanishes(cost, short, unrefreshed) else self
 
 
+VANISHING = RelativeGap(0.0, 0.0, "", vanishing=True)
 # Of rates whose cost or bound is infinite.
 NOTHING = RelativeGap(math.inf, math.inf, "the cost or the bound is infinite at these rates.")
 
@@ -145,7 +161,8 @@ def relative_gap(
     """
     limits = priced_limits(gap, price, host_prices) if known is None else known
     scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
-    return resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
+    found = resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
+    return found.unless_nothing(gap.cost, short, lambda: cost_without_refreshes(gap.numerics, gap.rates))
 
 
 def resolved(

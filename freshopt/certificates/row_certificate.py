@@ -15,6 +15,7 @@ from freshopt.certificates.row_repair import directions, excess, repair_rows
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.strict_interior import interior_points
+from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
@@ -78,6 +79,10 @@ def prove_rows(
     y = row_multipliers(gap) if multipliers is None else multipliers
     short = gap.at(y)
     relative = relative_row_gap(gap, y, short, lambda: _central(program, repaired.rates))
+    if problem.numerics is not None and program.level is None:
+        relative = relative.unless_nothing(
+            gap.cost, short, lambda: cost_without_refreshes(program.numerics, repaired.rates)
+        )
     proved = math.isfinite(short) and math.isfinite(gap.cost)
     kept = repaired.infeasibility == 0.0 and untied == 0.0
     mended = repaired.rates if bundles is None else bundles.of_sources(repaired.rates)

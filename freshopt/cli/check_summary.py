@@ -191,7 +191,4 @@ def shortfall(agreement: Agreement, k: int) -> str:
 
 def _gap(agreement: Agreement, k: int) -> float:
     certificate = agreement.solutions[k].certificate
-    if certificate is None:
-        return math.inf
-    # At an optimal value of zero a relative gap is infinite although the absolute one is mere rounding.
-    return 0.0 if certificate.vanishing else certificate.beyond_rounding
+    return math.inf if certificate is None else certificate.beyond_rounding

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.certificates.certificate import Certificate
-from freshopt.certificates.relative_gap import PricedLimits, resolved, scale_of
+from freshopt.certificates.relative_gap import PricedLimits, RelativeGap, resolved, scale_of
 from freshopt.certificates.solution import Status
 from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.compiled.proof_columns import Proof
@@ -124,8 +124,7 @@ def _certificate(
     short = (price or TINY_PRICE) * max(0.0, bandwidth - proof.used) + proof.gap
     proved = within and math.isfinite(short) and math.isfinite(proof.cost)
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
-    relative = beyond = math.inf
-    reason = INFINITE if within else OUTSIDE
+    found = RelativeGap(math.inf, math.inf, INFINITE if within else OUTSIDE)
     if proved:
         free = np.array([bandwidth - columns.least()])
         limits = PricedLimits((), np.array([bandwidth]), np.array([price]), free)
@@ -135,20 +134,19 @@ def _certificate(
 
         scale = scale_of(proof.cost, short, limits.at_stake, halving)
         found = resolved(proof.cost, short, scale, limits, lambda: np.zeros(0))
-        relative, beyond, reason = found.relative, found.beyond_rounding, found.reason
+        found = found.unless_nothing(proof.cost, short, lambda: proof.cost + halving())
     return Certificate(
         value=value,
         bound=value + better * short if proved else better * math.inf,
         gap=short if proved else math.inf,
-        relative_gap=relative,
-        beyond_rounding=beyond,
+        relative_gap=found.relative,
+        beyond_rounding=found.beyond_rounding,
         infeasibility=0.0 if within else max(0.0, proof.used / bandwidth - 1.0),
         price=price,
         host_prices={},
         rates=answer.rates,  # type: ignore[arg-type] # on the device
-        reason=reason,
-        # Costs are sums of what is not negative.
-        vanishing=bool(proved and proof.cost == 0.0),
+        reason=found.reason,
+        vanishing=found.vanishing,
     )
 
 

@@ -12,14 +12,9 @@ import numpy as np
 
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, resolved, scale_of
 from freshopt.certificates.solution import Status
-from freshopt.certificates.zero_optimum import VANISHING
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.write_rates import Decision, Finished
-from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import Array, exact_sum
-
-# Relative use of bandwidth by which rates may fall short of those that cost nothing.
-NEAR = 1e-9
 
 
 class Needed(NamedTuple):
@@ -91,13 +86,10 @@ def judge(
     lost = exact_sum(one.halving_loss for one in found)
     scale = scale_of(cost, gap, priced.at_stake, lambda: lost)
     relative = resolved(cost, gap, scale, priced, lambda: source_gaps[1:] + unused) if proved else NOTHING
+    if proved:
+        relative = relative.unless_nothing(cost, gap, lambda: exact_sum(one.unrefreshed for one in found))
     value = exact_sum(one.value for one in found)
-    typical = exact_sum(one.typical for one in found)
-    vanishing = proved and cost >= 0.0 >= cost - gap and gap <= VANISHING * typical
-    # Rates of cost 0 must be feasible; with host limits the use of the rates found decides.
-    room = used * (1.0 + NEAR) if len(limits) else terms.bandwidth * (1.0 + FEW_ULP)
-    vanishing = vanishing and (gap == 0.0 or exact_sum(one.free for one in found) <= room)
-    good = (relative.beyond_rounding <= tolerance or vanishing) and infeasibility <= tolerance
+    good = relative.beyond_rounding <= tolerance and infeasibility <= tolerance
     shortfall = f"The certified gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
     note = " ".join(part for part in ("" if good else shortfall, relative.reason) if part)
     if infeasibility > tolerance:

@@ -19,15 +19,15 @@ import numpy as np
 from freshopt.certificates.certificate import TIGHT
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.proof_pass import proof_columns, proved_value
-from freshopt.certificates.zero_optimum import free_rates, typical_cost
+from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, read_only, total
+from freshopt.numerics.arrays import Array, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
-# Share of a typical cost above which the optimal value is taken to be positive without a test.
+# A cost above this share of what halving the rates would add is no vanishing one.
 NEARLY = 1e-6
 
 
@@ -93,10 +93,8 @@ class Finished:
     sums : ndarray, shape (2, 1+H)
         Σ cost·ρ, and Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate: of the sources
         without a limit, then of each limited host.
-    typical : float
-        What counts as a large cost, for an optimum of 0.
-    free : float
-        Σ cost·ρ of the least rates that cost nothing; inf where there are none or the cost is not small.
+    unrefreshed : float
+        The cost without refreshes; 0 where the cost is not small.
     never, at_lower, at_upper : int
         Sources at rate 0, at a min_rate > 0, and at max_rate.
     """
@@ -106,8 +104,7 @@ class Finished:
     value: float
     halving_loss: float
     sums: Array
-    typical: float
-    free: float
+    unrefreshed: float
     never: int
     at_lower: int
     at_upper: int
@@ -141,7 +138,7 @@ def finish(
     table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
     n, hosts = table.num_rows, len(terms.hosts)
     if n == 0:
-        return Finished(0, 0.0, 0.0, 0.0, np.zeros((2, 1 + hosts)), 0.0, 0.0, 0, 0, 0)
+        return Finished(0, 0.0, 0.0, 0.0, np.zeros((2, 1 + hosts)), 0.0, 0, 0, 0)
     piece = piece_of(table, label, first, own, terms)
     rates = decision.rates(piece)
     proof = _proof_by_pass(piece, rates, decision) or _proof_by_responses(piece, rates, decision)
@@ -149,15 +146,15 @@ def finish(
         write_part(
             rates_table(table, piece.problem.sources, rates, place, terms.time_unit), Path(folder), file
         )
-    lower, upper, typical = piece.problem.lower, piece.problem.upper, typical_cost(proof.gap)
+    lower, upper = piece.problem.lower, piece.problem.upper
+    small = proof.gap.cost <= NEARLY * proof.halving_loss
     return Finished(
         n,
         proof.gap.cost,
         proof.gap.value,
         proof.halving_loss,
         proof.sums,
-        typical,
-        _free_use(piece) if abs(proof.gap.cost) <= NEARLY * typical else np.inf,
+        cost_without_refreshes(piece.numerics, rates) if small else 0.0,
         int(np.count_nonzero(rates == 0.0)),
         int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
         int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
@@ -248,12 +245,3 @@ def write_part(table: Table, folder: Path, name: str) -> None:
     staging = folder / f".{name}.{secrets.token_hex(4)}"
     pq.write_table(table, staging, use_dictionary=["source"], compression="snappy")
     staging.replace(folder / name)
-
-
-def _free_use(piece: Partition) -> float:
-    """Return the bandwidth that the least zero-cost rates use.
-
-    It is inf if no rates have cost 0.
-    """
-    rates = free_rates(piece.problem, piece.numerics)
-    return np.inf if rates is None else total(piece.problem.sources.refresh_cost * rates)

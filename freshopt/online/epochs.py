@@ -93,7 +93,7 @@ class EpochRun:
         *,
         objective: Objective | None = None,
         solver: Solver | None = None,
-        floor: float = 0.0,
+        floor: float | Array = 0.0,
         seed: int = 0,
         truth: Problem | None = None,
         memory: float | None = None,

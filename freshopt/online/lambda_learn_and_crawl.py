@@ -3,8 +3,9 @@
 Every epoch the problem is solved for the change rates estimated so far.
 
 The optimum of harmonic staleness refreshes every changing source, so that it explores enough by itself: all
-estimates converge, and the rates with them. The optimum of binary freshness starves fast sources; there a
-floor, a share of the mean rate, takes the place of exploration.
+estimates converge, and the rates with them. The optimum of binary freshness starves fast sources, and those
+that seem fast by chance would stay so for good; there a floor, a share of the mean rate, takes the place of
+exploration.
 
 Cost: an epoch's crawls, a fit of the whole log, one solve.
 """
@@ -21,9 +22,9 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import total
 from freshopt.online.epochs import EpochRun
 from freshopt.online.phased_epsilon_greedy import equal_epochs
+from freshopt.online.rate_evaluation import floor_rates
 from freshopt.online.run_history import RunHistory
 from freshopt.simulation import Crawler, World
 from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
@@ -45,8 +46,10 @@ class LambdaLearnAndCrawl:
     memory : float, optional
         How far back crawls and signals are used, in time units, for change rates that drift: the history
         suffix S(n) of Algorithm 4. By default all are.
-    floor : float
-        Lower bound on each rate, as a share of the mean rate bandwidth/n: 0..1.
+    floor : float, optional
+        Lower bound on each rate, as a share of the mean rate bandwidth/n: 0..1. By default a tenth where the
+        objective leaves sources without refreshes, as binary freshness does, of which nothing would be learnt
+        again; 0 elsewhere.
     estimator : Estimator
         Any of `freshopt.estimators`, not fitted. Signalled sources are estimated by counting in any case,
         (U+½)/(S+½ day) for U signals in a time S (at most the memory).
@@ -85,7 +88,7 @@ class LambdaLearnAndCrawl:
     objective: Objective | None = None
     epoch: float = 1.0
     memory: float | None = None
-    floor: float = 0.0
+    floor: float | None = None
     estimator: Estimator = field(default_factory=MaximumLikelihood)
     solver: Solver | None = None
     seed: int = 0
@@ -102,7 +105,7 @@ class LambdaLearnAndCrawl:
         for what, value in (("epoch", self.epoch), ("memory", self.memory)):
             if value is not None and not 0.0 < value < math.inf:
                 raise SourceDataError(f"{what} is {value}. Pass a time > 0.")
-        if not 0.0 <= self.floor <= 1.0:
+        if self.floor is not None and not 0.0 <= self.floor <= 1.0:
             raise SourceDataError(f"floor is {self.floor}. Pass a share of the mean rate in 0..1.")
         if self.approximate and self.solver is not None:
             raise SourceDataError(
@@ -131,7 +134,7 @@ class LambdaLearnAndCrawl:
             self.estimator,
             objective=self.objective,
             solver=LambdaCrawlApprox() if self.approximate else self.solver,
-            floor=self.floor * problem.bandwidth / total(problem.sources.refresh_cost),
+            floor=floor_rates(problem, self.objective or problem.objective, self.floor),
             seed=self.seed,
             truth=truth,
             memory=self.memory,

@@ -28,9 +28,9 @@ from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.reset_filter import Resets, check_reset
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import total
 from freshopt.online.epochs import EpochRun
 from freshopt.online.phased_epsilon_greedy import equal_epochs
+from freshopt.online.rate_evaluation import floor_rates
 from freshopt.online.run_history import RunHistory
 from freshopt.simulation import Crawler, World
 
@@ -50,8 +50,10 @@ class ReplanEvery:
         that predicts the crawls so far best; see `MaximumLikelihood`.
     prior : GammaPrior, optional
         Of the change rates. By default it is learnt for each plan, from all crawls so far.
-    floor : float
-        Lower bound on each rate, as a share of the mean rate bandwidth/n: 0..1.
+    floor : float, optional
+        Lower bound on each rate, as a share of the mean rate bandwidth/n: 0..1. By default a tenth where the
+        objective leaves sources without refreshes, as binary freshness does, of which nothing would be learnt
+        again; 0 elsewhere.
     solver : Solver, optional
     seed : int
         Of the visits and of which signals are followed.
@@ -75,7 +77,7 @@ class ReplanEvery:
     epoch: float
     reset: Resets | None = None
     prior: GammaPrior | None = None
-    floor: float = 0.0
+    floor: float | None = None
     solver: Solver | None = None
     seed: int = 0
 
@@ -87,7 +89,7 @@ class ReplanEvery:
         expect(self.prior, (GammaPrior, NoneType), "prior", "Pass a GammaPrior, or None to learn one")
         if not 0.0 < self.epoch < math.inf:
             raise SourceDataError(f"epoch is {self.epoch}. Pass a time > 0.")
-        if not 0.0 <= self.floor <= 1.0:
+        if self.floor is not None and not 0.0 <= self.floor <= 1.0:
             raise SourceDataError(f"floor is {self.floor}. Pass a share of the mean rate in 0..1.")
 
     def run(
@@ -110,7 +112,7 @@ class ReplanEvery:
             problem,
             _UnderPrior(self.reset, self.prior),
             solver=self.solver,
-            floor=self.floor * problem.bandwidth / total(problem.sources.refresh_cost),
+            floor=floor_rates(problem, problem.objective, self.floor),
             seed=self.seed,
             truth=truth,
         )

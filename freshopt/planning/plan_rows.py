@@ -369,8 +369,8 @@ def gap_text(proof: Certificate) -> str:
     A smaller gap than float64 resolves in the value itself is given as a bound.
     """
     relative = proof.relative_gap
-    if proof.vanishing and relative > _RESOLVED:
-        return f"the optimal value is zero, duality gap {proof.gap:.1e}"
+    if proof.vanishing and proof.gap > 0.0:
+        return f"nothing beside the cost without refreshes, duality gap {proof.gap:.1e}"
     text = f"relative duality gap {f'{relative:.1e}' if relative > _RESOLVED else f'< {_RESOLVED:.0e}'}"
     return f"{text}; {proof.reason}" if proof.reason else text
 

@@ -187,8 +187,9 @@ def test_cost_zero_counts_as_optimal_by_its_absolute_gap() -> None:
     proof = fo.certify(problem, [1.0, 2.0])
     assert proof.value == 0.0
     assert proof.confirms(1e-6)
-    near = fo.certify(problem, [1.0 - 1e-14, 2.0])
+    near = fo.certify(problem, [1.0 - 1e-15, 2.0])
     assert near.vanishing
+    assert near.gap > 0.0 == near.relative_gap
     assert near.confirms(1e-6)
     assert not fo.certify(problem, [0.9, 2.0]).confirms(1e-6)
 

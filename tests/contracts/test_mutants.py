@@ -315,14 +315,6 @@ def test_both_valleys_of_one_group_are_searched_though_the_other_has_one() -> No
     np.testing.assert_allclose(smallest, [0.2, 1.0], rtol=EXACT)
 
 
-@pytest.mark.parametrize("reachable", [True, False])
-def test_a_cost_vanishes_only_if_every_source_can_be_followed(reachable: bool) -> None:
-    """One source that cannot, however little it matters, makes the optimum positive."""
-    sources = fo.Sources(np.ones(3), [1.0, 1e-14, 1.0], signalled=[True, reachable, True], max_rate=1.0)
-    problem = fo.Problem(AccumulatedDelay(), sources, 4.0)
-    assert fo.certify(problem, [1.0, 0.5, 1.0], 1e-13).vanishing == reachable
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_a_price_at_a_kink_of_the_bound_is_found(seed: int) -> None:
     """Between the worths of two sources the bound is linear in λ: its minimum is one of them, or 0."""

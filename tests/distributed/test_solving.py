@@ -217,7 +217,7 @@ def test_least_rates_hide_no_gap_beside_a_huge_price() -> None:
     terms = PartitionedProblem(objective, 1.0, (), ("change_rate",), "day")
     cost, best = math.log(2.0) + math.log(1e30), math.log(2.0) + math.log(1e7)
     used, source_gaps = np.array([1.0]), np.array([1e23])
-    part = Finished(2, cost, cost, 1.4, np.stack([used, source_gaps]), 2.0, math.inf, 0, 1, 0)
+    part = Finished(2, cost, cost, 1.4, np.stack([used, source_gaps]), 2.0, 0, 1, 0)
     none = np.zeros(0)
     decision = Decision(price, price, 0.0, price, none, none, none, none, none)
     assert 1e23 / (cost + price) < 1e-6  # small beside λB, though the cost is four times the best

@@ -153,14 +153,33 @@ def test_binary_planning_with_a_floor_is_judged_by_the_problem() -> None:
 @pytest.mark.sampled(4)
 def test_any_objective(objective: fo.Objective) -> None:
     sources = instance(5, 0.0)
-    floor = 0.3 if objective == BINARY else 0.0  # its best rates leave out what they should learn more of
-    history = LambdaLearnAndCrawl(epoch=5.0, floor=floor).run(
+    history = LambdaLearnAndCrawl(epoch=5.0).run(
         fo.World.poisson(sources, seed=1), guess(sources, objective), 60.0
     )
     assert history.shortfall[-1] < 0.5 * history.shortfall[0]
     assert history.spent.sum() == pytest.approx(history.allowed.sum(), rel=0.02)
     if objective.refresh is fo.Refresh.POISSON:
         assert history.spent.sum() == history.allowed.sum()
+
+
+@pytest.mark.parametrize("limits", [None, {"a": 0.4}])
+def test_no_source_is_lost_where_the_objective_starves(limits: dict[str, float] | None) -> None:
+    """A source that seems too fast at first would have no crawl again, and nobody would learn otherwise."""
+    rates = np.geomspace(0.02, 8.0, 12)
+    host = np.repeat(["a", "b"], 6)
+    truth = fo.Problem(BINARY, fo.Sources(rates, host=host), 3.0, limits)
+    told = fo.Problem(BINARY, fo.Sources(1.0, np.ones(12), host=host), 3.0, limits)
+    world = fo.World.poisson(fo.Sources(rates), seed=2)
+    kept = LambdaLearnAndCrawl(seed=1).run(world, told, 40.0, truth=truth)
+    equal = np.where((host == "a") & (limits is not None), 0.4 / 6, 3.0 / 12)
+    assert (kept.rates >= 0.1 * equal * (1.0 - EXACT)).all()
+    bare = LambdaLearnAndCrawl(floor=0.0, seed=1).run(world, told, 40.0, truth=truth)
+    assert bare.rates.min() == 0.0
+    harmonic = LambdaLearnAndCrawl(seed=1).run(world, fo.Problem(HARMONIC, told.sources, 3.0, limits), 3.0)
+    alone = LambdaLearnAndCrawl(floor=0.0, seed=1).run(
+        world, fo.Problem(HARMONIC, told.sources, 3.0, limits), 3.0
+    )
+    np.testing.assert_array_equal(harmonic.rates, alone.rates)
 
 
 @pytest.mark.exhaustive

@@ -1,0 +1,56 @@
+"""Costs that all but vanish, beside the cost without refreshes.
+
+What is below 1e-15 of that is nothing. Relative gaps mean nothing where the optimal cost is 0, and little
+where it is e^{−300} of what it would be without refreshes: announced changes with bandwidth for all of them,
+deadlines of days and hourly attempts. Rates of a cost that small are as good as the optimum, and where the
+gap is as small, too, it is told as 0. Both are asked for: a gap alone may be small beside a cost that stays
+large, of which few refreshes can save little, and hide all that they save.
+
+Where a source without refreshes costs infinitely much, its cost at half the rates stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from freshopt.numerics.arrays import Array, chunks, exact_sum
+from freshopt.separable.kernel import Numerics
+
+# Share of the cost without refreshes that is nothing: a few roundings of that cost.
+NOTHING_LEFT = 1e-15
+
+
+def vanishes(cost: float, short: float, unrefreshed: Callable[[], float]) -> bool:
+    """Return whether a cost and its gap are nothing.
+
+    Parameters
+    ----------
+    cost, short : float
+        The cost and its duality gap, finite.
+    unrefreshed : callable
+        Returns the cost without refreshes; called only where it can matter.
+    """
+    if cost < 0.0:
+        return False
+    if cost == short == 0.0:
+        return True
+    return max(cost, short) <= NOTHING_LEFT * unrefreshed()
+
+
+def cost_without_refreshes(numerics: Numerics, rates: Array) -> float:
+    """Return the cost without refreshes.
+
+    Of sources where that is infinite it is the cost at half the rates.
+    """
+    costs = []
+    with np.errstate(all="ignore"):
+        for part in chunks(len(rates)):
+            piece = numerics.take(part)
+            each = piece.cost(np.zeros(part.stop - part.start))
+            endless = ~np.isfinite(each)
+            if bool(np.any(endless)):
+                each = np.where(endless, piece.cost(0.5 * rates[part]), each)
+            costs.append(float(np.sum(each[np.isfinite(each)])))
+    return exact_sum(costs)
