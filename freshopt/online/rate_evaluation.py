@@ -14,9 +14,9 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
 
-# Of equal rates, where an objective starves. Binary freshness learnt from a guess of one rate for all: a tenth
-# leaves the least of what equal rates lose, of 0, .02, .05, .1, .2 and .4 (.095 and .035 in the mean of 16
-# worlds at a fifth of all changes and at as many refreshes as changes; without a floor .177 and .068).
+# Of equal rates, where an objective starves. Binary freshness learnt from a guess of one rate for all: a
+# tenth leaves the least of what equal rates lose, of 0, .02, .05, .1, .2 and .4 (.095 and .035 in the mean of
+# 16 worlds at a fifth of all changes and at as many refreshes as changes; without a floor .177 and .068).
 FLOOR = 0.1
 
 
