@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -36,7 +36,9 @@ from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.rows import RATE
 from freshopt.solvers.water_filling import fill
 
-Backend: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
+# Those that come with freshopt or an extra of it. Any other that CVXPY has installed will do.
+Offered: TypeAlias = Literal["CLARABEL", "ECOS", "SCS", "HIGHS"]
+OFFERED: tuple[str, ...] = get_args(Offered)
 
 # Caps beyond this many ρ̂ do not bind at a price within a factor of 2 of λ̂.
 FAR = 20.0
@@ -47,12 +49,9 @@ NEGLIGIBLE = 1e-7
 # A rate that rises more than this at a price 2.4 times lower jumps; powers rise by 2.4 at most.
 JUMP = 4.0
 # SCS at its settings leaves gaps of 2e-8 where 1e-6 in place of 1e-7 leaves 1e-6 (n = 1000).
-SETTINGS: dict[str, dict[str, float]] = {
-    "CLARABEL": {},
-    "ECOS": {},
-    "HIGHS": {},
-    "SCS": {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iters": 100_000},
-}
+SETTINGS: dict[str, dict[str, float]] = {"SCS": {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iters": 100_000}}
+# Solvers of linear programs only.
+LINEAR = {"HIGHS", "SCIPY", "GLOP", "PDLP", "CBC", "GLPK", "GLPK_MI"}
 
 
 class Rung(NamedTuple):
@@ -68,15 +67,34 @@ class Rung(NamedTuple):
     sure: float
 
 
+class ScaledProgram(NamedTuple):
+    """A problem as a well-scaled cone program, for a solver of one's own.
+
+    Attributes
+    ----------
+    program : cvxpy.Problem
+        Over the relative rates ρ/ρ̂ of the sources that the price leaves to it.
+    rate : cvxpy.Expression, shape (n,)
+        The rates of all sources.
+    unit : float
+        What one unit of the program's objective is in the problem's. Sources that are held at a bound, and
+        constants of the cost, are not in it.
+    """
+
+    program: Expression
+    rate: Expression
+    unit: float
+
+
 @dataclass(frozen=True, slots=True)
 class Conic:
     """Conic solver: CVXPY with a cone solver behind it.
 
     Parameters
     ----------
-    backend : {"CLARABEL", "ECOS", "SCS", "HIGHS"}
-        ECOS needs ``pip install "freshopt[ecos]"``; HIGHS solves linear programs only (piecewise linear
-        costs).
+    backend : str
+        A solver that CVXPY has installed: "CLARABEL", "SCS", "HIGHS", "MOSEK", "COPT", ... ECOS needs
+        ``pip install "freshopt[ecos]"``; HIGHS solves linear programs only (piecewise linear costs).
     ladder : bool
         Whether to try again, with a sharper scaling and then with another solver, when an attempt ends
         without rates or its certified gap exceeds the tolerance. The note tells how many attempts it took and
@@ -90,7 +108,7 @@ class Conic:
     True
     """
 
-    backend: Backend = "CLARABEL"
+    backend: Offered | str = "CLARABEL"
     ladder: bool = True
     named_by: ClassVar[str] = "backend"
     declared_constraints: ClassVar[bool] = True
@@ -99,9 +117,11 @@ class Conic:
     def __post_init__(self) -> None:
         """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
-        if not isinstance(self.backend, str) or self.backend not in SETTINGS:
+        if self.backend not in OFFERED and self.backend not in cp.installed_solvers():
+            known = ", ".join(dict.fromkeys([*OFFERED, *cp.installed_solvers()]))
             raise SolverRefusedError(
-                f"backend {shortened(repr(self.backend))} is unknown, use one of {', '.join(SETTINGS)}."
+                f"backend {shortened(repr(self.backend))} is unknown, use one of {known}, or install it for "
+                "CVXPY."
             )
 
     def supports(self, problem: Problem) -> str | None:
@@ -122,8 +142,8 @@ class Conic:
             return "its cone form knows no stale-while-revalidate windows, use the default solver"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
-        if self.backend == "HIGHS" and not problem.to_cvxpy().is_lp():
-            return "HIGHS solves linear programs only, use CLARABEL"
+        if self.backend in LINEAR and not problem.to_cvxpy().is_lp():
+            return f"{self.backend} solves linear programs only, use CLARABEL"
         return None
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
@@ -131,6 +151,44 @@ class Conic:
         return certified_solution(
             self, problem, options, lambda problem, start: self._climb(problem, start, options.tolerance)
         )
+
+    def to_cvxpy(self, problem: Problem) -> ScaledProgram:
+        """Return the scaled program that the first attempt hands to the solver.
+
+        `Problem.to_cvxpy` is the problem as it is declared, in its own units; cone solvers lose digits or all
+        of it where those span decades or a cell needs many cones.
+
+        Raises
+        ------
+        SolverRefusedError
+            If the problem is not supported, or if the bandwidth's price holds every source at a bound.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC)
+        >>> problem = fo.Problem(objective, fo.Sources([0.1, 1.0, 10.0]), bandwidth=2.0)
+        >>> scaled = Conic().to_cvxpy(problem)
+        >>> _ = scaled.program.solve(solver="CLARABEL")
+        >>> fo.certify(problem, scaled.rate.value).relative_gap < 1e-6
+        True
+        """
+        if (refused := self.supports(problem)) is not None:
+            raise SolverRefusedError(f"{refused}.")
+        scaling = _scaling(problem, self.rungs()[0], None)
+        if not len(scaling.active):
+            raise SolverRefusedError(
+                "every source is held at a bound by the price, nothing is left to a cone program. Use the "
+                "default solver."
+            )
+        y, program, scaling = _posed(problem, scaling)
+        from scipy.sparse import csr_matrix
+
+        active = scaling.active
+        spread = csr_matrix(
+            (scaling.rates, (active, np.arange(len(active)))), (len(problem.sources), len(active))
+        )
+        return ScaledProgram(program, scaling.fixed + spread @ y, scaling.unit)
 
     def rungs(self) -> list[Rung]:
         """Return the attempts in their order."""
@@ -173,14 +231,7 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
     if not len(scaling.active):
         note = "Every source is held at a bound by the price; no cone program was needed."
         return Answer(scaling.fixed, note=note)
-    y = _relative_rates(scaling)
-    try:
-        program = _program(problem, scaling, y)
-    except ValueError:
-        # Of an objective with arrays of length n and a cone form, some of the sources cannot be declared.
-        scaling = _whole(problem, scaling)
-        y = _relative_rates(scaling)
-        program = _program(problem, scaling, y)
+    y, program, scaling = _posed(problem, scaling)
     failure = _run(program, rung.backend)
     steps = int(program.solver_stats.num_iters or 0) if program.solver_stats is not None else 0
     if y.value is None or not bool(np.all(np.isfinite(y.value))):
@@ -190,6 +241,18 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
     rates[scaling.active] = np.maximum(y.value, 0.0) * scaling.rates
     restored = rates if problem.program is not None else _restore(problem, rates)
     return Answer(restored, iterations=steps, note=f"{rung.backend} said {program.status}.")
+
+
+def _posed(problem: Problem, scaling: _Scaling) -> tuple[Expression, Expression, _Scaling]:
+    """Return the variable, the program over it, and the scaling that both have."""
+    y = _relative_rates(scaling)
+    try:
+        return y, _program(problem, scaling, y), scaling
+    except ValueError:
+        # Of an objective with arrays of length n and a cone form, some of the sources cannot be declared.
+        scaling = _whole(problem, scaling)
+        y = _relative_rates(scaling)
+        return y, _program(problem, scaling, y), scaling
 
 
 def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
@@ -344,7 +407,7 @@ def _run(program: Expression, backend: str) -> str:
     """Solve the program; return the reason of an exception, or ""."""
     with quiet:
         try:
-            program.solve(solver=backend, **SETTINGS[backend])
+            program.solve(solver=backend, **SETTINGS.get(backend, {}))
         except cp.SolverError as error:
             return f"with an error ({error})"
         except NotImplementedError:  # CVXPY's word on an atom of a user's own that it cannot put into cones

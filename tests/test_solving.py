@@ -117,8 +117,45 @@ def test_a_class_or_a_name_is_no_solver(wrong: Any) -> None:  # noqa: ANN401
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(fo.SolverRefusedError, match=r"'GUROBIX' is unknown, use one of CLARABEL"):
-        fo.solve(PROBLEM, Conic("GUROBIX"))  # type: ignore[arg-type]
+    with pytest.raises(fo.SolverRefusedError, match=r"'GUROBIX' is unknown, use one of CLARABEL.*OSQP"):
+        fo.solve(PROBLEM, Conic("GUROBIX"))
+
+
+def test_any_solver_that_cvxpy_has_installed_will_do() -> None:
+    """OSQP solves quadratic programs: periodic deadlines are linear; of other costs it refuses the cones."""
+    late = fo.problems.LaterThan(2.0, fo.Refresh.PERIODIC)
+    linear = fo.Problem(late, fo.Sources([1.0, 2.0], [3.0, 1.0]), 0.6)
+    solution = fo.solve(linear, Conic("OSQP", ladder=False), tolerance=1e-3)
+    assert solution.value == pytest.approx(fo.solve(linear).value, rel=1e-3)
+    assert solution.note.startswith("OSQP said optimal")
+    failed = fo.solve(PROBLEM, Conic("OSQP", ladder=False), throw=False)
+    assert failed.status is fo.Status.FAILED
+    assert failed.note.startswith("OSQP ended with an error")
+    scipy = fo.solve(linear, Conic("SCIPY", ladder=False))
+    assert scipy.value == pytest.approx(fo.solve(linear).value)
+    with pytest.raises(fo.SolverRefusedError, match="SCIPY solves linear programs only"):
+        fo.solve(PROBLEM, Conic("SCIPY"))
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+@pytest.mark.parametrize("kind", [HarmonicStaleness, BinaryFreshness, fo.problems.Age])
+def test_the_scaled_program_is_solved_by_a_cone_solver_as_it_is(kind: Any, refresh: fo.Refresh) -> None:  # noqa: ANN401
+    """As it is declared, CLARABEL's rates of periodic harmonic staleness lose 4 % and more here."""
+    rng = np.random.default_rng(0)
+    sources = fo.Sources(np.exp(rng.normal(-1.0, 1.5, 30)), rng.pareto(1.5, 30) + 0.1)
+    problem = fo.Problem(kind(refresh), sources, 0.5 * float(sources.change_rate.sum()))
+    scaled = Conic().to_cvxpy(problem)
+    scaled.program.solve(solver="CLARABEL")
+    assert scaled.rate.shape == (30,)
+    found = fo.certify(problem, np.maximum(scaled.rate.value, 0.0))
+    assert found.infeasibility < 1e-6
+    assert found.relative_gap < 1e-5
+
+
+def test_nothing_is_left_to_a_scaled_program_where_bounds_decide() -> None:
+    capped = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 1.0], max_rate=0.5), 2.0)
+    with pytest.raises(fo.SolverRefusedError, match="every source is held at a bound"):
+        Conic().to_cvxpy(capped)
 
 
 def test_bounds_that_leave_nothing_for_a_source_are_infeasible() -> None:

@@ -409,9 +409,9 @@ class Problem:
 
         It has the variable "rate" and labelled constraints.
 
-        It is for inspection, and for solving where the data are well scaled and the cell needs few cones
-        (periodic harmonic and age do not); `solvers.Conic` rescales it
-        first.
+        It is for inspection, and for solving where the data are well scaled and the cell needs few cones:
+        of periodic harmonic staleness and age CLARABEL's rates were 4 % off at 30 sources.
+        `solvers.Conic` rescales it first, and `solvers.Conic().to_cvxpy(problem)` is what it then solves.
 
         Examples
         --------

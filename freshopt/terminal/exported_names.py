@@ -131,7 +131,10 @@ def solvers_of(package: ModuleType) -> dict[str, Solver]:
         if choice is None:
             found[hyphenated(owner.__name__)] = owner()
         else:
-            values = typing.get_args(typing.get_type_hints(owner)[choice])
+            # The values that a Literal lists, alone or beside other types.
+            hint = typing.get_type_hints(owner)[choice]
+            kinds = typing.get_args(hint)
+            values = [value for kind in kinds for value in typing.get_args(kind)] or kinds
             found |= {value.lower(): owner(**{choice: value}) for value in values}
     return found
 

@@ -62,6 +62,14 @@ def calls_in_doctest(owner: type, callee: str, argument: int | None) -> list[Any
     return found
 
 
+def listed(hint: Any) -> list[str]:  # noqa: ANN401
+    """Return the values that a Literal lists, alone or beside other types."""
+    kinds = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return list(kinds)
+    return [each for kind in kinds for each in listed(kind)]
+
+
 def variants(value: Any) -> list[Any]:  # noqa: ANN401 - any frozen record
     """Return a dataclass in all values of its fields of type Refresh or Literal."""
     if not dataclasses.is_dataclass(value):
@@ -71,10 +79,9 @@ def variants(value: Any) -> list[Any]:  # noqa: ANN401 - any frozen record
     if getattr(value, "on_request", False):
         refreshes.append(fo.Refresh.ON_REQUEST)
     choices = {
-        field.name: refreshes if hints[field.name] is fo.Refresh else list(typing.get_args(hints[field.name]))
+        field.name: refreshes if hints[field.name] is fo.Refresh else listed(hints[field.name])
         for field in dataclasses.fields(value)
-        if field.init
-        and (hints[field.name] is fo.Refresh or typing.get_origin(hints[field.name]) is typing.Literal)
+        if field.init and (hints[field.name] is fo.Refresh or listed(hints[field.name]))
     }
     rows = itertools.product(*choices.values())
     found = []

@@ -1,0 +1,89 @@
+"""Costs that all but vanish: optimal and without a gap, and no other problem is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, LaterThan
+from tests.ground_truth.strata import stratified
+from tests.ground_truth.tolerances import CONIC, EXACT
+
+# The cost without refreshes of LaterThan is the sum of importances.
+NOTHING = 1e-15
+BANDWIDTHS = [2.0, 8.0, 20.0, 24.0, 48.0, 96.0, 200.0, 1000.0, 1e5]
+
+
+def consistent(solution: fo.Solution) -> fo.Certificate:
+    """Hold status, verdict and relative gap of a solution against each other."""
+    proof = solution.certificate
+    assert proof is not None
+    assert (solution.status is fo.Status.OPTIMAL) == (proof.relative_gap <= CONIC)
+    assert proof.confirms(CONIC) == (solution.status is fo.Status.OPTIMAL)
+    assert not proof.vanishing or proof.relative_gap == 0.0
+    return proof
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "age", "success"), stratified(BANDWIDTHS, [0.5, 3.0, 30.0], [None, 0.9, 0.5], every=3)
+)
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+def test_deadlines_that_are_kept_are_optimal(
+    bandwidth: float, age: float, success: float | None, refresh: fo.Refresh
+) -> None:
+    """A deadline of days and attempts by the hour: costs of 1e-30, 1e-291 and 0."""
+    for rates, importance in (([0.5], [1.0]), ([0.5, 1.0, 2.0], [1.0, 1e-3, 4.0])):
+        sources = fo.Sources(rates, importance, success=success)
+        solution = fo.solve(fo.Problem(LaterThan(age, refresh), sources, bandwidth), throw=False)
+        proof = consistent(solution)
+        assert solution.status is fo.Status.OPTIMAL
+        assert proof.vanishing == (max(solution.value, proof.gap) <= NOTHING * sum(importance)) or (
+            proof.relative_gap <= EXACT
+        )
+
+
+@pytest.mark.parametrize("importance", [[1.0, 0.0, 2.0], [0.0, 0.0, 2.0]])
+@pytest.mark.parametrize("objective", [LaterThan(3.0), BinaryFreshness(), HarmonicStaleness()], ids=repr)
+def test_a_second_budget_beside_a_source_of_no_importance(
+    objective: fo.Objective, importance: list[float]
+) -> None:
+    for bandwidth in (10.0, 100.0, 1000.0):
+        second = fo.Budget(0.5 * bandwidth, cost=[0.0, 1.0, 0.0], name="second")
+        sources = fo.Sources([1.0, 2.0, 3.0], importance)
+        problem = fo.Problem(objective, sources, bandwidth, constraints=[second])
+        solution = fo.solve(problem, throw=False)
+        consistent(solution)
+        assert solution.status is fo.Status.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_optimum_of_zero_has_no_gap_beside_it(seed: int) -> None:
+    """Announced changes with bandwidth for all: a status and a relative gap say the same of any rates."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 9))
+    objective = [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()][seed % 3]
+    rates, weight = 10.0 ** rng.uniform(-6, 4, n), 10.0 ** rng.uniform(-6, 6, n)
+    sources = fo.Sources(rates, weight, signalled=True)
+    ample = float(rng.choice([1.0, 1.5, 20.0]))
+    problem = fo.Problem(objective, sources, float(rates.sum()) * ample)
+    best = fo.solve(problem, throw=False)
+    consistent(best)
+    assert best.status is fo.Status.OPTIMAL
+    np.testing.assert_allclose(best.rates, rates, rtol=EXACT)
+    for off in (1e-3, 1e-9, 1e-13):
+        proof = fo.certify(problem, rates * (1.0 - off))
+        assert not proof.vanishing
+        # Where just enough is there for all, bandwidth has a price, and the loss is small beside it.
+        assert proof.relative_gap > (1e-2 if ample > 1.0 else 1e-2 * off)
+
+
+def test_what_a_refresh_costs_is_never_nothing() -> None:
+    """The least bandwidth for a target: what is spent is small, and without refreshes nothing is."""
+    sources = fo.Sources([1e-9, 2e-9])
+    target = fo.Target(AccumulatedDelay(), at_most=1.0)
+    problem = fo.Problem(fo.Spend(), sources, constraints=[target])
+    solution = fo.solve(problem)
+    proof = consistent(solution)
+    assert not proof.vanishing
+    assert not fo.certify(problem, 2.0 * solution.rates).confirms(1e-2)
