@@ -79,9 +79,10 @@ def prove_rows(
     y = row_multipliers(gap) if multipliers is None else multipliers
     short = gap.at(y)
     relative = relative_row_gap(gap, y, short, lambda: _central(program, repaired.rates))
-    if problem.numerics is not None and program.level is None:
+    numerics = program.numerics
+    if numerics is not None and program.level is None:
         relative = relative.unless_nothing(
-            gap.cost, short, lambda: cost_without_refreshes(program.numerics, repaired.rates)
+            gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
         )
     proved = math.isfinite(short) and math.isfinite(gap.cost)
     kept = repaired.infeasibility == 0.0 and untied == 0.0

@@ -55,7 +55,7 @@ def answer(task: str) -> Floats:
         return fo.solve(fo.Problem(Declared(), sources(3000), 3000.0), SeparableNewton()).rates
     small = fo.Problem(problems.AccumulatedDelay(), fo.Sources([1.0, 4.0, 9.0]), 3.0)
     if kind == "cones":
-        return np.array([fo.solve(small, Conic(rest)).value])  # type: ignore[arg-type]
+        return np.array([fo.solve(small, Conic(rest)).value])
     if kind == "descent":
         return fo.solve(small, MirrorDescent()).rates
     times = fo.schedule(fo.solve(small), 20.0, Greedy(small))

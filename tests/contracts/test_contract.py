@@ -431,13 +431,13 @@ def test_closed_form_is_exact(discipline: str, family: str, ill: bool, n: int) -
 def test_conic_is_the_truth_without_constraints(cell: tuple[str, str], backend: str) -> None:
     curve, discipline = cell
     problem = as_problem(sample(5, curve, discipline, "none", 2))
-    refused = refusal(Conic(backend), problem.per_bandwidth or problem)  # type: ignore[arg-type]
+    refused = refusal(Conic(backend), problem.per_bandwidth or problem)
     if discipline in ("periodic, failing", "periodic, conditional") and refused:
         assert "fo.solve" in refused
         return
     assert refused is None
     for n in (1, 2, 10):
-        check_against_truth(sample(5, curve, discipline, "none", n), Conic(backend), CONIC)  # type: ignore[arg-type]
+        check_against_truth(sample(5, curve, discipline, "none", n), Conic(backend), CONIC)
 
 
 @pytest.mark.parametrize(("cell", "backend"), stratified(TRUE_CELLS, ["CLARABEL", "ECOS"], every=5))
@@ -445,7 +445,7 @@ def test_conic_is_the_truth_without_constraints(cell: tuple[str, str], backend: 
 def test_conic_at_a_thousand_sources(cell: tuple[str, str], backend: str) -> None:
     curve, discipline = cell
     problem = as_problem(sample(5, curve, discipline, "none", 1000))
-    fo.solve(problem, Conic(backend), tolerance=CONIC)  # type: ignore[arg-type]
+    fo.solve(problem, Conic(backend), tolerance=CONIC)
 
 
 @settings(max_examples=80, deadline=None)
