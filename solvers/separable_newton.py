@@ -330,7 +330,7 @@ def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> 
     """Return whether the certificate finds a negligible duality gap."""
     if answer.rates is None or answer.price is None or not all_finite(answer.rates):
         return False
-    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, keep_slopes=False)
+    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics)
     prices = answer.host_prices
     on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
     short = gap.at(answer.price, on_top)

@@ -65,9 +65,9 @@ def _share(ratio: Array, z: Jet, y: Jet, near: BoolArray) -> Array:
 
 
 def _logarithms(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array, BoolArray]:
-    """Return L, E, z − x·L without cancellation, and where x and y are near.
+    """Return the logarithms of two affine functions without cancellation.
 
-    L = log(y/x), and E = L − z/y is returned only where they are near.
+    These are L = log(y/x), E = L − z/y, z − x·L, and whether x and y are near: E only where they are.
     With s = z/(x+y), L is 2·atanh(s), E is s·z/y plus and z − x·L is s·z minus x times its tail beyond 2s.
     """
     ratio = y / x

@@ -117,7 +117,7 @@ def test_slopes_and_curvatures_keep_their_digits_at_any_ratio(name: str) -> None
     rate = cp.Variable(len(RATES), nonneg=True)
     tape = compile_expression(written(rate), rate)
     with np.errstate(all="ignore"):
-        roads = {"tape": tape.evaluate(RATES), "source": jet_of(tape, RATES, 1)}
+        roads: dict[str, Any] = {"tape": tape.evaluate(RATES), "source": jet_of(tape, RATES, 1)}
     for k, (r, d) in enumerate(PAIRS):
         expected, added = exact_jet(exact, r, d)
         for (road, jet), order in itertools.product(roads.items(), range(3)):

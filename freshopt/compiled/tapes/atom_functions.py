@@ -175,9 +175,9 @@ def high_power(x: float, p: float) -> Three:
 
 
 def logarithms(x: float, y: float, z: float) -> tuple[float, float, float, bool]:
-    """Return L, E, z − x·L without cancellation, and whether x and y are near.
+    """Return the logarithms of two affine functions without cancellation.
 
-    L is log(y/x), E is L − z/y where they are near, and z = y − x.
+    These are L = log(y/x), E = L − z/y, z − x·L, and whether x and y are near: E only where they are.
     """
     ratio = y / x
     usual = (ratio >= 1e-300) & (ratio <= 1e300)
