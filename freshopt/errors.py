@@ -163,7 +163,7 @@ def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
 def one_of(
     value: object, choices: Sequence[Choice], what: str, error: type[FreshoptError] = SourceDataError
 ) -> Choice:
-    """Return the choice that a value is, and raise if it is none.
+    """Return the choice that a value is; raise if it is none.
 
     Words in -ise are also read as they are spelled in -ize.
 
