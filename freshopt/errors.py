@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
+
+Choice = TypeVar("Choice")
 
 # Offenders listed by name; a longer list hides the remedy.
 SHOWN = 5
@@ -156,6 +158,30 @@ def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
             raise TypeError(f"{what} is of type {type(value).__name__}. Pass True or False.")
         if isinstance(value, int) and value.bit_length() > BITS:
             raise SourceDataError(f"{each.name} has {value.bit_length()} bits. Pass a smaller number.")
+
+
+def one_of(
+    value: object, choices: Sequence[Choice], what: str, error: type[FreshoptError] = SourceDataError
+) -> Choice:
+    """Return the choice that a value is; raise if it is none.
+
+    Words in -ise are also read as they are spelled in -ize.
+
+    Examples
+    --------
+    >>> one_of("maximize", ("minimise", "maximise"), "sense")
+    'maximise'
+    >>> one_of("max", ("minimise", "maximise"), "sense")
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: sense is 'max'. Pass 'minimise' or 'maximise'.
+    """
+    meant = value.replace("ize", "ise") if isinstance(value, str) else value
+    for choice in choices:
+        if meant is choice or (isinstance(meant, str) and meant == choice):
+            return choice
+    *others, last = map(repr, choices)
+    known = f"{', '.join(others)} or {last}" if others else last
+    raise error(f"{what} is {shown(value)}. Pass {known}.")
 
 
 def check_seed(seed: object) -> int:

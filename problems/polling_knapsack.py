@@ -22,13 +22,13 @@ materials    x(1 − E₂(a/x))          1 − e^{−a/x}
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from freshopt.compiled import demand_functions, poll_proofs
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, expect
+from freshopt.errors import ObjectiveError, one_of
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_nodes
 from freshopt.modelling.sources import Sources
@@ -84,9 +84,7 @@ class PollingKnapsack(Objective):
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless form and nodes are valid."""
         require_nodes(self)
-        expect(self.form, str, "form of PollingKnapsack", "Pass 'polls' or 'materials'")
-        if self.form not in ("polls", "materials"):
-            raise ObjectiveError(f"form {self.form!r} is unknown. Use 'polls' or 'materials'.")
+        one_of(self.form, get_args(Form), "form of PollingKnapsack", ObjectiveError)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare the weighted gain."""

@@ -11,9 +11,9 @@ the price at which the models' demand meets the bandwidth follows from a search 
 prices of their own, which do not depend on the bandwidth's; their duals are solved first, all at once
 (`model_dual`).
 
-What does not end with a small estimated suboptimality, or ends at a price of 0, where marginals are flat and
-have no logarithms, is certified; if that finds a duality gap, the dual is solved by bracketing
-(`water_filling`), with the same numerics.
+What does not end with a small estimated suboptimality is certified; if that finds a duality gap, the dual is
+solved by bracketing (`water_filling`), with the same numerics. Sources that pay nothing, where marginals are
+flat and have no logarithms, have their best responses searched in the end.
 
 For smooth objectives convergence is quadratic. Where it is not seen to be (kinks, linear pieces, marginals
 that end at a finite rate), cutting planes take the lines' place (`tangent_bounds`), which cannot fail but
@@ -37,6 +37,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.cvx import cp
 from freshopt.dual_search.demand_models import DemandModels
+from freshopt.dual_search.local_models import TINY_PRICE
 from freshopt.dual_search.model_dual import (
     WIDTH,
     DualPoint,
@@ -224,11 +225,36 @@ def _solve(problem: Problem, settings: SeparableNewton, start: float | None) -> 
     found = _iterate(problem, models, point, settings.tolerance, steps)
     note = "" if found.ended else f"stopped at the limit of {settings.limit} evaluations."
     answer = answer_of(problem, found.models, found.point, pinned, note)
+    if answer.price == 0.0:
+        answer = _at_no_price(problem, numerics, answer)
     if found.converged or not spare or _gap_is_negligible(problem, numerics, answer):
         return answer
     safe = fill(problem, numerics)
     note = "The steps did not settle; prices were bracketed instead."
     return replace(safe, iterations=answer.iterations + safe.iterations, note=note)
+
+
+def _at_no_price(problem: Problem, numerics: Numerics, answer: Answer) -> Answer:
+    """Return an answer whose sources that pay nothing have their best responses.
+
+    A small loss says little of rates where it is flat, and nothing of small rates among large ones.
+    """
+    prices, hosts = answer.host_prices, problem.hosts
+    if answer.rates is None:
+        return answer
+    free = np.ones(len(answer.rates), dtype=np.bool_)
+    if isinstance(prices, HostPrices):
+        free = hosts.broadcast_to_sources(prices.values_, 0.0) == 0.0
+    some = np.flatnonzero(free)
+    with np.errstate(all="ignore"):
+        response = numerics.take(some).inverse_marginal(np.full(len(some), TINY_PRICE))
+    rates = np.array(answer.rates)
+    rates[some] = np.clip(response, problem.lower[some], problem.upper[some])
+    used, most = problem.sources.refresh_cost * rates, 1.0 + FEW_ULP
+    within = (
+        bool(np.all(hosts.totals(used) <= hosts.limits * most)) and total(used) <= problem.bandwidth * most
+    )
+    return replace(answer, rates=rates, iterations=answer.iterations + 1) if within else answer
 
 
 class _Iterate(NamedTuple):
@@ -330,7 +356,7 @@ def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> 
     """Return whether the certificate finds a negligible duality gap."""
     if answer.rates is None or answer.price is None or not all_finite(answer.rates):
         return False
-    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics, keep_slopes=False)
+    gap = Gap.of(problem, repair(problem, answer.rates)[0], numerics)
     prices = answer.host_prices
     on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
     short = gap.at(answer.price, on_top)

@@ -24,7 +24,7 @@ from freshopt.cuda.kernel_text import why_no_text
 from freshopt.cuda.transfers import on_host
 from freshopt.cuda.water_filling import DeviceAnswer, fill_on_device, solve_on_device
 from freshopt.dual_search.problem_columns import numerics_columns
-from freshopt.errors import SourceDataError, shortened
+from freshopt.errors import one_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_float64
 
@@ -55,8 +55,7 @@ class WaterFillingCuda:
 
     def __post_init__(self) -> None:
         """Raise SourceDataError unless rates are kept in float64 or float32."""
-        if not isinstance(self.dtype, str) or self.dtype not in ("float64", "float32"):
-            raise SourceDataError(f"dtype is {shortened(repr(self.dtype))}. Pass 'float64' or 'float32'.")
+        one_of(self.dtype, ("float64", "float32"), "dtype")
 
     def supports(self, problem: Problem) -> str | None:
         """Return why the problem is not solved on a device, or None."""

@@ -79,8 +79,10 @@ def register(atom: str | type, derivatives: UserDerivatives, parameters: Paramet
     Notes
     -----
     The atom must be twice differentiable; kinks are written with ``cp.maximum``, ``cp.minimum`` and
-    ``cp.abs``. Convexity is CVXPY's business: the class says so in ``is_atom_convex`` and ``is_incr``, and
-    nothing here checks that it is true. A cone solver needs a canonicalisation too, the others do not.
+    ``cp.abs``. Convexity is CVXPY's business: the class says so in ``is_atom_convex`` and ``is_incr``. When a
+    problem is made, values are compared with the class's ``numeric`` and slopes with values, at a few rates;
+    certificates hold values against slopes at theirs. A cone solver needs a canonicalisation too, the others
+    do not.
 
     Examples
     --------

@@ -62,7 +62,7 @@ import math
 import numpy as np
 
 from freshopt.automata import polls, transitions
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import SourceDataError, one_of
 from freshopt.numerics.arrays import Array, as_number
 
 
@@ -170,8 +170,8 @@ def check_together(feedback: Feedback, update: Update) -> None:
     ------
     SourceDataError
     """
-    expect(feedback, Feedback, "feedback", "Pass a freshopt.automata.Feedback")
-    expect(update, Update, "update", "Pass a freshopt.automata.Update")
+    one_of(feedback, tuple(Feedback), "feedback")
+    one_of(update, tuple(Update), "update")
     if update.on_penalty and not feedback.is_bit:
         raise SourceDataError(
             f"update is {update!r}, but {feedback!r} is a value whose zeros are no penalties. "

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from freshopt.automata.observed_costs import Cost
 from freshopt.automata.polls import Slots
 from freshopt.automata.settings import Feedback, Update, weights_of
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import SourceDataError, one_of
 from freshopt.numerics.arrays import Array, IntArray, as_numbers, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
@@ -70,7 +70,7 @@ class SimulatedSources:
         self.importance = as_vector(importance, n, "importance")
         if not bool(np.all((self.importance >= 0.0) & (self.importance < np.inf))):
             raise SourceDataError("importance must be finite and 0 or more. Mend it.")
-        expect(cost, Cost, "cost", "Pass a freshopt.automata.Cost")
+        one_of(cost, tuple(Cost), "cost")
         table = np.zeros((n, 1)) if curve is None else as_numbers(curve, "curve").copy()
         if table.ndim != 2 or len(table) != n or (curve is None) == (cost in (Cost.POWER, Cost.PIECES)):
             raise SourceDataError(f"the curve of {cost!r} does not fit {n} sources. Pass its row for each.")
@@ -148,6 +148,8 @@ class SimulatedSources:
 
         Weights are as feedback and update need them.
         """
+        one_of(feedback, tuple(Feedback), "feedback")
+        one_of(update, tuple(Update), "update")
         if self._weighted != (feedback, update):
             self._slots.weight[:] = weights_of(self.importance, feedback, update)
             self._weighted = feedback, update

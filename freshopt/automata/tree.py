@@ -33,7 +33,7 @@ from freshopt.automata.polls import Slots
 from freshopt.automata.settings import Feedback, Polling, Update, check_gain, check_together
 from freshopt.automata.share_bounds import ShareBounds, positions
 from freshopt.automata.simulated_sources import SimulatedSources
-from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.errors import SourceDataError, check_seed, expect, one_of
 from freshopt.numerics.arrays import Array, IntArray, as_whole
 
 # Resolution of automata that stand still: shares are kept to 1e-12.
@@ -93,8 +93,8 @@ class AutomataTree:
         bounds: ShareBounds | None = None,
     ) -> None:
         n, seed = as_whole(n, "the number of sources", 1, MOST_SOURCES), check_seed(seed)
-        expect(polling, Polling, "polling", "Pass a freshopt.automata.Polling")
-        expect(update, Update, "update", "Pass a freshopt.automata.Update")
+        one_of(polling, tuple(Polling), "polling")
+        one_of(update, tuple(Update), "update")
         if bounds is not None:
             expect(bounds, ShareBounds, "bounds", "Pass a freshopt.automata.ShareBounds")
         if bounds is not None and (polling is Polling.CREDIT or update is not Update.REWARD_INACTION):

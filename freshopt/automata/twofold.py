@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.automata.settings import Update
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, one_of
 from freshopt.numerics.arrays import Array
 
 Reward: TypeAlias = Callable[[Array], Array]
@@ -65,7 +65,8 @@ class TwofoldAutomaton:
     update: Update = Update.REWARD_PENALTY
 
     def __post_init__(self) -> None:
-        """Raise if the automaton has no states."""
+        """Raise if the automaton has no states, or no rule."""
+        one_of(self.update, tuple(Update), "update")
         check_resolution(self.resolution)
 
     @property

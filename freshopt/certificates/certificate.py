@@ -12,8 +12,9 @@ duality gap. It bounds F* − F(ρ) by weak duality and concavity: the Lagrangia
 lies below its tangent at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity,
 the other two terms are complementary slackness. Every term is ≥ 0 and no large numbers are subtracted, so a
 gap of 1e-15 is a gap, not noise. Whoever produced the rates is not trusted: not a solver's status, not its
-prices (poor prices only make the bound poor). One pass over the sources, in chunks. Where no price
-is given and the bound is large, tangents overstate it: the dual function is minimised instead
+prices (poor prices only make the bound poor), nor are slopes: costs at one more rate must lie above the
+tangents (`freshopt.separable.tangents`). One pass over the sources, in chunks. Where no price is given and
+the bound is large, tangents overstate it: the dual function is minimised instead
 (`freshopt.certificates.price_search`).
 """
 
@@ -246,7 +247,7 @@ def certificate_of_gap(proved: ProvedGap, price: float, host_prices: Array) -> C
     if not short <= TIGHT * (abs(gap.cost) + limits.at_stake):
         return None
     certificate = _summarise(gap, price, host_prices, 0.0, short, limits)
-    return certificate if certificate.relative_gap <= TIGHT else None
+    return certificate if certificate.relative_gap <= TIGHT or not math.isfinite(certificate.gap) else None
 
 
 def certify_rows(
@@ -339,8 +340,7 @@ def _certified(
         return _unproved(problem, repaired, infeasibility)
     if price is not None and not price >= 0.0:
         raise SourceDataError(f"price is {price!r}. A price is a number >= 0.")
-    known = price is not None and (host_prices is not None or not len(problem.hosts))
-    gap = Gap.of(problem, repaired, problem.numerics, keep_slopes=not known)
+    gap = Gap.of(problem, repaired, problem.numerics)
     given_hosts = None if host_prices is None else _host_vector(problem, host_prices)
     found, host_dual = best_prices(gap, price, given_hosts)
     short = gap.at(found, host_dual)
@@ -443,8 +443,11 @@ def _summarise(
     """
     problem, cost = gap.problem, gap.cost
     short = gap.at(price, host_prices) if known is None else known
-    proved = math.isfinite(short) and math.isfinite(cost)
+    wrong = gap.contradiction() if math.isfinite(short) and math.isfinite(cost) else None
+    proved = math.isfinite(short) and math.isfinite(cost) and wrong is None
     relative = relative_gap(gap, price, host_prices, short, limits) if proved else NOTHING
+    if wrong is not None:
+        relative = replace(NOTHING, reason=wrong.sentence(problem.sources.label(wrong.source)))
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=gap.value,

@@ -200,7 +200,7 @@ def dual_gap(gap: Gap, price: float, host_prices: Array) -> float:
         best = _best_responses(gap, each, slice(None))
         if not bool(np.all(np.isfinite(best))):
             return math.inf
-        there = Gap.of(problem, best, gap.numerics, keep_slopes=False)
+        there = Gap.of(problem, best, gap.numerics)
         spent = problem.sources.refresh_cost * best
         used = np.append(hosts.totals(spent), total(spent))
         limits, prices = np.append(hosts.limits, problem.bandwidth), np.append(host_prices, price)
@@ -209,6 +209,8 @@ def dual_gap(gap: Gap, price: float, host_prices: Array) -> float:
         paid = float(np.dot(prices, limits - used))
         size = _size(gap) + _size(there) + float(np.dot(prices, limits + used))
         found = gap.cost - there.cost + paid + terms + ROUNDING * size
+        if there.contradiction() is not None:
+            return math.inf
     return found if math.isfinite(found) else math.inf
 
 

@@ -171,7 +171,7 @@ def gap_of_proof(
     priced = price * slack if price > 0.0 else 0.0
     priced += float(np.dot(host_prices, host_slack)) if len(hosts) else 0.0
     short = priced + proof.gap
-    gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved)
+    gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved=halved)
     return ProvedGap(gap, short if math.isfinite(short) else math.inf)
 
 

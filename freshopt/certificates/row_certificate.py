@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,13 +79,18 @@ def prove_rows(
     gap = RowGap.of(program, repaired.rates)
     y = row_multipliers(gap) if multipliers is None else multipliers
     short = gap.at(y)
+    proved, nothing = math.isfinite(short) and math.isfinite(gap.cost), NOTHING
+    wrong = gap.contradiction() if proved else None
+    if wrong is not None:
+        plain = len(program) == len(problem.sources)
+        name = problem.sources.label(wrong.source) if plain else f"bundle {wrong.source}"
+        proved, nothing = False, replace(NOTHING, reason=wrong.sentence(name))
     relative = relative_row_gap(gap, y, short, lambda: _central(program, repaired.rates))
     numerics = program.numerics
     if numerics is not None and program.level is None:
         relative = relative.unless_nothing(
             gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
         )
-    proved = math.isfinite(short) and math.isfinite(gap.cost)
     kept = repaired.infeasibility == 0.0 and untied == 0.0
     mended = repaired.rates if bundles is None else bundles.of_sources(repaired.rates)
     rates = given if kept else read_only(mended)
@@ -93,7 +99,7 @@ def prove_rows(
         max(repaired.infeasibility, untied),
         _value(problem, rates, gap.cost),
         short if proved else math.inf,
-        relative if proved else NOTHING,
+        relative if proved else nothing,
         gap.admissible(y),
         RowTable.of(gap, y, short),
     )

@@ -28,6 +28,7 @@ from freshopt.numerics.arrays import Array, chunks, exact_sum, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
+from freshopt.separable.tangents import Contradiction, contradiction
 
 # Entries are rounded products of costs that are right to two ulp, and a limit may be rounded once more.
 _ROUNDED = 3.0 * float(np.finfo(np.float64).eps)
@@ -90,6 +91,26 @@ class RowGap:
             y = self.admissible(multipliers)
             short = exact_sum([total(self.row_terms(y)), total(self.source_terms(y))])
         return math.inf if math.isnan(short) else short
+
+    def contradiction(self) -> Contradiction | None:
+        """Return a variable whose cost, or curve, lies below its tangent."""
+        program, rows = self.program, self.program.rows
+        every = np.arange(len(self.rates))
+        functions = [] if program.numerics is None else [(program.numerics, every)]
+        for kind, curve in enumerate(rows.curves, start=1):
+            functions.append((curve, np.unique(rows.source[(rows.kind == kind) & (rows.coefficient != 0.0)])))
+        for numerics, chosen in functions:
+            for block in chunks(len(chosen)):
+                own = chosen[block]
+                piece, rates = numerics.take(own), self.rates[own]
+                with np.errstate(all="ignore"):
+                    at = rates, piece.cost(rates), piece.marginal(rates)
+                    found = contradiction(
+                        piece, *at, program.lower[own], program.upper[own], program.typical[own]
+                    )
+                if found is not None:
+                    return found._replace(source=int(own[found.source]))
+        return None
 
     def row_terms(self, multipliers: Array) -> Array:
         """Return the rows' parts y_j (b_j − G_j), rounding included, shape (m,)."""

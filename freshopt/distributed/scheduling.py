@@ -120,4 +120,4 @@ def _value(problem: Problem, rates: Array) -> float:
     """Return the objective's value in the long run."""
     if problem.numerics is None:
         return np.nan
-    return Gap.of(problem, rates, problem.numerics, keep_slopes=False).value
+    return Gap.of(problem, rates, problem.numerics).value

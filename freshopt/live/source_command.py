@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Literal
 
-from freshopt.errors import SourceDataError, shortened
+from freshopt.errors import SourceDataError, one_of, shortened
 
 # Octets that are read of the output at a time.
 _CHUNK = 65_536
@@ -70,6 +70,10 @@ class SourceCommand:
     words: tuple[str, ...]
     timeout: float = 60.0
     changed_by: Literal["output", "exit-code"] = "output"
+
+    def __post_init__(self) -> None:
+        """Raise SourceDataError unless it is told how changes are seen."""
+        one_of(self.changed_by, ("output", "exit-code"), "changed_by")
 
     @classmethod
     def parse(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
-from freshopt.modelling.objective import ConeForm, Objective, Refresh
+from freshopt.modelling.objective import ConeForm, Objective, Refresh, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
@@ -82,6 +82,7 @@ class Expected(CurveObjective):
                 f"the objective of Expected is {shown(self.objective)}, which has no expectation by source. "
                 "Pass another instance, such as BinaryFreshness()."
             )
+        require_sense(self.objective)
         shape = shape_of(self.nodes, "nodes")
         nodes, weights = checked_nodes(self.nodes, self.weights, shape[0] if shape else 0)
         object.__setattr__(self, "nodes", nodes)

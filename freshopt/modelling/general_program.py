@@ -68,7 +68,8 @@ def general_program(
     require_open_cycles(program.rows, sources, problem.bundles)
     _require_feasible_rows(program, sources)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
-    require_bounded(program, sources)
+    if not problem.couplings:  # which may bound what the rows leave open
+        require_bounded(program, sources)
     return program
 
 

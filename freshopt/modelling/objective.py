@@ -8,17 +8,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.errors import ObjectiveError, shortened
+from freshopt.errors import ObjectiveError, one_of, shortened
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index, chunks, exact_sum
 from freshopt.separable.kernel import Kernel, Numerics
 
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
+Sense: TypeAlias = Literal["minimise", "maximise"]
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
 
 
@@ -71,13 +72,28 @@ class Command:
     make: Callable[..., Any] | None = None
 
 
+def require_sense(objective: Objective) -> None:
+    """Raise ObjectiveError unless an objective is minimised or maximised.
+
+    A sense of its own that an instance has, spelled "minimize", is written as everything here reads it.
+    """
+    sense = _sense(objective.sense, type(objective))
+    if sense != objective.sense:
+        object.__setattr__(objective, "sense", sense)
+
+
+def _sense(value: object, owner: type) -> Sense:
+    senses: tuple[Sense, ...] = get_args(Sense)
+    return one_of(value, senses, f"sense of {owner.__name__}", ObjectiveError)
+
+
 def require_discipline(objective: Objective) -> None:
     """Raise ObjectiveError unless an objective's `refresh` is one of its disciplines."""
     refresh, known = objective.refresh, objective.disciplines
+    require_sense(objective)
     if not isinstance(refresh, Refresh):
-        raise ObjectiveError(
-            f"refresh is {refresh!r}, not a Refresh. Pass Refresh.POISSON or Refresh.PERIODIC."
-        )
+        offered = (*known, Refresh.ON_REQUEST) if objective.on_request else known
+        one_of(refresh, offered, "refresh", ObjectiveError)
     if refresh is Refresh.ON_SIGNAL:
         raise ObjectiveError(
             f"{objective!r}: refreshing on signals is a property of sources. Pass Refresh.POISSON or "
@@ -138,7 +154,7 @@ class Objective:
     Attributes
     ----------
     sense : {"minimise", "maximise"}
-        Whether the sum over sources is to be small or large.
+        Whether the sum over sources is to be small or large; "minimize" and "maximize" are the same.
     refresh : Refresh
         The discipline under which `per_source` is the cost of a rate.
     disciplines : tuple of Refresh
@@ -193,13 +209,22 @@ class Objective:
     (array([1., 2.]), array([1., 2.]))
     """
 
-    sense: ClassVar[Literal["minimise", "maximise"]] = "minimise"
+    sense: ClassVar[Sense] = "minimise"
     refresh: Refresh = Refresh.POISSON
     disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC, Refresh.POISSON)
     on_request: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
     window_cones: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
+
+    def __init_subclass__(cls, **settings: Any) -> None:  # noqa: ANN401 - a class's own
+        """Raise ObjectiveError for a class whose sense is none."""
+        super().__init_subclass__(**settings)
+        own = cls.__dict__.get("sense")
+        if isinstance(own, property):
+            cls.sense = property(lambda self: _sense(own.__get__(self), cls))  # type: ignore[assignment]
+        elif own is not None and not hasattr(own, "__get__"):
+            cls.sense = _sense(own, cls)
 
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless `refresh` is a discipline; called by dataclasses."""

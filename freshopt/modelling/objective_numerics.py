@@ -10,6 +10,7 @@ from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import declare, name_of
 from freshopt.modelling.failing_fetches import kernel_in_attempts
 from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
+from freshopt.modelling.numerics_check import require_declared, require_registered
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.sources import Sources
@@ -82,7 +83,10 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
         return kernel
     rate = cp.Variable(len(sources), nonneg=True, name="rate")
     declaration = declare(objective, method, rate, sources)
+    chosen = np.broadcast_to(sources.signalled == signalled, len(sources))
     if kernel is not None:
+        where = name_of(objective, method)
+        require_declared(objective, kernel, declaration, rate, sources, chosen, where)
         return kernel
     if declaration.constraints:
         raise ObjectiveError(
@@ -91,4 +95,6 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
         )
     sign = 1.0 if objective.sense == "minimise" else -1.0
     node = compile_expression(declaration.expression, rate)
-    return DerivedNumerics(node, sign, sources.change_rate)
+    numerics = DerivedNumerics(node, sign, sources.change_rate)
+    require_registered(numerics, declaration.expression, rate, sources, chosen)
+    return numerics

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, shown
+from freshopt.errors import ObjectiveError, one_of, shown
 from freshopt.modelling.constraints.declared_settings import checked_labels
 from freshopt.modelling.constraints.groups import Labels
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective, Refresh, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -54,8 +54,8 @@ class Worst(Objective):
         """Raise ObjectiveError unless the settings are of their kinds."""
         if not isinstance(self.objective, Objective) or isinstance(self.objective, Worst):
             raise ObjectiveError(f"the objective of Worst is {shown(self.objective)}. Pass another instance.")
-        if not isinstance(self.then, str) or self.then not in ("stop", "next"):
-            raise ObjectiveError(f"then of Worst is {shown(self.then)}. Pass 'stop' or 'next'.")
+        require_sense(self.objective)
+        one_of(self.then, ("stop", "next"), "then of Worst", ObjectiveError)
         if self.by is not None:
             object.__setattr__(self, "by", checked_labels(self.by, "by of Worst"))
 

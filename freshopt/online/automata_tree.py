@@ -21,7 +21,7 @@ from freshopt.automata import Feedback, Polling, Update
 from freshopt.automata.polls import REACH
 from freshopt.automata.settings import check_gain, check_together
 from freshopt.automata.twofold import check_resolution
-from freshopt.errors import SourceDataError, expect, expect_settings
+from freshopt.errors import SourceDataError, expect, expect_settings, one_of
 from freshopt.modelling.problem import Problem
 from freshopt.online.oracle import Truth
 from freshopt.online.poll_batches import Intervals, TreePolls
@@ -106,7 +106,7 @@ class AutomataTree:
         Penalties need a binary feedback, and numbers are ≥ 1.
         """
         expect_settings(self)
-        expect(self.polling, Polling, "polling", "Pass a freshopt.automata.Polling")
+        one_of(self.polling, tuple(Polling), "polling")
         check_together(self.feedback, self.update)
         if self.feedback is Feedback.COST:
             raise SourceDataError(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import FreshoptError, SourceDataError, one_of
 from freshopt.formatting import count
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -75,6 +75,7 @@ class RunHistory:
 
     def __post_init__(self) -> None:
         """Raise if columns differ in length, and freeze them."""
+        object.__setattr__(self, "sense", one_of(self.sense, get_args(Sense), "sense"))
         columns = {key: getattr(self, key) for key in ("time", "duration", "value", "spent", "allowed")}
         columns |= dict(self.extra) | ({} if self.best is None else {"best": self.best})
         wrong = [key for key, column in columns.items() if np.shape(column) != np.shape(self.time)]

@@ -18,12 +18,12 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, one_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.online.run_history import RunHistory, Sense
@@ -61,7 +61,8 @@ class Journal:
     def __init__(
         self, learner: str, sense: Sense = "minimise", *, exact: bool = True, time_unit: str = "day"
     ) -> None:
-        self._learner, self._sense, self._exact, self._time_unit = learner, sense, exact, time_unit
+        self._learner, self._exact, self._time_unit = learner, exact, time_unit
+        self._sense: Sense = one_of(sense, get_args(Sense), "sense")
         self._rows: dict[str, list[float]] = {}
         self._kept: list[int] = []
         self._rates: list[Array] = []

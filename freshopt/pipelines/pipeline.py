@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, shown
+from freshopt.errors import SourceDataError, list_offenders, one_of, shown
 from freshopt.formatting import count
 from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.modelling.objective import Refresh
@@ -156,7 +156,7 @@ class Pipeline:
         ndarray, shape (n,)
             Exact where `exact` says so, else a lower bound.
         """
-        own = self.discipline_of(rates) if refresh is None else refresh
+        own = _discipline(self.discipline_of(rates) if refresh is None else refresh)
         u = self.rates_of(rates)
         d = self.sources.change_rate
         with np.errstate(divide="ignore", over="ignore"):
@@ -168,11 +168,6 @@ class Pipeline:
             safe = np.where((ratio > 1e-8) & (ratio < np.inf), ratio, 1.0)
             lost = np.where(ratio > 1e-8, np.log(safe) - np.log(-np.expm1(-safe)), 0.5 * ratio)
             lost[ratio == np.inf] = np.inf
-        else:
-            raise SourceDataError(
-                f"refresh is {own!r}. Nodes of a pipeline are refreshed as Refresh.POISSON or "
-                "Refresh.PERIODIC."
-            )
         return np.exp(-self._total(lost))
 
     def missed_changes(self, rates: object, refresh: Refresh | None = None) -> Array:
@@ -189,7 +184,7 @@ class Pipeline:
             Σ D_h/u_h over the node and what is upstream of it, half of it under periodic refreshes; where
             `exact` is false an upper bound.
         """
-        own = self.discipline_of(rates) if refresh is None else refresh
+        own = _discipline(self.discipline_of(rates) if refresh is None else refresh)
         u = self.rates_of(rates)
         with np.errstate(divide="ignore", over="ignore"):
             return self._total(self.sources.change_rate / u * (0.5 if own is Refresh.PERIODIC else 1.0))
@@ -205,6 +200,11 @@ class Pipeline:
         """Return the discipline of a solution's objective; POISSON of other rates."""
         found = getattr(getattr(getattr(rates, "problem", None), "objective", None), "refresh", None)
         return found if isinstance(found, Refresh) else Refresh.POISSON
+
+
+def _discipline(refresh: object) -> Refresh:
+    """Return a discipline under which nodes are known."""
+    return one_of(refresh, (Refresh.POISSON, Refresh.PERIODIC), "refresh of a pipeline's nodes")
 
 
 def pipeline(

@@ -68,6 +68,11 @@ class Numerics(Protocol):
 class Kernel:
     """Hand-written numerics of a cost curve under a refresh discipline.
 
+    J is what is *minimised*, whatever the objective's sense: of a maximised objective it is minus what
+    `per_source` declares. Its loss, such as 1 − freshness, will do where `unit_gain` says what is gained, or
+    the objective's `value_from_cost` says what loss becomes of which value. `Problem` compares a kernel with
+    the declaration at a few rates and refuses one that differs.
+
     Parameters
     ----------
     importance : ndarray, shape (n,)
@@ -75,7 +80,7 @@ class Kernel:
     parameters : tuple of ndarray, each of shape (n,)
         What the formulas take besides the rate, usually ``(change_rate,)``, and take in float64.
     unit_cost, unit_marginal : callable
-        ``f(rate, *parameters)``: J(ρ), and −J'(ρ).
+        ``f(rate, *parameters)``: J(ρ), and −J'(ρ), which is positive where a refresh more lowers the cost.
     unit_inverse : callable
         ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
     unit_demand : callable, optional
@@ -86,7 +91,7 @@ class Kernel:
         importance/price if None.
     unit_gain : callable, optional
         ``f(rate, *parameters)``: what a maximised objective gains, such as the fresh share 1 − J(ρ), in a
-        form that does not cancel.
+        form that does not cancel. Without it the value is minus the cost.
     unit_value : callable, optional
         ``f(rate, *parameters)`` of `freshopt.compiled.cost_functions`: `unit_cost` of one source.
     unit_proof : ProofCell, optional

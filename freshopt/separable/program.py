@@ -14,12 +14,14 @@ import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.compiled.rows import ratio_loops
-from freshopt.numerics.arrays import Array, Index
+from freshopt.numerics.arrays import LARGEST, Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.rows import RATE, Rows
 
 _FEW_ULP = 8 * float(np.finfo(np.float64).eps)
+# Share of what a row adds up that bounds may be too large by, for rounding.
+_SLACK = 1e-12
 # Implied bounds are so many times what rows leave. A bound that is reached just where its row binds is a kink
 # at the optimum: of 46 planted instances the one with the most passes takes 96 instead of 207.
 _ROOMY = 2.0
@@ -77,10 +79,14 @@ def implied_upper(rows: Rows, lower: Array, upper: Array, needed: Array | None =
 
     A row Σ a·ρ ≤ b with a ≥ 0 leaves source k no more than (b − Σ a·lo)/a_k above its lower bound. Twice that
     is the bound, so that no rate is at it where the row is met. Rates that nothing else bounds are bounded by
-    rows that compare them with others.
+    rows that compare them with others, and by rows of curves: e^ρ ≤ b bounds ρ.
     """
     bounds = _implied_by_limits(rows, lower, upper, needed)
-    return bounds if bool(np.all(np.isfinite(bounds))) else _implied_by_others(rows, bounds)
+    if not bool(np.all(np.isfinite(bounds))):
+        bounds = _implied_by_others(rows, bounds)
+    if needed is None and not bool(np.all(np.isfinite(bounds))):
+        bounds = _implied_by_rest(rows, lower, bounds)
+    return bounds
 
 
 def _implied_by_others(rows: Rows, upper: Array) -> Array:
@@ -102,6 +108,69 @@ def _implied_by_others(rows: Rows, upper: Array) -> Array:
     row, loss, bounds = rows.row[others].astype(np.int64), -rows.coefficient[others], np.array(upper)
     fast(ratio_loops.bound_by_others)(holder, gain / (1.0 + _FEW_ULP), rows.limits, first, row, loss, bounds)
     return bounds
+
+
+def _implied_by_rest(rows: Rows, lower: Array, upper: Array) -> Array:
+    """Return upper bounds, with those that rows of any kind imply.
+
+    An entry of a row is at most what the least values of all others leave of the limit. Bounds that one pass
+    finds may let the next find more.
+    """
+    a, source, row, rate = rows.coefficient, rows.source, rows.row, rows.kind == RATE
+    rising = [not isinstance(curve, Kernel) for curve in rows.curves]  # costs of kernels never rise
+    usable = (a > 0.0) & np.array([True, *rising])[rows.kind]
+    bounds, least, tried = np.array(upper), np.zeros(len(a)), np.zeros(len(a), dtype=np.bool_)
+    with np.errstate(all="ignore"):
+        while bool(np.any(wanted := usable & np.isinf(bounds[source]) & ~tried)):
+            if not bool(np.any(tried)):
+                for kind, curve in enumerate(rows.curves, start=1):
+                    own = np.flatnonzero(rows.kind == kind)
+                    least[own] = a[own] * _least(
+                        curve.take(source[own]), lower[source[own]], bounds[source[own]]
+                    )
+            least[rate] = a[rate] * np.where(a[rate] > 0.0, lower[source[rate]], bounds[source[rate]])
+            sums = np.bincount(row, weights=least, minlength=len(rows))
+            size = np.abs(rows.limits) + np.bincount(row, weights=np.abs(least), minlength=len(rows))
+            known = np.flatnonzero(wanted & np.isfinite(sums[row]))
+            if not len(known):
+                break
+            tried[known] = True
+            j = row[known]
+            most = (rows.limits[j] - sums[j] + least[known] + _SLACK * size[j]) / a[known]
+            found = np.where(rate[known], most, np.inf)
+            for kind, curve in enumerate(rows.curves, start=1):
+                own = np.flatnonzero(rows.kind[known] == kind)
+                if len(own):
+                    found[own] = _beyond(curve.take(source[known[own]]), most[own])
+            np.minimum.at(bounds, source[known], np.maximum(lower[source[known]], _ROOMY * found))
+    return bounds
+
+
+def _least(curve: Numerics, lower: Array, upper: Array) -> Array:
+    """Return a convex curve's least values between bounds, −inf where unknown."""
+    at = np.clip(curve.inverse_marginal(np.zeros(len(lower))), lower, np.minimum(upper, LARGEST))
+    values = curve.cost(at)
+    return np.where(np.isnan(values), -np.inf, values)
+
+
+def _beyond(curve: Numerics, most: Array) -> Array:
+    """Return rates beyond which a convex curve exceeds values.
+
+    They are inf where it never does, and else too large by a factor of up to 4.
+    """
+    rates, open_ = np.full(len(most), np.inf), np.arange(len(most))
+    open_ = open_[curve.cost(np.full(len(most), LARGEST)) > most]
+    trial = np.full(len(open_), LARGEST)
+    for size in (1e32, 1e16, 1e8, 1e4, 1e2, 10.0, 2.0):
+        # As long as a rate that many times less is beyond, too, on the rising side.
+        while len(open_):
+            some, fewer = curve.take(open_), trial / size
+            less = (some.cost(fewer) > most[open_]) & (some.marginal(fewer) < 0.0)
+            if not bool(np.any(less)):
+                break
+            trial = np.where(less, fewer, trial)
+    rates[open_] = trial
+    return rates
 
 
 def _implied_by_limits(rows: Rows, lower: Array, upper: Array, needed: Array | None) -> Array:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.errors import check_seed, expect, one_of
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
@@ -106,8 +106,7 @@ def instances(
     """
     expect(objective, Objective, "objective", "Pass one of freshopt.problems, or one of your own")
     n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
-    if not isinstance(scale, str) or scale not in SCALES:
-        raise SourceDataError(f"scale is {scale!r}: there is no such family. Pass 'benign' or 'ill'.")
+    one_of(scale, SCALES, "scale")
     expect(constraints, (bool, np.bool_), "constraints", "Pass True or False")
     expect(conditional, (bool, np.bool_), "conditional", "Pass True or False")
     kinds = CONDITIONAL if conditional else CONSTRAINED if constraints else KINDS

@@ -153,7 +153,7 @@ def test_materials_are_declared_as_accurately_as_stated() -> None:
 
 
 def test_forms_and_signals_that_are_refused() -> None:
-    with pytest.raises(fo.ObjectiveError, match=r"form 'both' is unknown\. Use 'polls' or 'materials'"):
+    with pytest.raises(fo.ObjectiveError, match=r"form of .* is 'both'\. Pass 'polls' or 'materials'"):
         PollingKnapsack("both")  # type: ignore[arg-type]
     with pytest.raises(fo.ObjectiveError, match=r"source 0 is signalled, .* Pass signalled=False"):
         fo.Problem(PollingKnapsack(), fo.Sources([1.0], signalled=True), bandwidth=1.0)

@@ -174,12 +174,15 @@ def high_power(x: float, p: float) -> Three:
     return first * x, p * first, p * (p - 1.0) * bend
 
 
-def logarithms(x: float, y: float, z: float) -> Three:
-    """Return L, L − z/y and z − x·L without cancellation.
+def logarithms(x: float, y: float, z: float) -> tuple[float, float, float, bool]:
+    """Return the logarithms of two affine functions without cancellation.
 
-    L is log(y/x), and z = y − x.
+    These are L = log(y/x), E = L − z/y, z − x·L, and whether x and y are near: E only where they are.
     """
-    logarithm, share = log_of(y / x), z / y
+    ratio = y / x
+    usual = (ratio >= 1e-300) & (ratio <= 1e300)
+    logarithm = log_of(ratio if usual else np.sqrt(y) / np.sqrt(x)) * (1.0 if usual else 2.0)
+    share = z / y
     s = z / (x + y)
     near = abs(s) <= NEAR
     s = s if near else 0.0
@@ -199,29 +202,32 @@ def logarithms(x: float, y: float, z: float) -> Three:
     tail = tail * q * s
     return (
         2.0 * s + tail if near else logarithm,
-        s * share + tail if near else logarithm - share,
+        s * share + tail,
         s * z - x * tail if near else z - x * logarithm,
+        near,
     )
 
 
 def rel_entr(x: float, y: float, z: float, dx: float, dy: float, dz: float, determinant: float) -> Three:
     """Return x·log(x/y) and its derivatives in the rate."""
-    logarithm, excess, _ = logarithms(x, y, z)
-    slope = -dz * (x / y) - dx * excess
+    logarithm, excess, _, near = logarithms(x, y, z)
+    slope = -weighted(dz if near else dy, x / y) - dx * (excess if near else logarithm - 1.0)
     return entropy_mended(-x * logarithm, slope, x, y, dx, dy, determinant, 0.0)
 
 
 def kl_div(x: float, y: float, z: float, dx: float, dy: float, dz: float, determinant: float) -> Three:
     """Return x·log(x/y) − x + y and its derivatives in the rate."""
-    _, excess, value = logarithms(x, y, z)
-    return entropy_mended(value, dz * (z / y) - dx * excess, x, y, dx, dy, determinant, 1.0)
+    logarithm, excess, value, near = logarithms(x, y, z)
+    slope = weighted(dz if near else dy, z / y) - dx * (excess if near else logarithm)
+    return entropy_mended(value, slope, x, y, dx, dy, determinant, 1.0)
 
 
 def entropy_mended(
     value: float, slope: float, x: float, y: float, dx: float, dy: float, determinant: float, at_zero: float
 ) -> Three:
     """Return a relative entropy, with limits and extended values."""
-    curvature = determinant * determinant / (x * y * y)
+    share = determinant / y
+    curvature = share * share / x
     x_out, y_out = x <= 0.0, y <= 0.0
     out, inside = x_out | y_out, (x == 0.0) & (y >= 0.0)
     inwards = (sign_of(dx) if x_out else 0.0) + (sign_of(dy) if y_out else 0.0)

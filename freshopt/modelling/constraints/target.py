@@ -19,7 +19,7 @@ from freshopt.modelling.constraints.declared_settings import (
 from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective import Objective, require_sense
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_float64
@@ -69,6 +69,7 @@ class Target:
                 f"the objective of a Target is {shown(self.objective)}. Pass an instance, such as "
                 "BinaryFreshness()."
             )
+        require_sense(self.objective)
         maximised = self.objective.sense == "maximise"
         given, other = (self.at_least, self.at_most) if maximised else (self.at_most, self.at_least)
         if given is None or other is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.errors import SourceDataError, shown
+from freshopt.errors import one_of
 from freshopt.modelling.constraints.declared_settings import checked_labels, checked_name
 from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.sources import Sources
@@ -48,8 +48,7 @@ class Tied:
 
     def __post_init__(self) -> None:
         """Raise SourceDataError or TypeError for unusable settings."""
-        if not isinstance(self.cost, str) or self.cost not in ("each", "once"):
-            raise SourceDataError(f"cost of Tied is {shown(self.cost)}. Pass 'each' or 'once'.")
+        one_of(self.cost, ("each", "once"), "cost of Tied")
         what = f"Tied {checked_name(self.name, 'a Tied')!r}"
         object.__setattr__(self, "bundle", checked_labels(self.bundle, f"bundle of {what}"))
 
