@@ -64,7 +64,7 @@ def first_due(
 
 
 def retry_wait(since: float, rate: float, failed: float) -> float:
-    """Return how long a source is left alone after a crawl that failed.
+    """Return how long a source is left alone after a failure.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def retry_wait(since: float, rate: float, failed: float) -> float:
 
 
 def is_down(since: float, rate: float, failed: float) -> bool:
-    """Return whether a source has been silent for so long that others get its bandwidth."""
+    """Return whether others get the bandwidth of a silent source."""
     return (failed - since) * rate >= PATIENCE
 
 
@@ -128,6 +128,6 @@ def next_due(
 
 
 def drawn(number: int, moment: float) -> float:
-    """Return a random number in (0, 1] of a source and moment alone."""
+    """Return a random number in (0, 1] of a source and moment."""
     digest = blake2b(struct.pack("<qd", number, moment), digest_size=8).digest()
     return (int.from_bytes(digest, "little") + 1) / _DRAWS

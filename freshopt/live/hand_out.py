@@ -100,7 +100,10 @@ class Bucket:
         return replace(self, tokens=tokens, time=max(now, self.time))
 
     def after(self, used: float, lost: float, lately: float) -> Bucket:
-        """Return the bucket after a hand-out; of what was before, at most the refreshes of `lately` count."""
+        """Return the bucket after a hand-out.
+
+        Of what was before, refreshes for the bandwidth of `lately` count at most.
+        """
         kept = min(1.0, lately / max(self.used + self.lost, math.ulp(0.0)))
         return Bucket(self.tokens - used, self.time, kept * self.used + used, kept * self.lost + lost)
 
@@ -212,6 +215,24 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
         bucket = bucket.at(now, settings.bandwidth, settings.burst)
         filled = now + max(0.0, -bucket.tokens / settings.bandwidth)
     return max(float(rows[0][0]), filled)
+
+
+def next_turn(database: Database, settings: PlannerSettings, now: float, due: float) -> float | None:
+    """Return when a host may be asked again for what waits for it.
+
+    None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
+    """
+    bucket = read_bucket(database)
+    if settings.host_gap == 0.0 or bucket is None:
+        return None
+    if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
+        return None
+    sql = (
+        "SELECT MIN(free_at) FROM source JOIN host_turn ON host_turn.host = source.host "
+        f"WHERE {FREE} AND free_at > ?"
+    )
+    ((moment,),) = database.rows(sql, (due, now, now, now))
+    return None if moment is None else float(moment)
 
 
 def latest_now(database: Database) -> float:

@@ -20,11 +20,10 @@ import numpy.typing as npt
 from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
 from freshopt.live import reading
-from freshopt.live.clock import Clock
-from freshopt.live.content import check_content, keep_content, outcome_by_content
-from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
+from freshopt.live.content import check_content, record_content
+from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -323,18 +322,15 @@ class Planner:
         """
         name = check_name(source)
         with self._lock:
-            clock = self._state.clock(time)
+            clock, settings = self._state.clock(time), self._state.settings()
             moment = clock.number(time, "time")
             date = None if last_modified is None else clock.number(last_modified, "last_modified")
-            if content is None:
-                return self._record(clock, [name], [outcome_of(name, moment, changed, changes, date)]) == 1
-            seen = check_content(name, changed, content)
             with self._database.transaction():
-                outcome = outcome_by_content(self._database, clock, name, moment, seen, changes, date)
-                new = record(self._database, clock, [name], [outcome], self._state.settings())
-                if new:
-                    keep_content(self._database, name, seen)
-                return new == 1
+                if content is None:
+                    outcome = outcome_of(name, moment, changed, changes, date)
+                    return record(self._database, clock, [name], [outcome], settings) == 1
+                seen = check_content(name, changed, content)
+                return record_content(self._database, clock, name, moment, seen, changes, date, settings)
 
     def observed_many(
         self,
@@ -373,7 +369,8 @@ class Planner:
         with self._lock:
             clock = self._state.clock(time)
             outcomes = outcomes_of(clock, names, time, changed, changes, last_modified)
-            return self._record(clock, names, outcomes)
+            with self._database.transaction():
+                return record(self._database, clock, names, outcomes, self._state.settings())
 
     def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.
@@ -403,6 +400,13 @@ class Planner:
         with self._lock:
             clock, moment = self._state.now(now)
             found = next_hand_out(self._database, self._state.settings(), moment)
+            return None if found is None else clock.moment(found)
+
+    def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times
+        """Return when a host is free for what was due by a moment."""
+        with self._lock:
+            clock, moment = self._state.now(now)
+            found = next_turn(self._database, self._state.settings(), moment, clock.number(due, "due"))
             return None if found is None else clock.moment(found)
 
     def replan(self, now: Any = None) -> None:  # noqa: ANN401 - a time
@@ -491,7 +495,3 @@ class Planner:
             f"Planner({self._database.place}, {len(self)} sources, {settings.bandwidth:g} refreshes per "
             f"{settings.time_unit})"
         )
-
-    def _record(self, clock: Clock, names: list[str], outcomes: list[Outcome]) -> int:
-        with self._database.transaction():
-            return record(self._database, clock, names, outcomes, self._state.settings())
