@@ -147,9 +147,9 @@ def run(
         needed = needed or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
     settings: dict[str, Any] = {"bandwidth": bandwidth, "host_gap": host_gap, "burst": burst}
-    for name, given in (("--host-gap", host_gap), ("--burst", burst)):
-        if given is not None and (name, given) != ("--host-gap", "0"):
-            inputs.duration_of(name, given, "day")
+    inputs.gap_of("--host-gap", host_gap, "day")
+    if burst is not None:
+        inputs.duration_of("--burst", burst, "day")
     if bandwidth is not None:
         inputs.rate_of("--bandwidth", bandwidth, "day")
     limits = host_limits_of(host_limits, "day")

@@ -27,7 +27,8 @@ from typing import NamedTuple
 from freshopt.live.clock import Clock
 from freshopt.live.database import IN_FORCE, Database, keep, kept
 from freshopt.live.due_times import drawn
-from freshopt.live.settings import JITTER, PlannerSettings
+from freshopt.live.settings import PlannerSettings
+from freshopt.scheduling.host_gap import JITTER
 
 # When a source may be handed out for its max_rate's sake. The quotient is the same float as in `due_times`.
 _RESTED = "handed_out + 1.0 / NULLIF(max_rate, 0.0)"

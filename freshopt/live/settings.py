@@ -17,6 +17,7 @@ from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
 from freshopt.planning.request import rate_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.scheduling.host_gap import JITTER
 from freshopt.units import check_time_unit, convert_time, parse_duration
 
 # Settings and what they are unless told; durations as their user would write them.
@@ -32,8 +33,6 @@ USUAL: dict[str, Any] = {
     "host_limits": {},
 }
 _DURATIONS = ("replan", "update", "half_life", "lease", "burst", "host_gap")
-# Gaps of a host are longer than the least one by up to this share, at random, so that crawls keep no beat.
-JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def _read(key: str, given: Any, unit: str) -> Any:  # noqa: ANN401
     if key == "bandwidth":
         return _positive(key, rate_of(key, given, unit), 'Pass a rate > 0, such as "200/day".')
     if key in _DURATIONS:
-        if key == "host_gap" and (given == 0 or given == "0"):
+        if key == "host_gap" and str(given).strip() in ("0", "0.0"):
             return 0.0
         if isinstance(given, str):
             return _parsed(key, given, unit)

@@ -90,6 +90,7 @@ CALLS: dict[str, Call] = {
             "importance": 1.0,
             "hosts": {"a": "x", "b": "x", "c": "y"},
             "host_limits": {"x": 1.0},
+            "host_gap": 0.01,
             "min_rate": 0.1,
             "max_rate": 4.0,
             "estimator": estimators.MaximumLikelihood(),

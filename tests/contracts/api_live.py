@@ -7,7 +7,7 @@ from typing import Any
 
 import freshopt as fo
 from freshopt import estimators, problems, scheduling
-from tests.contracts.api_fixtures import SOURCES, Call
+from tests.contracts.api_fixtures import SCHEDULE, SOURCES, Call
 
 
 def two_days(place: Any, **settings: Any) -> fo.Solution:  # noqa: ANN401
@@ -37,10 +37,15 @@ LIVE = {
             "half_life": "30d",
             "lease": "1h",
             "burst": 2.0,
+            "host_gap": 0.01,
             "explore": 0.05,
             "time_unit": "day",
             "durable": False,
         },
+    ),
+    "scheduling.with_host_gap": Call(
+        scheduling.with_host_gap,
+        {"schedule": SCHEDULE, "host": ["x", "x", "y"], "gap": 0.01, "max_rate": 9.0, "seed": 0},
     ),
     "scheduling.retried_at_once": Call(scheduling.retried_at_once, {"sources": SOURCES}),
     "estimators.SuccessRates": Call(
