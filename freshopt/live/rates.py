@@ -53,8 +53,6 @@ class InForce:
         None before anything was observed.
     price : float or None
     host_prices : mapping of str to float
-    value, bound, gap, relative_gap, infeasibility : float
-        Of the certificate of the rates in force.
     planned, updated : float or None
         Times of the last full re-solve and of the last update; None before.
     due : bool
@@ -70,11 +68,6 @@ class InForce:
     prior: GammaPrior | None = None
     price: float | None = None
     host_prices: Mapping[str, float] | None = None
-    value: float = math.nan
-    bound: float = math.nan
-    gap: float = math.inf
-    relative_gap: float = math.inf
-    infeasibility: float = 0.0
     planned: float | None = None
     updated: float | None = None
     due: bool = True
@@ -163,7 +156,6 @@ def updated_rates(
     else:
         price, hosts, rate = _priced(problem, price, table.rate)
         rate = within_limits(problem, rate, down)
-        proof = certified(problem, rate, price, hosts)
         planned, solves = now, solves + 1
     # What is tried as often as silence allows keeps the rate that it has again with its first success.
     rate = np.where(rate >= table.tried_rate, np.fmax(table.planned_rate, rate), rate)
@@ -178,11 +170,6 @@ def updated_rates(
         due=False,
         early=False,
         solves=solves,
-        value=float(proof.value),
-        bound=float(proof.bound),
-        gap=float(proof.gap),
-        relative_gap=float(proof.relative_gap),
-        infeasibility=float(proof.infeasibility),
     )
     return NewRates(change_rate, rate, moved, found)
 
