@@ -40,6 +40,7 @@ _FAIL = "UPDATE source SET next_due = ?, silent_since = ?, tried_rate = ?, lease
 # Where nothing had answered since a source fell silent, the silence was the host's or the crawler's own.
 _WAKE = (
     "UPDATE source SET next_due = ?, silent_since = NULL, tried_rate = NULL WHERE tried_rate IS NOT NULL "
+    "AND silent_since > ? "
     "AND silent_since > COALESCE((SELECT MAX(last_crawl) FROM source WHERE last_crawl < ?{here}), ?){here}"
 )
 _INSERT = (
@@ -63,12 +64,15 @@ class _Known:
     tried: float | None
     moved: bool = False
     other: int = 0
+    before: float = -math.inf
 
     def observe(self, time: float, changed: int, *, periodic: bool) -> None:
         """Count a crawl and what it found, if it is the latest."""
         if self.last is not None and time <= self.last:
             return
         due = next_due(self.number, self.rate, self.due, time, periodic=periodic, shortest=self.shortest)
+        if not self.moved and self.last is not None:
+            self.before = self.last
         self.last, self.due, self.moved = time, due if self.active else None, True
         self.other = int(self.other or changed == 1)
 
@@ -155,15 +159,14 @@ def put_off(database: Database, clock: Clock, name: str, time: float, settings: 
 
 def _wake(database: Database, back: Sequence[_Known]) -> None:
     """Try at once what was silent as long as all around it."""
-    hosts: dict[str | None, list[float]] = {None: []}
-    for each in back:
-        for group in {None, each.host}:
-            hosts.setdefault(group, []).append(each.last or 0.0)
-    for host, answered in hosts.items():
+    for host in {None, *(each.host for each in back)}:
         here = "" if host is None else " AND host = ?"
         own = () if host is None else (host,)
-        now, first = max(answered), min(answered)
-        database.run(_WAKE.format(here=here), (now, first, *own, -math.inf, *own))
+        mine = [each for each in back if host in (None, each.host)]
+        answered = [each.last or 0.0 for each in mine]
+        before = max(each.before for each in mine)
+        values = (max(answered), before, min(answered), *own, -math.inf, *own)
+        database.run(_WAKE.format(here=here), values)
 
 
 def outcome_of(
