@@ -45,13 +45,14 @@ def with_host_gap(
         Least time between two refreshes of one host, ≥ 0, in the schedule's time unit; up to half as long
         again, at random.
     max_rate : array_like, scalar or shape (n,)
-        A source's refreshes come no nearer than 1/max_rate by what is moved.
+        A source's refreshes come no nearer than 1/max_rate by what is moved: a source that is refreshed so
+        often cannot catch up, and its last refresh may leave the horizon.
     seed : int
 
     Returns
     -------
     Schedule
-        With as many refreshes of each source, within the same horizon.
+        With as many refreshes of each source that has no max_rate, within the same horizon.
 
     Raises
     ------
@@ -99,11 +100,15 @@ def with_host_gap(
             )
         time[rows] = found
     order = np.lexsort((source, time))
+    order = order[time[order] < schedule.horizon]
     return replace(schedule, source=source[order], time=time[order], random_method=None)
 
 
 def _apart(time: Array, source: IntArray, gap: Array, shortest: Array, horizon: float) -> Array | None:
-    """Return times of a host's refreshes, in their order, gaps apart; None if they do not fit."""
+    """Return times of a host's refreshes, gaps apart and in order.
+
+    None if they do not fit. Those of sources that cannot catch up at their max_rate may leave the horizon.
+    """
     free, last = -math.inf, {}
     moved, wait = time.tolist(), gap.tolist()
     rest, who = shortest[source].tolist(), source.tolist()
@@ -111,10 +116,13 @@ def _apart(time: Array, source: IntArray, gap: Array, shortest: Array, horizon: 
         moved[k] = free = max(moved[k], free, last.get(one, -math.inf) + rest[k])
         last[one] = free
         free += wait[k]
+    late = np.array(moved)
     limit, following = math.nextafter(horizon, 0.0), {}
     for k in range(len(who) - 1, -1, -1):
         one = who[k]
         moved[k] = limit = min(moved[k], limit, following.get(one, math.inf) - rest[k])
         following[one] = limit
         limit -= wait[k - 1]
-    return np.array(moved) if moved[0] >= 0.0 else None
+    if moved[0] >= 0.0:
+        return np.array(moved)
+    return late if math.fsum(wait[:-1]) < horizon else None
