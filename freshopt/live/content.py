@@ -83,7 +83,7 @@ def record_content(
     last_modified: float | None,
     settings: PlannerSettings,
 ) -> bool:
-    """Record what a crawl saw, and keep it; return whether it was new.
+    """Record and keep what a crawl saw; return whether it was new.
 
     Within a transaction.
     """

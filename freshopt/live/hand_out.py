@@ -219,7 +219,7 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
 
 
 def next_turn(database: Database, settings: PlannerSettings, now: float, due: float) -> float | None:
-    """Return when a host may be asked again for what waits for it.
+    """Return when a host may be asked for what waits for it.
 
     None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
     """

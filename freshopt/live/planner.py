@@ -403,7 +403,7 @@ class Planner:
             return None if found is None else clock.moment(found)
 
     def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times
-        """Return when a host is free for what was due by a moment."""
+        """Return when a host is free for what was `due` then."""
         with self._lock:
             clock, moment = self._state.now(now)
             found = next_turn(self._database, self._state.settings(), moment, clock.number(due, "due"))
