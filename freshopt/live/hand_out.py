@@ -138,12 +138,11 @@ def hand_out(
     if bucket.tokens < 0.0 or limit == 0:
         return []
     many = 2**62 if limit is None else limit
-    free = (now, now, now)
+    free: tuple[float, ...] = (now, now, now)
+    where = FREE
     if settings.host_gap > 0.0:
-        where, values = _TURN, (*free, now, *free, now, now, many)
-    else:
-        where, values = FREE, (*free, now, many)
-    rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", values)
+        where, free = _TURN, (*free, now, *free, now)
+    rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", (*free, now, many))
     used, until, visits, leased, turns = 0.0, now + settings.lease, [], [], []
     for number, name, due, cost, last, content, host in rows:
         if bucket.tokens < used:

@@ -109,7 +109,9 @@ def _apart(time: Array, source: IntArray, gap: Array, shortest: Array, horizon: 
 
     None if they do not fit. Those of sources that cannot catch up at their max_rate may leave the horizon.
     """
-    free, last = -math.inf, {}
+    free = -math.inf
+    last: dict[int, float] = {}
+    following: dict[int, float] = {}
     moved, wait = time.tolist(), gap.tolist()
     rest, who = shortest[source].tolist(), source.tolist()
     for k, one in enumerate(who):
@@ -117,7 +119,7 @@ def _apart(time: Array, source: IntArray, gap: Array, shortest: Array, horizon: 
         last[one] = free
         free += wait[k]
     late = np.array(moved)
-    limit, following = math.nextafter(horizon, 0.0), {}
+    limit = math.nextafter(horizon, 0.0)
     for k in range(len(who) - 1, -1, -1):
         one = who[k]
         moved[k] = limit = min(moved[k], limit, following.get(one, math.inf) - rest[k])
