@@ -27,7 +27,8 @@ def freshness(weight: np.ndarray, change: np.ndarray, rate: np.ndarray) -> float
 
 def check(planner: Planner, now: float, rng: np.random.Generator) -> None:
     """Compare what is said with the rates in force."""
-    status, told = planner.status(now), dict(planner.status(now).rows())
+    status = planner.status(now)
+    told = dict(status.rows())
     frame = planner.to_frame().drop_nulls(["rate"])
     if status.outdated or not len(frame):
         assert not np.isfinite(status.relative_gap)
@@ -60,7 +61,8 @@ def check(planner: Planner, now: float, rng: np.random.Generator) -> None:
         assert freshness(weight, change, other) <= status.bound * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(4)
 def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
     rng, draw = random.Random(seed), np.random.default_rng(seed)
     names = [f"s{k}" for k in range(rng.randint(2, 9))]
@@ -69,8 +71,7 @@ def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
     )
     planner.add_many(names, importance=[rng.choice([0.5, 1.0, 4.0]) for _ in names])
     now, bad = 0.0, set[str]()
-    seen = 0
-    for step in range(120):
+    for step in range(80):
         now += 0.05
         event = rng.random()
         if event < 0.03:
@@ -96,9 +97,8 @@ def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
                 planner.failed(visit.source, now)
             else:
                 planner.observed(visit.source, now, changed=rng.random() < 0.3)
-        if step % 6 == 0 or event < 0.14:
+        if step % 8 == 0 or event < 0.14:
             check(planner, now, draw)
-            seen += planner.status(now).down > 0
     planner.close()
     # In a process that only reads the state it is the same.
     with fo.Planner(tmp_path) as again:

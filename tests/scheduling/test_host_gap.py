@@ -23,7 +23,7 @@ def test_gaps_of_hosts_and_of_sources_are_kept(method: fo.scheduling.Periodic, s
     rng = np.random.default_rng(seed)
     n, horizon = int(rng.integers(2, 40)), float(rng.uniform(1.0, 5.0))
     rates = rng.gamma(0.5, 4.0, n)
-    host = [(None, "a", "b", "", "c")[k] for k in rng.integers(0, 5, n)]
+    host = np.array([(None, "a", "b", "", "c")[k] for k in rng.integers(0, 5, n)], dtype=object)
     made = fo.schedule({k: float(rate) for k, rate in enumerate(rates)}, horizon, method)
     busiest = max(sum(made.counts[k] for k in range(n) if host[k] == name) for name in "abc")
     # Up to nine tenths of what fits at the longest gaps.
