@@ -58,7 +58,8 @@ def test_the_write_ahead_log_stays_short(tmp_path: Path) -> None:
     """22 MB were written for 1 200 observations of 30 sources; a process that is ended leaves as little."""
     crawl = (
         "import os, sys, freshopt as fo\n"
-        "planner, seen, step = fo.Planner(sys.argv[1], bandwidth=30.0, burst=1.0), 0, 0\n"
+        "planner = fo.Planner(sys.argv[1], bandwidth=30.0, burst=1.0, update=1e6, replan=1e6)\n"
+        "seen, step = 0, 0\n"
         "planner.add_many([f's{k}' for k in range(30)])\n"
         "while seen < 1200:\n"
         "    step += 1\n"
