@@ -398,9 +398,6 @@ CALLS: dict[str, Call] = {
         min_gap=0.0,
         blackouts=(),
     ),
-    "scheduling.crawl_counts": Call(
-        scheduling.crawl_counts, {"problem": PROBLEM, "horizon": 3.0, "refreshes": None, "repeats": True}
-    ),
     "simulation.AgeCosts": Call(
         simulation.AgeCosts,
         {"curve": problems.BinaryFreshness().curve(SOURCES), "n": 3, "noise": 0.1, "seed": 0},
