@@ -68,7 +68,7 @@ def way(name: str) -> Iterator[None]:
         stack.enter_context(patch.object(planning, "GROWTH", math.inf))
         if name == "equal retries":
             stack.enter_context(patch.object(recording, "is_down", lambda *_: False))
-            stack.enter_context(patch.object(recording, "retry_wait", lambda _, rate, __: 1.0 / rate))
+            stack.enter_context(patch.object(recording, "retry_wait", lambda _, rate, *__, **___: 1.0 / rate))
         if name == "back-off alone":
             stack.enter_context(patch.object(SourceTable, "most", property(lambda table: table.max_rate)))
             stack.enter_context(patch.object(recording, "_WAKE", f"{recording._WAKE} AND 1 = 0"))

@@ -11,8 +11,9 @@
 * After a first crawl that failed the next try comes an eighth of a gap later. From then on each wait is as
   long as the source has been silent, counted from its first failure, which doubles the silence: how long
   nobody asked, as while the crawler itself was off, says nothing of a source. One that has not answered for
-  `PATIENCE` gaps is taken to be down. The rate of its tries is kept, and the next update plans with it as its
-  largest rate, so that the others have what it leaves; the first success ends that at once.
+  `PATIENCE` gaps is taken to be down; while nothing else answers either, waits grow no longer. The rate of
+  its tries is kept, and the next update plans with it as its largest rate, so that the others have what it
+  leaves; the first success ends that at once.
 * Under Poisson refreshes gaps are exponential, drawn from the source and the moment of its crawl; beside a
   max_rate they are the shortest gap and an exponential rest.
 """
@@ -36,6 +37,9 @@ _DRAWS = 2.0**64
 RETRY = 0.125
 # Gaps of silence after which a source is down: at the sixth retry, four gaps after its first failure.
 PATIENCE = 3.0
+# Longest wait, in gaps, while nothing at all answers: then it is likely the crawler that has no network, and
+# nobody else could use the bandwidth.
+ALL_SILENT = 4.0
 
 
 def first_due(
@@ -63,7 +67,7 @@ def first_due(
     return np.where(rate > 0.0, due, np.nan)
 
 
-def retry_wait(since: float, rate: float, failed: float) -> float:
+def retry_wait(since: float, rate: float, failed: float, *, all_silent: bool = False) -> float:
     """Return how long a source is left alone after a failure.
 
     Parameters
@@ -73,13 +77,17 @@ def retry_wait(since: float, rate: float, failed: float) -> float:
     rate : float
         Of the plan, > 0.
     failed : float
+    all_silent : bool
+        Whether no other source has answered since then.
 
     Examples
     --------
-    >>> retry_wait(1.0, 0.5, 1.0), retry_wait(1.0, 0.5, 1.25), retry_wait(1.0, 0.5, 9.0)
-    (0.25, 0.25, 8.0)
+    >>> retry_wait(1.0, 0.5, 1.0), retry_wait(1.0, 0.5, 1.25), retry_wait(1.0, 0.5, 19.0)
+    (0.25, 0.25, 18.0)
+    >>> retry_wait(1.0, 0.5, 19.0, all_silent=True)
+    8.0
     """
-    return max(failed - since, RETRY / rate)
+    return min(max(failed - since, RETRY / rate), ALL_SILENT / rate if all_silent else math.inf)
 
 
 def is_down(since: float, rate: float, failed: float) -> bool:

@@ -148,9 +148,11 @@ def put_off(database: Database, clock: Clock, name: str, time: float, settings: 
     if not known.active or not known.rate:
         database.run(_FAIL, (None, since, known.tried, known.number))
         return
-    wait = retry_wait(since, known.rate, time)
+    down = is_down(since, known.rate, time)
+    ((latest,),) = database.rows("SELECT MAX(last_crawl) FROM source") if down else ((None,),)
+    wait = retry_wait(since, known.rate, time, all_silent=down and (latest is None or latest <= since))
     due = time + max(wait, known.shortest)
-    if not is_down(since, known.rate, time):
+    if not down:
         database.run(_FAIL, (due, since, known.tried, known.number))
         return
     database.run(_FAIL, (due, since, 1.0 / wait, known.number))

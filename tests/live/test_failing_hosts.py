@@ -136,6 +136,7 @@ def test_a_source_that_never_answered_is_down_too(tmp_path: Path) -> None:
             planner.failed("down", 1.0 + gap * k)
             assert planner.status().down == 0
     with fo.Planner(tmp_path) as planner:
+        planner.observed("up", 1.0 + 4.0 * gap, False)
         planner.failed("down", 1.0 + 5.0 * gap)
         assert planner.status().down == 1
         row = planner.to_frame().filter(source="down")

@@ -156,6 +156,7 @@ def test_a_source_that_is_down_is_tried_ever_less(tmp_path: Path) -> None:
         first = at = 1.0 + 100.0 * gap
         silent, rates = [], []
         for _ in range(9):
+            planner.observed("up", at, False)
             planner.failed("down", at)
             row = planner.to_frame().filter(source="down")
             at = float(row["next_due"][0])
@@ -164,3 +165,22 @@ def test_a_source_that_is_down_is_tried_ever_less(tmp_path: Path) -> None:
     assert np.allclose(silent, 0.125 * 2.0 ** np.arange(9.0))
     # After four gaps the rate of its tries is in force.
     assert np.allclose(rates, [1.0] * 6 + [0.25, 0.125, 0.0625])
+
+
+def test_while_nothing_answers_waits_do_not_grow(tmp_path: Path) -> None:
+    """It is the crawler that has no network: for as long as that is so all are tried, after four gaps."""
+    with fo.Planner(tmp_path, bandwidth=2.0, explore=0.0) as planner:
+        planner.add_many(["a", "b"])
+        planner.observed_many(["a", "b", "a", "b"], [0.0, 0.0, 1.0, 1.0], [0, 1, 0, 1])
+        planner.replan(1.0)
+        gap = {name: 1.0 / rate for name, rate in planner.to_frame().select("source", "rate").iter_rows()}
+        at = dict.fromkeys(gap, 2.0)
+        while at["a"] < 200.0:
+            name = min(at, key=lambda each: at[each])
+            planner.failed(name, at[name])
+            due = float(planner.to_frame().filter(source=name)["next_due"][0])
+            assert due - at[name] <= 4.0 * gap[name] * (1.0 + 1e-9)
+            at[name] = due
+        assert planner.status().down == 2
+        planner.observed("a", at["a"], True)
+        assert planner.status().down == 0
