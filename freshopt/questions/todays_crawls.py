@@ -128,6 +128,9 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     cut = None
     if within is not None:
         cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh)
+        if not cut[1] > 0.0:
+            reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
+            return TodaysCrawls(rates, used, fresh, None, reason, cut=cut)
     try:
         needed = bandwidth_for(problem, freshness=AS_TODAY, today=rates if within is None else within)
     except InfeasibleProblemError as error:

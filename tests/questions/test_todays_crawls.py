@@ -69,6 +69,15 @@ def test_crawls_beyond_limits_are_cut_to_them_and_compared_within(log: fo.CrawlL
     assert "more crawls" not in today.sentence
 
 
+def test_limits_may_leave_nothing_to_compare(log: fo.CrawlLog) -> None:
+    n = len(log.sources_)
+    never = fo.Sources(np.ones(n), name=log.sources_, max_rate=np.zeros(n))
+    today = todays_crawls(fo.Problem(BinaryFreshness(PERIODIC), never, 1.0), log)
+    assert today is not None
+    assert today.needed is None
+    assert today.sentence.endswith("cut to which nothing is kept fresh")
+
+
 def test_a_plan_as_fresh_as_crawls_beyond_its_limits_says_so(log: fo.CrawlLog) -> None:
     rates = rates_in_force(log)
     for share in (0.9, 2.0):
