@@ -42,7 +42,7 @@ from unittest.mock import patch
 import numpy as np
 
 import freshopt as fo
-from freshopt.live import planning, rates, recording
+from freshopt.live import planning, recording
 from freshopt.live.planner import Planner
 from freshopt.live.source_table import SourceTable
 from freshopt.numerics.arrays import Array, BoolArray
@@ -64,12 +64,11 @@ WAYS = ("equal retries", "back-off alone", "back-off that gives")
 def way(name: str) -> Iterator[None]:
     """Leave out what a way of going on has not."""
     with ExitStack() as stack:
-        # Prices follow in all ways, not only where sources are down.
-        stack.enter_context(patch.object(rates, "moves_bandwidth", lambda *_: True))
         # No growth of the observations solves in full.
         stack.enter_context(patch.object(planning, "GROWTH", math.inf))
         if name == "equal retries":
-            stack.enter_context(patch.object(recording, "wait_when_down", lambda *_, **__: None))
+            stack.enter_context(patch.object(recording, "is_down", lambda *_: False))
+            stack.enter_context(patch.object(recording, "retry_wait", lambda _, rate, *__, **___: 1.0 / rate))
         if name == "back-off alone":
             stack.enter_context(patch.object(SourceTable, "most", property(lambda table: table.max_rate)))
             stack.enter_context(patch.object(recording, "_WAKE", f"{recording._WAKE} AND 1 = 0"))

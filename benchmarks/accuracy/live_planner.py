@@ -90,7 +90,7 @@ def run(setting: Setting, folder: Path) -> dict[str, Any]:
     days: list[dict[str, Any]] = []
     began, used = time.perf_counter(), time.process_time()
     solves = 0
-    with Planner(folder, bandwidth=setting.bandwidth) as planner:
+    with Planner(folder, bandwidth=setting.bandwidth, burst="1d") as planner:
         planner.add_many(names.tolist(), importance=problem.sources.importance)
         for hour in range(setting.days * ASKED):
             now = hour / ASKED

@@ -8,7 +8,7 @@ In the project's ``settings.py``::
 A spider's start URLs are the sources: those that the planner does not have are added, with their hosts. What
 it hands out is requested in place of them, with the ETag of the crawl before as ``If-None-Match``. An answer
 304, or one with the same ETag (without one: the same body), is recorded as no change, any other success as a
-change. What fails, after Scrapy's own retries, is no evidence, and due again an interval later. Start
+change. What fails, after Scrapy's own retries, is no evidence, and due again early, then ever later. Start
 requests that are no plain GET are left as they are. An answer 304 does not reach the spider.
 
 A planner hands out no more than its bandwidth allows since it was made: a first crawl of many sources takes
@@ -17,6 +17,8 @@ as long as the bandwidth says.
 Settings
 --------
 FRESHOPT_BANDWIDTH : refreshes per day, or with a unit; needed to begin a planner.
+FRESHOPT_BURST : time of which the bandwidth may be used at once, "10min"; for a spider that is started every
+day and ends, "1d".
 FRESHOPT_PLANNER : the folder, or the address of a PostgreSQL database, of the planner; "freshopt-planner".
 FRESHOPT_KEEP_GOING : True for a spider that waits for what is due next until it is stopped, instead of ending
 when nothing more is due; False.
@@ -69,7 +71,9 @@ class PlannerMiddleware:
 
         settings = crawler.settings
         place = settings.get("FRESHOPT_PLANNER", "freshopt-planner")
-        self.planner = Planner(place, settings.get("FRESHOPT_BANDWIDTH"))
+        self.planner = Planner(
+            place, settings.get("FRESHOPT_BANDWIDTH"), burst=settings.get("FRESHOPT_BURST")
+        )
         self.keep_going = settings.getbool("FRESHOPT_KEEP_GOING")
         self.crawler = crawler
         self.closed = False

@@ -69,6 +69,7 @@ from freshopt.terminal.source_columns import SourceColumns
 @options.importance_option
 @options.hosts_option
 @options.host_limits_option
+@options.host_gap_option
 @options.columns_option
 @options.changed_cost_option
 @constraint_options()
@@ -153,6 +154,7 @@ def plan(
     importance: Path | None,
     hosts: Path | None,
     host_limits: Path | None,
+    host_gap: str | None,
     source_columns: Path | None,
     changed_cost: float | None,
     constraints: ConstraintOptions,
@@ -226,12 +228,15 @@ def plan(
         )
     for_groups = estimation.by_host or constraints.given()
     in_memory = engine == "memory"  # else workers read the tables
-    if hosts is not None and host_limits is None and not for_groups:
-        raise click.UsageError("--hosts is for --host-limits, --prior host and constraints. Give one.")
+    if hosts is not None and host_limits is None and host_gap is None and not for_groups:
+        raise click.UsageError(
+            "--hosts is for --host-limits, --host-gap, --prior host and constraints. Give one."
+        )
     if hosts is None and host_limits is not None and not in_memory:
         raise click.UsageError("--host-limits needs --hosts with --engine dask. Give both or neither.")
     host_of = tables.hosts_of(hosts) if in_memory else None
-    if in_memory and hosts is None and (host_limits is not None or estimation.by_host):
+    by_host = host_limits is not None or host_gap is not None or estimation.by_host
+    if in_memory and hosts is None and by_host:
         host_of = origin.hosts()
     if scheduler is not None and in_memory:
         raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
@@ -291,6 +296,7 @@ def plan(
             "--crawls": own_crawls,
             "--retry-at-once": retry_at_once,
             "--load-limit": limited,
+            "--host-gap": host_gap is not None,
         }
         for name, given in only.items():
             if given:
@@ -339,6 +345,7 @@ def plan(
             confidence=confidence,
             draws=draws,
             load_limit=load_limit,
+            host_gap=inputs.gap_of("--host-gap", host_gap, time_unit),
             freshness=freshness,
             compare=earlier,
             max_churn=max_churn,

@@ -75,6 +75,18 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     help="Table with columns host, limit: refreshes per day that a host may take at most.",
 )
 @click.option(
+    "--host-gap",
+    metavar="TIME",
+    help="Least time between two fetches of one host, such as 2s; up to half as long again, at random. 0 for "
+    "none. It is kept.",
+)
+@click.option(
+    "--burst",
+    metavar="TIME",
+    help="Time of which --once may use the bandwidth at once, at first 10min: as long as it is between two "
+    "runs, such as 1h from cron every hour. Without --once fetches are spread in any case. It is kept.",
+)
+@click.option(
     "--objective",
     type=click.Choice(_OBJECTIVES),
     help="What to optimise, as of freshopt plan. By default harmonic; later it changes it.",
@@ -101,6 +113,8 @@ def run(
     sources: Path | None,
     log: Path | None,
     host_limits: Path | None,
+    host_gap: str | None,
+    burst: str | None,
     objective: str | None,
     changed_by: Literal["output", "exit-code"],
     jobs: int,
@@ -113,8 +127,8 @@ def run(
 
     What is found tells how often each changes, and the plan follows. FOLDER keeps the state. It is made with
     --bandwidth and --sources, and any later run goes on from there; runs side by side share the work. What
-    fails is no evidence, and is tried again an interval later. Ctrl-C finishes what is running, and hands the
-    rest back. The exit code is 1 if a command failed.
+    fails is no evidence, and is tried again early, then ever later. Ctrl-C finishes what is running, and
+    hands the rest back. The exit code is 1 if a command failed.
 
     FOLDER may be the address of a PostgreSQL database. Other commands take a folder for the log that it
     keeps: freshopt plan FOLDER writes the page of it.
@@ -129,9 +143,13 @@ def run(
     if history is not None and listed is None and _is_new(folder):
         listed = _named(history.sources_.astype(str).tolist())
     if listed is not None:
-        needed = host_limits is not None or (command is not None and command.names_host)
+        needed = host_limits is not None or host_gap is not None
+        needed = needed or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
-    settings: dict[str, Any] = {"bandwidth": bandwidth}
+    settings: dict[str, Any] = {"bandwidth": bandwidth, "host_gap": host_gap, "burst": burst}
+    inputs.gap_of("--host-gap", host_gap, "day")
+    if burst is not None:
+        inputs.duration_of("--burst", burst, "day")
     if bandwidth is not None:
         inputs.rate_of("--bandwidth", bandwidth, "day")
     limits = host_limits_of(host_limits, "day")

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import click
+import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.exporters import (
@@ -34,11 +35,14 @@ from freshopt.exporters.whole_lifetimes import LifetimeFormat
 from freshopt.formatting import percent
 from freshopt.io.atomic_output import complete_file
 from freshopt.io.tables import table_ending, write_table
+from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
+from freshopt.units import duration
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 INTERVALS = (
@@ -76,6 +80,7 @@ COMMANDS = ("crontab", "pg_cron")
     f"{', '.join(LIFETIMES)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
+@options.host_gap_option
 @options.seed_option
 @click.option(
     "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
@@ -108,6 +113,7 @@ def schedule(
     choice: Choice,
     kind: str | None,
     horizon: str | None,
+    host_gap: str | None,
     seed: int,
     start: str | None,
     longest: str | None,
@@ -132,7 +138,7 @@ def schedule(
         raise click.UsageError("--format template needs the text for each source. Add --template.")
     inputs.require_other(rates, out)
     if kind in INTERVALS or kind in LIFETIMES:
-        unused = {"--horizon": horizon, "--start": start, **choice.given()}
+        unused = {"--horizon": horizon, "--start": start, "--host-gap": host_gap, **choice.given()}
         unused |= {"--method": None if choice.method == "periodic" else choice.method}
         _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
         if kind in LIFETIMES:
@@ -158,10 +164,21 @@ def schedule(
     with complete_file(out, overwrite) as staging:
         frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
         length = inputs.duration_of("--horizon", horizon, unit)
-        method = choice.make(frame, unit, length, seed, begin)
+        gap = inputs.gap_of("--host-gap", host_gap, unit)
+        method = choice.make(frame, unit, length, seed, begin, by_host=gap > 0.0)
         made = make_schedule(frame, length, method, time_unit=unit)
+        if gap > 0.0:
+            if isinstance(method, Slots):
+                raise click.UsageError(
+                    "--host-gap is not for --method slots, which has --min-gap. Give that."
+                )
+            host_of = tables.hosts_of(choice.hosts) or hosts_of_urls
+            names = np.arange(len(made.rates)) if made.names is None else made.names
+            made = with_host_gap(made, host_of(names), gap, seed=seed)
         _write_times(made, begin, kind, staging)
     moved = [("slots", method.words(unit))] if isinstance(method, Slots) else []
+    if gap > 0.0:
+        moved.append(("hosts", f"{duration(gap, unit)} at least between two refreshes of one"))
     show([("schedule", repr(made)), *moved, *_retries(retry_at_once), ("wrote", str(out))])
 
 

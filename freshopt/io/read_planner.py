@@ -21,9 +21,10 @@ from freshopt.logs.last_modified import usable_dates
 from freshopt.numerics.arrays import Array
 from freshopt.units import convert_time
 
-# A planner's database in its folder, and the version of its tables.
+# A planner's database in its folder, the version of its tables, and those whose tables are read here.
 FILE = "planner.sqlite"
-SCHEMA = 2
+SCHEMA = 3
+_READ = ("2", "3")
 
 
 def is_planner(path: Path) -> bool:
@@ -89,7 +90,13 @@ def planned_rates(folder: Path) -> tuple[dict[str, float], str]:
     """
     with _opened(folder) as database:
         ((settings,),) = database.execute("SELECT value FROM planner WHERE key = 'settings'")
-        rates = dict(database.execute("SELECT name, rate FROM source WHERE active = 1 AND rate IS NOT NULL"))
+        # Sources that are down are tried at another rate than the plan's.
+        rates = dict(
+            database.execute(
+                "SELECT name, CASE WHEN tried_rate < rate THEN tried_rate ELSE rate END FROM source "
+                "WHERE active = 1 AND rate IS NOT NULL"
+            )
+        )
     if not rates:
         raise SourceDataError(f"the planner in '{folder}' has no rates in force yet. Crawl first.")
     return rates, json.loads(settings)["time_unit"]
@@ -102,7 +109,7 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
             found = database.execute("SELECT value FROM planner WHERE key = 'schema'").fetchone()
-            if found != (str(SCHEMA),):
+            if found is None or found[0] not in _READ:
                 raise SourceDataError(
                     f"{file} is not of version {SCHEMA}, which this freshopt reads. Use its own."
                 )

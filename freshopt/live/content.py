@@ -13,7 +13,8 @@ from __future__ import annotations
 from freshopt.errors import SourceDataError, shown
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database
-from freshopt.live.recording import UNKNOWN, Outcome, outcome_of
+from freshopt.live.recording import UNKNOWN, Outcome, outcome_of, record
+from freshopt.live.settings import PlannerSettings
 
 # Characters; an ETag or a digest has fewer than a hundred.
 LONGEST = 1000
@@ -72,6 +73,22 @@ def outcome_by_content(
     return outcome_of(name, time, changed == 1, changes, last_modified)
 
 
-def keep_content(database: Database, name: str, content: str) -> None:
-    """Keep what the latest crawl of a source saw."""
-    database.run("UPDATE source SET content = ? WHERE name = ?", (content, name))
+def record_content(
+    database: Database,
+    clock: Clock,
+    name: str,
+    time: float,
+    content: str,
+    changes: object,
+    last_modified: float | None,
+    settings: PlannerSettings,
+) -> bool:
+    """Record and keep what a crawl saw; return whether it was new.
+
+    Within a transaction.
+    """
+    outcome = outcome_by_content(database, clock, name, time, content, changes, last_modified)
+    new = record(database, clock, [name], [outcome], settings) == 1
+    if new:
+        database.run("UPDATE source SET content = ? WHERE name = ?", (content, name))
+    return new

@@ -25,16 +25,28 @@ TABLES = (
         min_rate DOUBLE PRECISION NOT NULL, max_rate DOUBLE PRECISION,
         change_rate DOUBLE PRECISION, rate DOUBLE PRECISION,
         last_crawl DOUBLE PRECISION, next_due DOUBLE PRECISION, lease_until DOUBLE PRECISION,
-        silent_since DOUBLE PRECISION, tried_rate DOUBLE PRECISION, content TEXT)""",
+        silent_since DOUBLE PRECISION, tried_rate DOUBLE PRECISION, content TEXT,
+        handed_out DOUBLE PRECISION)""",
     """CREATE TABLE observation (
         id {key}, source BIGINT NOT NULL REFERENCES source (id), time DOUBLE PRECISION NOT NULL,
         changed SMALLINT NOT NULL, changes DOUBLE PRECISION, last_modified DOUBLE PRECISION,
         UNIQUE (source, time))""",
-    # Covers the choice of what is handed out next.
-    "CREATE INDEX source_due ON source (next_due, lease_until, rate)",
     # Sources that are not planned yet, of which there are few or none.
     "CREATE INDEX source_new ON source (id) WHERE active = 1 AND rate IS NULL",
+    # When something of a host may be handed out again, where hosts have a least gap.
+    "CREATE TABLE host_turn (host TEXT PRIMARY KEY, free_at DOUBLE PRECISION NOT NULL)",
+    # Covers the choice of what is handed out next.
+    "CREATE INDEX source_due ON source (next_due, lease_until, rate, tried_rate, max_rate, handed_out)",
 )
+# Of the version before, what makes tables of this one.
+BEFORE = "2"
+UPGRADE = (
+    "ALTER TABLE source ADD COLUMN handed_out DOUBLE PRECISION",
+    "DROP INDEX source_due",
+    *TABLES[-2:],
+)
+# The rate in force: that of the plan, or that at which a source that is down is tried.
+IN_FORCE = "CASE WHEN tried_rate < rate THEN tried_rate ELSE rate END"
 
 Row = tuple[Any, ...]
 
@@ -103,7 +115,17 @@ def new_revision(database: Database) -> None:
 
 
 def require_schema(database: Database) -> None:
-    """Raise unless this version of freshopt knows the tables."""
+    """Bring tables up to date that this freshopt knows.
+
+    Raise if it does not.
+    """
+    if kept(database, "schema") == BEFORE:
+        with database.transaction():
+            # Another process may have done it meanwhile.
+            if kept(database, "schema") == BEFORE:
+                for statement in UPGRADE:
+                    database.run(statement)
+                keep(database, "schema", str(SCHEMA))
     version = kept(database, "schema")
     if version != str(SCHEMA):
         raise SourceDataError(

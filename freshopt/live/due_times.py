@@ -6,12 +6,16 @@
 * After a crawl the next one is due a gap later. Nine tenths of its lateness are made up, so that a crawler
   that asks from time to time uses the whole bandwidth; the tenth that is not lets a backlog shrink. Lateness
   beyond half a gap is not made up, so that after an outage nobody is crawled twice in a row.
+* max_rate is a shortest gap, which nothing undercuts: neither lateness that is made up nor a retry.
 * When a rate changes the share of the gap that has passed stays.
-* After a crawl that failed the next try is a gap later. A source that has not answered for `PATIENCE` gaps is
-  taken to be down: each wait is then as long as it has been silent so far, which doubles the silence. The
-  rate of its tries is kept; the next update plans with it as its largest rate, so that the others have what
-  it leaves.
-* Under Poisson refreshes gaps are exponential, drawn from the source and the moment of its crawl.
+* After a first crawl that failed the next try comes an eighth of a gap later. From then on each wait is as
+  long as the source has been silent, counted from its first failure, which doubles the silence: how long
+  nobody asked, as while the crawler itself was off, says nothing of a source. One that has not answered for
+  `PATIENCE` gaps is taken to be down; while nothing else answers either, waits grow no longer. The rate of
+  its tries is kept, and the next update plans with it as its largest rate, so that the others have what it
+  leaves; the first success ends that at once.
+* Under Poisson refreshes gaps are exponential, drawn from the source and the moment of its crawl; beside a
+  max_rate they are the shortest gap and an exponential rest.
 """
 
 from __future__ import annotations
@@ -29,8 +33,13 @@ GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 # Share of lateness that is made up at the next gap, and the share of a gap beyond which none is.
 MADE_UP, MOST = 0.9, 0.5
 _DRAWS = 2.0**64
-# Gaps of silence after which tries become rarer; with every second fetch failing that is one in sixteen.
-PATIENCE = 4.0
+# First retry, as a share of the gap: a try four times as early would gain a tenth of a gap.
+RETRY = 0.125
+# Gaps of silence after which a source is down: at the sixth retry, four gaps after its first failure.
+PATIENCE = 3.0
+# Longest wait, in gaps, while nothing at all answers: then it is likely the crawler that has no network, and
+# nobody else could use the bandwidth.
+ALL_SILENT = 4.0
 
 
 def first_due(
@@ -58,32 +67,42 @@ def first_due(
     return np.where(rate > 0.0, due, np.nan)
 
 
-def wait_when_down(since: float, rate: float | None, failed: float, *, down: bool) -> float | None:
-    """Return how long a source that is down is left alone.
-
-    None if it is not down.
+def retry_wait(since: float, rate: float, failed: float, *, all_silent: bool = False) -> float:
+    """Return how long a source is left alone after a failure.
 
     Parameters
     ----------
     since : float
-        When it began to be silent: its latest crawl, or its first failure if there is none.
-    rate : float or None
-        In force.
+        Its first failure after the latest success.
+    rate : float
+        Of the plan, > 0.
     failed : float
-    down : bool
-        Whether it was down before.
+    all_silent : bool
+        Whether no other source has answered since then.
 
     Examples
     --------
-    >>> wait_when_down(1.0, 1.0, 2.0, down=False), wait_when_down(1.0, 1.0, 10.0, down=False)
-    (None, 9.0)
+    >>> retry_wait(1.0, 0.5, 1.0), retry_wait(1.0, 0.5, 1.25), retry_wait(1.0, 0.5, 19.0)
+    (0.25, 0.25, 18.0)
+    >>> retry_wait(1.0, 0.5, 19.0, all_silent=True)
+    8.0
     """
-    silent = failed - since
-    return silent if rate and silent * rate > (0.0 if down else PATIENCE) else None
+    return min(max(failed - since, RETRY / rate), ALL_SILENT / rate if all_silent else math.inf)
+
+
+def is_down(since: float, rate: float, failed: float) -> bool:
+    """Return whether others get the bandwidth of a silent source."""
+    return (failed - since) * rate >= PATIENCE
 
 
 def next_due(
-    number: int, rate: float | None, due: float | None, crawled: float, *, periodic: bool
+    number: int,
+    rate: float | None,
+    due: float | None,
+    crawled: float,
+    *,
+    periodic: bool,
+    shortest: float = 0.0,
 ) -> float | None:
     """Return when a source is due after a crawl; None for never.
 
@@ -97,21 +116,26 @@ def next_due(
     crawled : float
         When it was.
     periodic : bool
+    shortest : float
+        Shortest gap.
 
     Examples
     --------
     >>> next_due(1, 0.5, due=10.0, crawled=10.1, periodic=True), next_due(1, 0.5, 10.0, 19.0, periodic=True)
     (12.01, 20.1)
+    >>> next_due(1, 0.5, due=10.0, crawled=10.1, periodic=True, shortest=2.0)
+    12.1
     """
     if not rate:
         return None
+    gap = max(1.0 / rate, shortest)
     if not periodic:
-        return crawled - math.log(_uniform(number, crawled)) / rate
-    late = 0.0 if due is None else min(max(crawled - due, 0.0), MOST / rate)
-    return crawled + 1.0 / rate - MADE_UP * late
+        return crawled + shortest - math.log(drawn(number, crawled)) * (gap - shortest)
+    late = 0.0 if due is None else min(max(crawled - due, 0.0), MOST * gap)
+    return crawled + max(gap - MADE_UP * late, shortest)
 
 
-def _uniform(number: int, crawled: float) -> float:
-    """Return a number in (0, 1] of the source and moment alone."""
-    drawn = blake2b(struct.pack("<qd", number, crawled), digest_size=8).digest()
-    return (int.from_bytes(drawn, "little") + 1) / _DRAWS
+def drawn(number: int, moment: float) -> float:
+    """Return a random number in (0, 1] of a source and moment."""
+    digest = blake2b(struct.pack("<qd", number, moment), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") + 1) / _DRAWS

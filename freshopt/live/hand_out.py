@@ -9,6 +9,10 @@ What is handed out is counted against the bandwidth (a token bucket): after an o
 due, no more is handed out at once than the bandwidth of the time `burst`, and one refresh. A planner begins
 with one refresh.
 
+Two gaps are kept here, whatever says that a source is due: of a source with a max_rate no two hand-outs are
+nearer than 1/max_rate, and where there is a `host_gap` no two of one host are nearer than that. Gaps of hosts
+are up to half as long again, at random, so that crawls keep no beat.
+
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
 """
 
@@ -16,15 +20,31 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from freshopt.live.clock import Clock
-from freshopt.live.database import Database, keep, kept
+from freshopt.live.database import IN_FORCE, Database, keep, kept
+from freshopt.live.due_times import drawn
 from freshopt.live.settings import PlannerSettings
+from freshopt.scheduling.host_gap import JITTER
 
-_FREE = "next_due <= ? AND (lease_until IS NULL OR lease_until <= ?)"
+# When a source may be handed out for its max_rate's sake. The quotient is the same float as in `due_times`.
+_RESTED = "handed_out + 1.0 / NULLIF(max_rate, 0.0)"
+FREE = (
+    "next_due <= ? AND (lease_until IS NULL OR lease_until <= ?) "
+    f"AND (handed_out IS NULL OR max_rate IS NULL OR {_RESTED} <= ?)"
+)
+_CHOICE = "SELECT id, name, next_due, refresh_cost, last_crawl, content, host FROM source WHERE {where} "
+# The largest share by which a gap is exceeded comes first.
+_ORDER = f"ORDER BY (? - next_due) * ({IN_FORCE}) DESC, id"
+# Of each host that is free, one.
+_TURN = (
+    f"{FREE} AND (host IS NULL OR id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host "
+    f"{_ORDER}) AS place FROM source WHERE {FREE} AND host IS NOT NULL AND host NOT IN "
+    "(SELECT host FROM host_turn WHERE free_at > ?)) AS turns WHERE place = 1))"
+)
 
 
 class Visit(NamedTuple):
@@ -62,10 +82,14 @@ class Bucket:
         In refresh cost; below 0 by one refresh at most.
     time : float
         As of when.
+    used, lost : float
+        What was handed out lately, and what was not though it was due, as nobody asked within a burst.
     """
 
     tokens: float
     time: float
+    used: float = 0.0
+    lost: float = 0.0
 
     def at(self, now: float, bandwidth: float, burst: float) -> Bucket:
         """Return the bucket at a later moment.
@@ -73,7 +97,21 @@ class Bucket:
         Time that runs back adds nothing.
         """
         filled = min(self.tokens + bandwidth * max(0.0, now - self.time), bandwidth * burst)
-        return Bucket(max(filled, self.tokens) if now <= self.time else filled, max(now, self.time))
+        tokens = max(filled, self.tokens) if now <= self.time else filled
+        return replace(self, tokens=tokens, time=max(now, self.time))
+
+    def after(self, used: float, lost: float, lately: float) -> Bucket:
+        """Return the bucket after a hand-out.
+
+        Of what was before, refreshes for the bandwidth of `lately` count at most.
+        """
+        kept = min(1.0, lately / max(self.used + self.lost, math.ulp(0.0)))
+        return Bucket(self.tokens - used, self.time, kept * self.used + used, kept * self.lost + lost)
+
+    @property
+    def unused(self) -> float:
+        """Share of the bandwidth lately that nobody asked for in time."""
+        return self.lost / (self.used + self.lost) if self.lost > 0.0 else 0.0
 
 
 def read_bucket(database: Database) -> Bucket | None:
@@ -82,29 +120,51 @@ def read_bucket(database: Database) -> Bucket | None:
     return None if text is None else Bucket(**json.loads(text))
 
 
+def keep_bucket(database: Database, bucket: Bucket) -> None:
+    """Keep the bucket, within a transaction."""
+    keep(database, "bucket", json.dumps(asdict(bucket)))
+
+
 def hand_out(
-    database: Database, settings: PlannerSettings, clock: Clock, now: float, limit: int | None
+    database: Database,
+    settings: PlannerSettings,
+    clock: Clock,
+    now: float,
+    limit: int | None,
 ) -> list[Visit]:
     """Lease what is due and return it, within a transaction."""
     before = read_bucket(database) or Bucket(0.0, now)
     bucket = before.at(now, settings.bandwidth, settings.burst)
     if bucket.tokens < 0.0 or limit == 0:
         return []
-    rows = database.rows(
-        f"SELECT id, name, next_due, refresh_cost, last_crawl, content, host FROM source WHERE {_FREE} "
-        "ORDER BY (? - next_due) * rate DESC, id LIMIT ?",
-        (now, now, now, 2**62 if limit is None else limit),
-    )
-    tokens, until, visits, leased = bucket.tokens, now + settings.lease, [], []
-    for number, name, due, cost, last, *rest in rows:
-        if tokens < 0.0:
+    many = 2**62 if limit is None else limit
+    free: tuple[float, ...] = (now, now, now)
+    where = FREE
+    if settings.host_gap > 0.0:
+        where, free = _TURN, (*free, now, *free, now)
+    rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", (*free, now, many))
+    used, until, visits, leased, turns = 0.0, now + settings.lease, [], [], []
+    for number, name, due, cost, last, content, host in rows:
+        if bucket.tokens < used:
             break
-        tokens -= cost
-        leased.append((until, number))
+        used += cost
+        leased.append((until, now, number))
+        if host is not None and settings.host_gap > 0.0:
+            longer = 1.0 + JITTER * drawn(number, now)
+            turns.append((host, now + longer * settings.host_gap))
         crawled = None if last is None else clock.moment(last)
-        visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, *rest))
-    database.run_many("UPDATE source SET lease_until = ? WHERE id = ?", leased)
-    keep(database, "bucket", json.dumps({"tokens": tokens, "time": bucket.time}))
+        visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, content, host))
+    database.run_many("UPDATE source SET lease_until = ?, handed_out = ? WHERE id = ?", leased)
+    if turns:
+        database.run_many(
+            "INSERT INTO host_turn (host, free_at) VALUES (?, ?) "
+            "ON CONFLICT (host) DO UPDATE SET free_at = excluded.free_at",
+            turns,
+        )
+    spilt = before.tokens + settings.bandwidth * (bucket.time - before.time) - bucket.tokens
+    waiting = math.fsum(cost for _, _, _, cost, *_ in rows[len(visits) :])
+    lost = min(max(0.0, spilt), waiting)
+    keep_bucket(database, bucket.after(used, lost, settings.bandwidth * settings.replan))
     return visits
 
 
@@ -121,12 +181,15 @@ def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -
             (name,),
         )
         for number, cost in rows:
-            many += database.run("UPDATE source SET lease_until = NULL WHERE id = ?", (number,))
+            # The hand-out before this one was a shortest gap earlier at least.
+            many += database.run(
+                "UPDATE source SET lease_until = NULL, handed_out = NULL WHERE id = ?", (number,)
+            )
             returned += cost
     bucket = read_bucket(database)
     if bucket is not None and many:
         tokens = min(bucket.tokens + returned, max(bucket.tokens, settings.bandwidth * settings.burst))
-        keep(database, "bucket", json.dumps({"tokens": tokens, "time": bucket.time}))
+        keep_bucket(database, replace(bucket, tokens=tokens))
     return many
 
 
@@ -135,10 +198,15 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
 
     None if nothing is planned.
     """
-    rows = database.rows(
-        "SELECT MIN(CASE WHEN lease_until > next_due THEN lease_until ELSE next_due END) FROM source "
-        "WHERE next_due IS NOT NULL"
-    )
+    moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
+    joined = ""
+    if settings.host_gap > 0.0:
+        moments.append("free_at")
+        joined = "LEFT JOIN host_turn ON host_turn.host = source.host"
+    latest = moments[0]
+    for moment in moments[1:]:
+        latest = f"CASE WHEN {moment} > {latest} THEN {moment} ELSE {latest} END"
+    rows = database.rows(f"SELECT MIN({latest}) FROM source {joined} WHERE next_due IS NOT NULL")
     if rows[0][0] is None:
         return None
     bucket = read_bucket(database)
@@ -147,6 +215,24 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
         bucket = bucket.at(now, settings.bandwidth, settings.burst)
         filled = now + max(0.0, -bucket.tokens / settings.bandwidth)
     return max(float(rows[0][0]), filled)
+
+
+def next_turn(database: Database, settings: PlannerSettings, now: float, due: float) -> float | None:
+    """Return when a host may be asked for what waits for it.
+
+    None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
+    """
+    bucket = read_bucket(database)
+    if settings.host_gap == 0.0 or bucket is None:
+        return None
+    if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
+        return None
+    sql = (
+        "SELECT MIN(free_at) FROM source JOIN host_turn ON host_turn.host = source.host "
+        f"WHERE {FREE} AND free_at > ?"
+    )
+    ((moment,),) = database.rows(sql, (due, now, now, now))
+    return None if moment is None else float(moment)
 
 
 def latest_now(database: Database) -> float:

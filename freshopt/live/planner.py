@@ -20,11 +20,10 @@ import numpy.typing as npt
 from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
 from freshopt.live import reading
-from freshopt.live.clock import Clock
-from freshopt.live.content import check_content, keep_content, outcome_by_content
-from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
+from freshopt.live.content import check_content, record_content
+from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -66,13 +65,16 @@ class Planner:
     lease : float or str, optional
         How long a source that was handed out is given to nobody else, "1h" by default.
     burst : float or str, optional
-        Time of which the whole bandwidth may be handed out at once, "1d" by default. One that is shorter
+        Time of which the whole bandwidth may be handed out at once, "10min" by default. One that is shorter
         than the time between two calls of `due` leaves bandwidth unused.
+    host_gap : float or str, optional
+        Least time between two hand-outs of one host, such as "2s"; up to half as long again, at random. 0,
+        the default, for none.
     explore : float, optional
         Least rate of every source, as a share of equal rates, 0.02 by default: what is never crawled is
         never learnt. Sources crawled less than twice have half an equal rate at least.
     time_unit : str, optional
-        The clock: "second", "minute", "hour", "day" (default) or "week".
+        Of the clock: "second", "minute", "hour", "day" (default) or "week".
     durable : bool
         Wait for the disk at every commit. Without it a loss of power may take the last moments; the end of
         the process takes nothing either way.
@@ -98,7 +100,7 @@ class Planner:
     Examples
     --------
     >>> import freshopt as fo, tempfile
-    >>> with fo.Planner(tempfile.mkdtemp(), bandwidth="2/day") as planner:
+    >>> with fo.Planner(tempfile.mkdtemp(), bandwidth="2/day", burst="1d") as planner:
     ...     planner.add_many(["a", "b"], importance=[2.0, 1.0])
     ...     for day in range(1, 4):
     ...         for visit in planner.due(day):
@@ -120,6 +122,7 @@ class Planner:
         half_life: float | str | None = None,
         lease: float | str | None = None,
         burst: float | str | None = None,
+        host_gap: float | str | None = None,
         explore: float | None = None,
         time_unit: str | None = None,
         durable: bool = False,
@@ -134,6 +137,7 @@ class Planner:
             "half_life": half_life,
             "lease": lease,
             "burst": burst,
+            "host_gap": host_gap,
             "explore": explore,
             "time_unit": time_unit,
         }
@@ -162,22 +166,16 @@ class Planner:
         importance : float, optional
             Weight ≥ 0 in the objective, 1 unless told.
         host : str, optional
-            For `host_limits`.
+            For `host_limits` and `host_gap`.
         refresh_cost : float, optional
             Bandwidth that one refresh uses, > 0, 1 unless told.
         min_rate, max_rate : float or str, optional
-            Bounds on its refresh rate.
+            Bounds on its refresh rate. No two hand-outs are nearer than 1/max_rate.
 
         Raises as `add_many`.
         """
-        self.add_many(
-            [source],
-            importance=importance,
-            host=host,
-            refresh_cost=refresh_cost,
-            min_rate=min_rate,
-            max_rate=max_rate,
-        )
+        given = zip(_OF_SOURCES, (importance, host, refresh_cost, min_rate, max_rate), strict=True)
+        self.add_many([source], **dict(given))
 
     def add_many(
         self,
@@ -216,9 +214,7 @@ class Planner:
     def remove(self, *sources: str) -> None:
         """Take sources out of the plan, all or none.
 
-        Their observations are kept.
-
-        A source that is added again goes on from there.
+        Their observations are kept. A source that is added again goes on from there.
 
         Raises
         ------
@@ -242,7 +238,13 @@ class Planner:
 
     # The loop
 
-    def due(self, now: Any = None, limit: int | None = 100) -> list[Visit]:  # noqa: ANN401 - a time
+    def due(
+        self,
+        now: Any = None,  # noqa: ANN401 - a time
+        limit: int | None = 100,
+        *,
+        burst: float | str | None = None,
+    ) -> list[Visit]:
         """Return what to crawl next, leased to the caller.
 
         Plans first what is new or due to be planned again.
@@ -253,6 +255,8 @@ class Planner:
             The present moment; a planner of dates takes that of this machine by default.
         limit : int, optional
             Largest number of sources; None for all that are due and within the bandwidth.
+        burst : float or str, optional
+            Shorter than the planner's, for a loop that asks all the time and never needs more at once.
 
         Returns
         -------
@@ -269,7 +273,7 @@ class Planner:
             limit = as_whole(limit, "limit", 0, 2**53)
         with self._lock:
             clock, moment = self._state.now(now)
-            settings = self._state.settings()
+            settings = self._state.settings(burst)
             self._plan.bring_up_to_date(settings, moment)
             with self._database.transaction():
                 return hand_out(self._database, settings, clock, moment, limit)
@@ -318,18 +322,15 @@ class Planner:
         """
         name = check_name(source)
         with self._lock:
-            clock = self._state.clock(time)
+            clock, settings = self._state.clock(time), self._state.settings()
             moment = clock.number(time, "time")
             date = None if last_modified is None else clock.number(last_modified, "last_modified")
-            if content is None:
-                return self._record(clock, [name], [outcome_of(name, moment, changed, changes, date)]) == 1
-            seen = check_content(name, changed, content)
             with self._database.transaction():
-                outcome = outcome_by_content(self._database, clock, name, moment, seen, changes, date)
-                new = self._recorded(clock, [name], [outcome])
-                if new:
-                    keep_content(self._database, name, seen)
-                return new == 1
+                if content is None:
+                    outcome = outcome_of(name, moment, changed, changes, date)
+                    return record(self._database, clock, [name], [outcome], settings) == 1
+                seen = check_content(name, changed, content)
+                return record_content(self._database, clock, name, moment, seen, changes, date, settings)
 
     def observed_many(
         self,
@@ -368,13 +369,15 @@ class Planner:
         with self._lock:
             clock = self._state.clock(time)
             outcomes = outcomes_of(clock, names, time, changed, changes, last_modified)
-            return self._record(clock, names, outcomes)
+            with self._database.transaction():
+                return record(self._database, clock, names, outcomes, self._state.settings())
 
     def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.
 
-        It is due again a gap later; one that has been silent for four gaps, after as long as that again. The
-        next update gives others what it leaves, until it answers. Nothing is learnt of it.
+        It is due again an eighth of a gap later, and from then on after as long as it has been silent since
+        its first failure. After four gaps the next update gives others what it leaves, until it answers.
+        Nothing is learnt of it.
         """
         name = check_name(source)
         with self._lock:
@@ -399,6 +402,13 @@ class Planner:
             found = next_hand_out(self._database, self._state.settings(), moment)
             return None if found is None else clock.moment(found)
 
+    def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times
+        """Return when a host is free for what was `due` then."""
+        with self._lock:
+            clock, moment = self._state.now(now)
+            found = next_turn(self._database, self._state.settings(), moment, clock.number(due, "due"))
+            return None if found is None else clock.moment(found)
+
     def replan(self, now: Any = None) -> None:  # noqa: ANN401 - a time
         """Learn the prior, estimate all sources and solve, now."""
         with self._lock:
@@ -414,9 +424,7 @@ class Planner:
             return self._state.settings()
 
     def log(self) -> CrawlLog:
-        """Return everything observed as a crawl log.
-
-        Also of sources that were removed.
+        """Return everything observed, also of removed sources, as a log.
 
         Raises
         ------
@@ -458,8 +466,7 @@ class Planner:
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table of the sources and what is in force.
 
-        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due; null where there
-        is none yet.
+        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
         """
         with self._lock:
             return reading.frame_of(self._database, self._state.known_clock())
@@ -488,10 +495,3 @@ class Planner:
             f"Planner({self._database.place}, {len(self)} sources, {settings.bandwidth:g} refreshes per "
             f"{settings.time_unit})"
         )
-
-    def _record(self, clock: Clock, names: list[str], outcomes: list[Outcome]) -> int:
-        with self._database.transaction():
-            return self._recorded(clock, names, outcomes)
-
-    def _recorded(self, clock: Clock, names: list[str], outcomes: list[Outcome]) -> int:
-        return record(self._database, clock, names, outcomes, self._state.settings())

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from freshopt.live.database import Database, keep, kept, new_revision
+from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
 from freshopt.live.due_times import first_due
 from freshopt.live.evidence import Evidence
-from freshopt.live.rates import InForce, NewRates, best_response, problem_of, updated_rates
+from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
 from freshopt.numerics.arrays import IntArray, total
@@ -50,7 +50,7 @@ class LivePlan:
         record = self.record()
         if record.price is None or record.due or record.planned is None or record.updated is None:
             self.update(settings, now, full=True)
-        elif now >= record.updated + settings.update:
+        elif record.early or now >= record.updated + settings.update:
             if self._claimed(record, now):
                 self.update(settings, now, full=now >= record.planned + settings.replan)
         else:
@@ -71,7 +71,7 @@ class LivePlan:
         if found.record.solves > record.solves:
             found = replace(found, record=replace(found.record, observations=many))
         self._put_in_force(self._table, found, settings, now)
-        self._table = replace(self._table, change_rate=found.change_rate, rate=found.rate)
+        self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)
 
     def record(self) -> InForce:
         """Return what is kept of the plan in force."""
@@ -89,7 +89,7 @@ class LivePlan:
             record = self.record()
             if record.updated != before.updated:
                 return False
-            keep(self._database, "plan", replace(record, updated=now).to_text())
+            keep(self._database, "plan", replace(record, updated=now, early=False).to_text())
         return True
 
     def _place_new(self, settings: PlannerSettings, record: InForce, now: float) -> None:
@@ -142,3 +142,23 @@ class LivePlan:
                 new_revision(self._database)
                 if kept(self._database, "revision") == str(int(self._revision or 0) + 1):
                     self._revision = str(int(self._revision or 0) + 1)
+
+
+def plan_early(database: Database, settings: PlannerSettings) -> None:
+    """Have the next hand-out plan if rates exceed a limit.
+
+    As where sources answer again whose bandwidth others have. Within a transaction.
+    """
+    text = kept(database, "plan")
+    used: dict[str | None, float] = dict(
+        database.rows(
+            f"SELECT host, SUM(refresh_cost * {IN_FORCE}) FROM source WHERE active = 1 AND rate IS NOT NULL "
+            "GROUP BY host"
+        )
+    )
+    room = 1.0 + MOVED
+    over = math.fsum(used.values()) > room * settings.bandwidth or any(
+        used.get(host, 0.0) > room * limit for host, limit in settings.host_limits.items()
+    )
+    if over and text is not None:
+        keep(database, "plan", replace(InForce.from_text(text), early=True).to_text())

@@ -1,8 +1,9 @@
 """Rates of a live plan: estimates, best responses, certified solutions.
 
 Between full re-solves a source that was observed gets a new estimate (its posterior under the prior in force)
-and its best response to the price in force; the certificate then bounds what all rates in force lose beside
-the optimum of all estimates. That bound, not a guess, decides whether the problem is solved again.
+and its best response to the price in force, or to a new one where that leaves bandwidth or exceeds it, as
+where sources fall silent or answer again; the certificate then bounds what all rates in force lose beside the
+optimum of all estimates. That bound, not a guess, decides whether the problem is solved again.
 
 Cost: an estimate of the observed sources, one pass over all for the best responses and one for the
 certificate. With 10⁵ sources a certified solve takes some milliseconds, and writing as many rows more: rates
@@ -52,8 +53,6 @@ class InForce:
         None before anything was observed.
     price : float or None
     host_prices : mapping of str to float
-    value, bound, gap, relative_gap, infeasibility : float
-        Of the certificate of the rates in force.
     planned, updated : float or None
         Times of the last full re-solve and of the last update; None before.
     due : bool
@@ -62,24 +61,19 @@ class InForce:
         How many full re-solves there were.
     observations : int
         How many observations there were at the last of them.
-    lent : bool
-        Whether others have what sources that are down leave.
+    early : bool
+        Whether the next hand-out updates whatever the time, as rates in force exceed a limit.
     """
 
     prior: GammaPrior | None = None
     price: float | None = None
     host_prices: Mapping[str, float] | None = None
-    value: float = math.nan
-    bound: float = math.nan
-    gap: float = math.inf
-    relative_gap: float = math.inf
-    infeasibility: float = 0.0
     planned: float | None = None
     updated: float | None = None
     due: bool = True
     solves: int = 0
     observations: int = 0
-    lent: bool = False
+    early: bool = False
 
     def to_text(self) -> str:
         """Return the record as JSON."""
@@ -90,7 +84,7 @@ class InForce:
         """Return the record of a text; None has no plan yet."""
         if text is None:
             return cls()
-        kept = json.loads(text)
+        kept = {key: value for key, value in json.loads(text).items() if key in cls.__slots__}
         prior = None if kept["prior"] is None else GammaPrior(**kept.pop("prior"))
         return cls(**{**kept, "prior": prior})
 
@@ -102,7 +96,7 @@ class NewRates:
     Attributes
     ----------
     change_rate, rate : ndarray, shape (n,)
-        As they are to be in force.
+        As the plan is to have them.
     moved : ndarray of bool, shape (n,)
         Rows that differ from those in force.
     record : InForce
@@ -147,23 +141,25 @@ def updated_rates(
     change_rate = np.where(_moved(table.change_rate, change_rate), change_rate, table.change_rate)
     problem = problem_of(table, change_rate, evidence.crawls(table.id) > 1, settings)
     price, hosts, solves = record.price, dict(record.host_prices or {}), record.solves
+    down = np.isfinite(table.tried_rate)
     if not full and price is not None:
         response = best_response(problem, price, hosts)
         rate = np.where(again & _moved(table.rate, response), response, table.rate)
         rate = np.minimum(rate, problem.upper)
-        if moves_bandwidth(record, table) and not uses_bandwidth(problem, rate):
+        if not uses_bandwidth(problem, rate):
             price, hosts, rate = _priced(problem, price, table.rate)
-        rate = within_limits(problem, rate)
+        rate = within_limits(problem, rate, down)
         proof = certified(problem, rate, price, hosts)
         if proof.relative_gap > settings.gap_limit:
             return updated_rates(table, evidence, observed, record, settings, now, full=True)
         planned = record.planned
     else:
         price, hosts, rate = _priced(problem, price, table.rate)
-        rate = within_limits(problem, rate)
-        proof = certified(problem, rate, price, hosts)
+        rate = within_limits(problem, rate, down)
         planned, solves = now, solves + 1
-    moved = (rate != table.rate) | (change_rate != table.change_rate)
+    # What is tried as often as silence allows keeps the rate that it has again with its first success.
+    rate = np.where(rate >= table.tried_rate, np.fmax(table.planned_rate, rate), rate)
+    moved = (rate != table.planned_rate) | (change_rate != table.change_rate)
     found = replace(
         record,
         prior=prior,
@@ -172,40 +168,32 @@ def updated_rates(
         planned=planned,
         updated=now,
         due=False,
+        early=False,
         solves=solves,
-        lent=bool(np.any(np.isfinite(table.tried_rate))),
-        value=float(proof.value),
-        bound=float(proof.bound),
-        gap=float(proof.gap),
-        relative_gap=float(proof.relative_gap),
-        infeasibility=float(proof.infeasibility),
     )
     return NewRates(change_rate, rate, moved, found)
-
-
-def moves_bandwidth(record: InForce, table: SourceTable) -> bool:
-    """Return whether sources are down.
-
-    Or were, when the price in force was found.
-    """
-    return record.lent or bool(np.any(np.isfinite(table.tried_rate)))
 
 
 def uses_bandwidth(problem: Problem, rate: Array) -> bool:
     """Return whether rates add up to the bandwidth.
 
-    Or to what they can use of it.
+    Or to what they can use of it within their bounds and hosts' limits.
     """
-    most = min(problem.bandwidth, total(problem.sources.refresh_cost * problem.upper))
-    return abs(total(problem.sources.refresh_cost * rate) - most) <= MOVED * most
+    hosts, cost = problem.hosts, problem.sources.refresh_cost
+    largest = cost * problem.upper
+    most = total(largest[hosts.codes >= len(hosts)]) if len(hosts) else total(largest)
+    if len(hosts):
+        most += total(np.minimum(hosts.totals(largest), hosts.limits))
+    most = min(problem.bandwidth, most)
+    return abs(total(cost * rate) - most) <= MOVED * most
 
 
-def within_limits(problem: Problem, rate: Array) -> Array:
+def within_limits(problem: Problem, rate: Array, fixed: BoolArray) -> Array:
     """Return the rates, lowered where they exceed a limit.
 
     Best responses at the price in force, beside rates that stay, need not add up to the bandwidth. What
-    exceeds it, or a host's limit, is taken from all alike, in proportion to what they have above their least
-    rates: the loss is of second order in the excess.
+    exceeds it, or a host's limit, is taken from all that are not `fixed` alike, in proportion to what they
+    have above their least rates: the loss is of second order in the excess.
     """
     cost, least = problem.sources.refresh_cost, problem.lower
     limits: list[tuple[BoolArray, float]] = [(np.ones(len(rate), dtype=np.bool_), problem.bandwidth)]
@@ -213,7 +201,7 @@ def within_limits(problem: Problem, rate: Array) -> Array:
     limits = [*((hosts.codes == k, float(limit)) for k, limit in enumerate(hosts.limits)), *limits]
     for here, limit in limits:
         excess = total((cost * rate)[here]) - limit
-        spare = np.where(here, np.maximum(rate - least, 0.0), 0.0)
+        spare = np.where(here & ~fixed, np.maximum(rate - least, 0.0), 0.0)
         room = total(cost * spare)
         if excess > ROUNDING * limit and room > 0.0:
             rate = rate - spare * min(1.0, excess / room)
@@ -270,6 +258,7 @@ def problem_of(
     *,
     named: bool = False,
     among: float | None = None,
+    least: Array | None = None,
 ) -> Problem:
     """Return the problem of the sources with these change rates.
 
@@ -284,20 +273,40 @@ def problem_of(
         Whether the sources have their names, for a user.
     among : float, optional
         Cost of one refresh of all sources, where the table has some of them only.
+    least : ndarray, shape (n,), optional
+        Rates down to which those that explore are lowered, though not below a source's own min_rate.
     """
-    hosts = set(table.host.tolist()) - {None}
-    limits = {host: limit for host, limit in settings.host_limits.items() if host in hosts}
+    limits = limits_of(table, settings)
+    lower = least_rates(table, known, settings, limits, among)
+    if least is not None:
+        lower = np.minimum(lower, np.maximum(least, np.minimum(table.min_rate, table.most)))
     sources = Sources(
         change_rate,
         table.importance,
         name=table.name if named else None,
         host=np.array([host or "" for host in table.host.tolist()], dtype=object) if limits else None,
-        min_rate=least_rates(table, known, settings, limits, among),
+        min_rate=lower,
         max_rate=table.most,
         refresh_cost=table.refresh_cost,
         time_unit=settings.time_unit,
     )
     return Problem(settings.objective, sources, settings.bandwidth, limits or None)
+
+
+def limits_of(table: SourceTable, settings: PlannerSettings) -> dict[str, float]:
+    """Return the limits of the hosts that have sources.
+
+    A gap between hand-outs of a host limits their number, which is told in the cost of its cheapest source.
+    """
+    cheapest: dict[str, float] = {}
+    for host, cost in zip(table.host.tolist(), table.refresh_cost.tolist(), strict=True):
+        if host is not None:
+            cheapest[host] = min(cost, cheapest.get(host, math.inf))
+    limits = {host: limit for host, limit in settings.host_limits.items() if host in cheapest}
+    if settings.host_turns * min(cheapest.values(), default=math.inf) < settings.bandwidth:
+        for host, cost in cheapest.items():
+            limits[host] = min(limits.get(host, math.inf), settings.host_turns * cost)
+    return limits
 
 
 def least_rates(

@@ -15,9 +15,9 @@ from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
 from freshopt.live.clock import Clock
-from freshopt.live.database import Database
+from freshopt.live.database import IN_FORCE, Database
 from freshopt.live.evidence import Evidence
-from freshopt.live.hand_out import latest_now, next_hand_out
+from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
 from freshopt.live.settings import PlannerSettings
@@ -81,15 +81,31 @@ def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> Cr
 
 def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:
     """Return the rates in force as a certified solution."""
-    record = plan.record()
-    table = SourceTable.read(database, "AND rate IS NOT NULL")
-    if record.price is None or not len(table):
+    found = _certified_in_force(database, settings, plan.record(), _planned(database))
+    if found is None:
         raise SourceDataError("there is no plan yet. Add sources, and ask what is due.")
+    return found
+
+
+def _certified_in_force(
+    database: Database, settings: PlannerSettings, record: InForce, table: SourceTable
+) -> Solution | None:
+    """Return the rates in force, certified; None without a plan.
+
+    Rates that earlier settings, sources or observations made smaller than what explores now stay feasible.
+    """
+    if record.price is None or not len(table):
+        return None
     known = _crawled_twice(database, table)
-    problem = problem_of(table, table.change_rate, known, settings, named=True)
+    problem = problem_of(table, table.change_rate, known, settings, named=True, least=table.rate)
     hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
     answer = Answer(table.rate, price=record.price, host_prices=hosts or None)
     return RatesInForce(answer).solve(problem, SolveOptions(tolerance=settings.gap_limit))
+
+
+def _planned(database: Database) -> SourceTable:
+    """Return the sources that have a rate in force."""
+    return SourceTable.read(database, "AND rate IS NOT NULL")
 
 
 def status_of(
@@ -102,14 +118,13 @@ def status_of(
     """Return the state of a planner."""
     moment = latest_now(database) if now is None else now
     ((sources, never, used, least, most),) = database.rows(
-        "SELECT COUNT(*), COUNT(*) - COUNT(last_crawl), SUM(refresh_cost * rate), MIN(refresh_cost), "
+        f"SELECT COUNT(*), COUNT(*) - COUNT(last_crawl), SUM(refresh_cost * {IN_FORCE}), MIN(refresh_cost), "
         "MAX(refresh_cost) FROM source WHERE active = 1"
     )
     ((due, leased),) = database.rows(
-        "SELECT SUM(CASE WHEN next_due <= ? AND (lease_until IS NULL OR lease_until <= ?) "
-        "THEN 1 ELSE 0 END), "
+        f"SELECT SUM(CASE WHEN {FREE} THEN 1 ELSE 0 END), "
         "SUM(CASE WHEN lease_until > ? THEN 1 ELSE 0 END) FROM source WHERE active = 1",
-        (moment, moment, moment),
+        (moment, moment, moment, moment),
     )
     ((down,),) = database.rows("SELECT COUNT(tried_rate) FROM source WHERE active = 1")
     ((observations, found),) = database.rows(
@@ -122,7 +137,14 @@ def status_of(
     updated = record.updated
     later = None if updated is None else updated + settings.update
     replan = None if record.planned is None else record.planned + settings.replan
-    freshness, simple = _freshness(database, settings)
+    table = _planned(database)
+    freshness, simple = _freshness(table, settings)
+    bucket = read_bucket(database)
+    outdated = record.due and record.price is not None
+    proof = None
+    if not outdated:
+        solution = _certified_in_force(database, settings, record, table)
+        proof = None if solution is None else solution.certificate
     objective = settings.objective
     return PlannerStatus(
         place=database.place,
@@ -136,15 +158,19 @@ def status_of(
         changes_found=found or 0,
         bandwidth=settings.bandwidth,
         used=float(used or 0.0),
+        unused=0.0 if bucket is None else bucket.unused,
+        burst=settings.burst,
         counted=(least, most) == (1.0, 1.0),
         price=record.price,
         objective=repr(objective),
         kind=type(objective).__name__,
         maximised=objective.sense == "maximise",
         refresh=objective.refresh.value,
-        value=record.value,
-        bound=record.bound,
-        relative_gap=record.relative_gap,
+        unplanned=sources - len(table),
+        value=math.nan if proof is None else proof.value,
+        bound=math.nan if proof is None else proof.bound,
+        relative_gap=math.inf if proof is None else proof.relative_gap,
+        infeasibility=0.0 if proof is None else proof.infeasibility,
         freshness=freshness,
         simple=simple,
         next_due=said(next_hand_out(database, settings, moment)),
@@ -153,7 +179,7 @@ def status_of(
         next_update=said(later),
         next_replan=said(replan),
         solves=record.solves,
-        outdated=record.due and record.price is not None,
+        outdated=outdated,
     )
 
 
@@ -184,16 +210,15 @@ def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a colum
     return [None if math.isnan(each) else clock.moment(each) for each in numbers.tolist()]
 
 
-def _freshness(database: Database, settings: PlannerSettings) -> tuple[float, dict[str, float]]:
+def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, dict[str, float]]:
     """Return the expected share of fresh time, and simple rules'."""
-    table = SourceTable.read(database, "AND rate IS NOT NULL")
     weight = total(table.importance)
     if not weight > 0.0:
         return math.nan, {}
     every = np.ones(len(table), dtype=np.bool_)
     own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
     free = replace(table, min_rate=np.zeros(len(table)))
-    problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}))
+    problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0))
     bounded = problem_of(table, table.change_rate, every, own)
     numerics = problem.numerics
     if numerics is None:

@@ -19,8 +19,9 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database, new_revision
-from freshopt.live.due_times import next_due, wait_when_down
+from freshopt.live.due_times import is_down, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
+from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
 from freshopt.logs.timestamps import read_told_moments
 
@@ -30,17 +31,18 @@ Outcome = tuple[float, int, float | None, float | None]
 UNKNOWN = -1
 # Sources looked up in one statement.
 TOGETHER = 500
-_SOURCE = "id, active, rate, next_due, last_crawl, host, silent_since, tried_rate"
+_SOURCE = "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate"
 _UPDATE = (
     "UPDATE source SET last_crawl = ?, next_due = ?, content = CASE WHEN ? = 1 THEN NULL ELSE content END, "
     "lease_until = NULL, silent_since = NULL, tried_rate = NULL WHERE id = ?"
 )
-_FAIL = (
-    "UPDATE source SET next_due = ?, rate = ?, silent_since = ?, tried_rate = ?, lease_until = NULL "
-    "WHERE id = ?"
+_FAIL = "UPDATE source SET next_due = ?, silent_since = ?, tried_rate = ?, lease_until = NULL WHERE id = ?"
+# Where nothing had answered since a source fell silent, the silence was the host's or the crawler's own.
+_WAKE = (
+    "UPDATE source SET next_due = ?, silent_since = NULL, tried_rate = NULL WHERE tried_rate IS NOT NULL "
+    "AND silent_since > ? "
+    "AND silent_since > COALESCE((SELECT MAX(last_crawl) FROM source WHERE last_crawl < ?{here}), ?){here}"
 )
-# A host that answers again: what is down there is tried at once.
-_WAKE = "UPDATE source SET next_due = ? WHERE host = ? AND tried_rate IS NOT NULL AND next_due > ?"
 _INSERT = (
     "INSERT INTO observation (source, time, changed, changes, last_modified) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (source, time) DO NOTHING"
@@ -54,6 +56,7 @@ class _Known:
     number: int
     active: int
     rate: float | None
+    most: float | None
     due: float | None
     last: float | None
     host: str | None
@@ -61,14 +64,22 @@ class _Known:
     tried: float | None
     moved: bool = False
     other: int = 0
+    before: float = -math.inf
 
     def observe(self, time: float, changed: int, *, periodic: bool) -> None:
         """Count a crawl and what it found, if it is the latest."""
         if self.last is not None and time <= self.last:
             return
-        due = next_due(self.number, self.rate, self.due, time, periodic=periodic)
+        due = next_due(self.number, self.rate, self.due, time, periodic=periodic, shortest=self.shortest)
+        if not self.moved and self.last is not None:
+            self.before = self.last
         self.last, self.due, self.moved = time, due if self.active else None, True
         self.other = int(self.other or changed == 1)
+
+    @property
+    def shortest(self) -> float:
+        """The shortest gap that max_rate allows."""
+        return 1.0 / self.most if self.most else 0.0
 
 
 def record(
@@ -115,9 +126,9 @@ def record(
     else:
         database.run_many(_UPDATE, moved)
     back = [each for each in known.values() if each.moved and each.tried is not None]
-    for host, answered in {(each.host, each.last) for each in back if each.host is not None}:
-        database.run(_WAKE, (answered, host, answered))
     if back:
+        _wake(database, back)
+        plan_early(database, settings)
         new_revision(database)
     return new
 
@@ -133,15 +144,31 @@ def put_off(database: Database, clock: Clock, name: str, time: float, settings: 
     if known.last is not None and time <= known.last:
         return
     _require_past(database, clock, [name], [time], settings)
-    due = next_due(known.number, known.rate, None, time, periodic=settings.periodic) if known.active else None
-    since = known.last if known.last is not None else time if known.since is None else known.since
-    wait = wait_when_down(since, known.rate, time, down=known.tried is not None)
-    if due is None or not known.rate or wait is None:
-        database.run(_FAIL, (due, known.rate, since, known.tried, known.number))
+    since = time if known.since is None else min(known.since, time)
+    if not known.active or not known.rate:
+        database.run(_FAIL, (None, since, known.tried, known.number))
         return
-    tried = min(known.rate, 1.0 / wait)
-    database.run(_FAIL, (max(due, time + wait), tried, since, tried, known.number))
+    down = is_down(since, known.rate, time)
+    ((latest,),) = database.rows("SELECT MAX(last_crawl) FROM source") if down else ((None,),)
+    wait = retry_wait(since, known.rate, time, all_silent=down and (latest is None or latest <= since))
+    due = time + max(wait, known.shortest)
+    if not down:
+        database.run(_FAIL, (due, since, known.tried, known.number))
+        return
+    database.run(_FAIL, (due, since, 1.0 / wait, known.number))
     new_revision(database)
+
+
+def _wake(database: Database, back: Sequence[_Known]) -> None:
+    """Try at once what was silent as long as all around it."""
+    for host in {None, *(each.host for each in back)}:
+        here = "" if host is None else " AND host = ?"
+        own = () if host is None else (host,)
+        mine = [each for each in back if host in (None, each.host)]
+        answered = [each.last or 0.0 for each in mine]
+        before = max(each.before for each in mine)
+        values = (max(answered), before, min(answered), *own, -math.inf, *own)
+        database.run(_WAKE.format(here=here), values)
 
 
 def outcome_of(

@@ -19,6 +19,8 @@ from freshopt.live.source_command import Fetch, SourceCommand
 
 # Longest time, in seconds, until the database is asked again: another process may have added sources.
 PATIENCE = 30.0
+# Time of which a loop that waits is handed the bandwidth at once at most: it asks every second at least.
+BURST = "1s"
 # Failures that are kept with their words.
 KEPT = 5
 _LOG = logging.getLogger(__name__)
@@ -73,7 +75,7 @@ def run_planner(
         Takes each visit, what came of it, and whether that is a change.
     """
     halt = Event() if stop is None else stop
-    tally = Tally()
+    tally, begun = Tally(), datetime.now(UTC)
     running: dict[Future[Fetch], tuple[Visit, datetime]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -81,11 +83,14 @@ def run_planner(
                 now = datetime.now(UTC)
                 over = halt.is_set() or (until is not None and now >= until)
                 if not over and len(running) < jobs:
-                    for visit in planner.due(now, limit=jobs - len(running)):
+                    free = jobs - len(running)
+                    for visit in planner.due(now, limit=free, burst=None if once else BURST):
                         future = pool.submit(command.run, visit.source, visit.host or "")
                         running[future] = visit, now
                 if not running:
-                    if over or once or _ends_before_next(planner, now, until):
+                    # What was due when the loop began and waits for its host alone is waited for.
+                    turn = planner.next_turn(now, begun) if once else None
+                    if over or (once and turn is None) or _ends_before_next(planner, now, until):
                         return tally
                     halt.wait(_pause(planner, now, until))
                     continue

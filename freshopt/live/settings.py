@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
@@ -17,6 +17,7 @@ from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
 from freshopt.planning.request import rate_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.scheduling.host_gap import JITTER
 from freshopt.units import check_time_unit, convert_time, parse_duration
 
 # Settings and what they are unless told; durations as their user would write them.
@@ -26,11 +27,12 @@ USUAL: dict[str, Any] = {
     "gap_limit": 0.01,
     "half_life": math.inf,
     "lease": "1h",
-    "burst": "1d",
+    "burst": "10min",
+    "host_gap": 0.0,
     "explore": 0.02,
     "host_limits": {},
 }
-_DURATIONS = ("replan", "update", "half_life", "lease", "burst")
+_DURATIONS = ("replan", "update", "half_life", "lease", "burst", "host_gap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class PlannerSettings:
         How long a source that was handed out is nobody else's.
     burst : float
         Time of which the whole bandwidth may be handed out at once.
+    host_gap : float
+        Least time between two hand-outs of one host; 0 for none.
     explore : float
         Least rate of a source, as a share of equal rates.
     host_limits : mapping of str to float
@@ -67,6 +71,7 @@ class PlannerSettings:
     half_life: float
     lease: float
     burst: float
+    host_gap: float
     explore: float
     host_limits: Mapping[str, float]
 
@@ -74,6 +79,11 @@ class PlannerSettings:
     def periodic(self) -> bool:
         """Whether gaps are equal; of Poisson crawls they are exponential."""
         return self.objective.refresh is Refresh.PERIODIC
+
+    @property
+    def host_turns(self) -> float:
+        """Hand-outs of a host per time unit that its gap allows."""
+        return 1.0 / ((1.0 + 0.5 * JITTER) * self.host_gap) if self.host_gap > 0.0 else math.inf
 
     def to_text(self) -> str:
         """Return the settings as JSON; of an objective without a record, null."""
@@ -130,6 +140,11 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     return PlannerSettings(time_unit=unit, objective=objective, **own)
 
 
+def with_burst(settings: PlannerSettings, burst: float | str) -> PlannerSettings:
+    """Return settings with a burst that is no longer than theirs."""
+    return replace(settings, burst=min(settings.burst, _read("burst", burst, settings.time_unit)))
+
+
 def _kept_objective(kept: Mapping[str, Any], place: str) -> Objective:
     """Return the objective kept, the usual one of a new planner."""
     if not kept:
@@ -149,9 +164,12 @@ def _read(key: str, given: Any, unit: str) -> Any:  # noqa: ANN401
     if key == "bandwidth":
         return _positive(key, rate_of(key, given, unit), 'Pass a rate > 0, such as "200/day".')
     if key in _DURATIONS:
+        if key == "host_gap" and str(given).strip() in ("0", "0.0"):
+            return 0.0
         if isinstance(given, str):
             return _parsed(key, given, unit)
-        remedy = f'Pass a duration > 0, such as "1d"; numbers are in units of a {unit}.'
+        least = "≥" if key == "host_gap" else ">"
+        remedy = f'Pass a duration {least} 0, such as "1d"; numbers are in units of a {unit}.'
         return _positive(key, as_number(given, key, remedy), remedy, infinite=key == "half_life")
     remedy = "Pass a share from 0 to 1."
     share = as_number(given, key, remedy)

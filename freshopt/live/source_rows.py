@@ -135,22 +135,26 @@ def remove_rows(database: Database, names: list[str]) -> None:
 def require_room(database: Database, settings: PlannerSettings) -> None:
     """Raise if least rates exceed the bandwidth or a host's limit."""
     used = database.rows(
-        "SELECT host, SUM(refresh_cost * min_rate) FROM source WHERE active = 1 AND min_rate > 0 "
-        "GROUP BY host"
+        "SELECT host, SUM(refresh_cost * min_rate), MIN(refresh_cost) FROM source WHERE active = 1 "
+        "GROUP BY host HAVING SUM(min_rate) > 0"
     )
-    need = math.fsum(each for _, each in used)
+    need = math.fsum(each for _, each, _ in used)
     unit = settings.time_unit
     if need > settings.bandwidth * (1.0 + ROUNDING):
         raise InfeasibleProblemError(
             f"the sources' min_rate need {need:.6g} refreshes per {unit} but bandwidth is "
             f"{settings.bandwidth:.6g}. Raise the bandwidth or lower min_rate."
         )
-    for host, each in used:
+    for host, each, cheapest in used:
         limit = settings.host_limits.get(host, math.inf)
-        if each > limit * (1.0 + ROUNDING):
+        turns = math.inf if host is None else settings.host_turns * cheapest
+        if each > min(limit, turns) * (1.0 + ROUNDING):
+            what, remedy = (
+                ("limit is", "Raise the limit") if limit <= turns else ("gap leaves", "Shorten the gap")
+            )
             raise InfeasibleProblemError(
                 f"min_rate of the sources of host {host!r} need {each:.6g} refreshes per {unit} but its "
-                f"limit is {limit:.6g}. Raise the limit or lower min_rate."
+                f"{what} {min(limit, turns):.6g}. {remedy} or lower min_rate."
             )
 
 

@@ -28,8 +28,8 @@ class SourceTable:
     name, host : ndarray of object, shape (n,)
         A source without a host has None.
     importance, refresh_cost, min_rate, max_rate : ndarray, shape (n,)
-    change_rate, rate : ndarray, shape (n,)
-        In force; NaN before a source is planned.
+    change_rate, planned_rate : ndarray, shape (n,)
+        Of the plan; NaN before a source is planned.
     last_crawl, next_due : ndarray, shape (n,)
         NaN where there is none.
     tried_rate : ndarray, shape (n,)
@@ -44,7 +44,7 @@ class SourceTable:
     min_rate: Array
     max_rate: Array
     change_rate: Array
-    rate: Array
+    planned_rate: Array
     last_crawl: Array
     next_due: Array
     tried_rate: Array
@@ -69,7 +69,15 @@ class SourceTable:
     @property
     def planned(self) -> BoolArray:
         """Which sources have a rate in force."""
-        return ~np.isnan(self.rate)
+        return ~np.isnan(self.planned_rate)
+
+    @property
+    def rate(self) -> Array:
+        """Rates in force.
+
+        Those of the plan, or those at which sources that are down are tried; NaN before a source is planned.
+        """
+        return np.minimum(self.planned_rate, self.tried_rate)
 
     @property
     def most(self) -> Array:

@@ -20,8 +20,10 @@ from freshopt.live.database import TABLES, Row, locked
 
 # Pages of the database kept in memory, in KiB: those of some hundred thousand sources.
 CACHE = 65_536
-# Pages of the write-ahead log after which they are moved to the database, which waits for the disk: 40 MB.
-CHECKPOINT = 10_000
+# Pages of the write-ahead log after which they are moved to the database, which waits for the disk, and the
+# bytes to which the log is cut then: 4 MB, those of some 200 observations, whatever one transaction needed.
+CHECKPOINT = 1_000
+LOG_SIZE = 4_194_304
 # How long a transaction waits for another process's.
 WAIT = 30.0
 
@@ -68,6 +70,7 @@ class SqliteStore:
             self.run(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self.run(f"PRAGMA cache_size = {-CACHE}")
             self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+            self.rows(f"PRAGMA journal_size_limit = {LOG_SIZE}")
         except BaseException:
             self._connection.close()
             raise

@@ -15,9 +15,10 @@ from freshopt.errors import SourceDataError, expect, shown
 from freshopt.io.read_planner import SCHEMA
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
+from freshopt.live.hand_out import keep_bucket, read_bucket
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
-from freshopt.live.settings import PlannerSettings, settings_from
+from freshopt.live.settings import PlannerSettings, settings_from, with_burst
 from freshopt.live.source_rows import require_room
 from freshopt.live.sqlite_store import SqliteStore
 
@@ -57,15 +58,16 @@ class PlannerState:
             self.database.close()
             raise
 
-    def settings(self) -> PlannerSettings:
-        """Return the settings in force."""
+    def settings(self, burst: float | str | None = None) -> PlannerSettings:
+        """Return the settings in force, with this burst if it is shorter."""
         text = kept(self.database, "settings")
         if text is None:
             raise SourceDataError(f"the planner in {self.database.place} has lost its settings.")
         if self._settings is None or self._settings[0] != text:
             given = {"objective": self._objective}
             self._settings = text, settings_from(text, given, self.database.place)
-        return self._settings[1]
+        found = self._settings[1]
+        return found if burst is None else with_burst(found, burst)
 
     def known_clock(self) -> Clock | None:
         """Return the clock, None before any time was told."""
@@ -127,6 +129,9 @@ class PlannerState:
             plan = kept(database, "plan")
             if plan is not None:
                 keep(database, "plan", replace(InForce.from_text(plan), due=True).to_text())
+            bucket = read_bucket(database)
+            if bucket is not None:
+                keep_bucket(database, replace(bucket, used=0.0, lost=0.0))
             new_revision(database)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +11,12 @@ from datetime import datetime
 from freshopt.formatting import count, number, percent
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import amount, meaning, price_text
-from freshopt.units import per_unit, rate_unit
+from freshopt.units import duration, per_unit, rate_unit
 
 # Relative duality gap below which rates are called optimal.
 PROVED = 1e-9
+# Share of the bandwidth lost between hand-outs from which it is told.
+TOLD = 0.05
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,6 +39,10 @@ class PlannerStatus:
         Per time unit.
     used : float
         Bandwidth that the rates in force use.
+    unused : float
+        Share of the bandwidth of the last day or so (of `replan`) that nobody asked for within a burst.
+    burst : float
+        As the settings have it.
     counted : bool
         Whether every refresh uses 1 of the bandwidth.
     price : float or None
@@ -46,10 +53,15 @@ class PlannerStatus:
     maximised : bool
     refresh : str
         Refresh discipline.
+    unplanned : int
+        Sources that the next hand-out gives their first rates.
     value, bound : float
-        Of the rates in force under the estimates in force, and what no rates can exceed.
+        Of the rates in force under the estimates in force, and what no rates can exceed; NaN where there is
+        no certificate.
     relative_gap : float
-        The certified bound on what they lose, relative; inf before the first plan.
+        The certified bound on what they lose, relative; inf where there is no certificate.
+    infeasibility : float
+        By how much they exceed a limit, relative: then it is rates lowered to the limit that are certified.
     freshness : float
         Expected share of time that copies are fresh, weighted by importance; NaN before.
     simple : mapping of str to float
@@ -75,15 +87,19 @@ class PlannerStatus:
     changes_found: int
     bandwidth: float
     used: float
+    unused: float
+    burst: float
     counted: bool
     price: float | None
     objective: str
     kind: str
     maximised: bool
     refresh: str
+    unplanned: int
     value: float
     bound: float
     relative_gap: float
+    infeasibility: float
     freshness: float
     simple: Mapping[str, float]
     next_due: float | datetime | None
@@ -114,10 +130,13 @@ class PlannerStatus:
         beside = f"; {', '.join(rules).replace(' ', ' rates ', 1)}" if rules else ""
         proof = [
             ("shadow price", self._price(self.price)),
-            ("certificate", f"rates in force {self._shortfall} for the estimates: {self._proved}"),
+            ("certificate", self._certificate),
         ]
         if self.outdated:
             proof = [("certificate", "none: settings were changed, and the next hand-out plans anew")]
+        if self.unplanned:
+            new = count(self.unplanned, "new source")
+            proof.append(("", f"without {new}, planned at the next hand-out"))
         return [
             *rows,
             ("bandwidth", self._bandwidth),
@@ -147,7 +166,14 @@ class PlannerStatus:
         unit = rate_unit(self.bandwidth, self.time_unit)
         used, whole = (per_unit(each, self.time_unit, unit) for each in (self.used, self.bandwidth))
         noun = "refreshes " if self.counted else ""
-        return f"{number(used)} of {number(whole)} {noun}per {unit} in force"
+        told = f"{number(used)} of {number(whole)} {noun}per {unit} in force"
+        if self.unused < TOLD:
+            return told
+        burst, lost = duration(self.burst, self.time_unit), percent(self.unused, space=" ")
+        return (
+            f"{told}; lately {lost} was not handed out, as hand-outs were further apart than a burst, "
+            f"{burst}: a longer one hands out more at once"
+        )
 
     def _price(self, price: float) -> str:
         """Return the shadow price and what it says of more bandwidth."""
@@ -165,17 +191,23 @@ class PlannerStatus:
         return text if self.relative_gap < PROVED else f"{text}, at optimal rates"
 
     @property
-    def _shortfall(self) -> str:
-        """How far the rates in force are from optimal, in words."""
+    def _certificate(self) -> str:
+        """What is proved of the rates in force, in words."""
+        if not math.isfinite(self.relative_gap):
+            return "none: nothing bounds the rates in force"
+        begin = "rates in force "
+        if self.infeasibility > PROVED:
+            over = percent(self.infeasibility, space=" ")
+            begin += f"exceed a limit by {over} until the next update; lowered to it they "
+        far = f"are at most {percent(self.relative_gap, space=' ')} from optimal"
         if self.relative_gap < PROVED:
-            return f"are optimal to {PROVED:g}"
-        return f"are at most {percent(self.relative_gap, space=' ')} from optimal"
-
-    @property
-    def _proved(self) -> str:
-        """The value in force and the dual bound, in words."""
+            far = f"are optimal to {PROVED:g}"
         value, bound = (amount(self.kind, each, self.time_unit) for each in (self.value, self.bound))
-        return f"{goal_of(self.kind).noun} {value}; no rates do better than {bound}"
+        down = f" while {count(self.down, 'source')} {'is' if self.down == 1 else 'are'} down"
+        return (
+            f"{begin}{far} for the estimates: {goal_of(self.kind).noun} {value}; no rates do better than "
+            f"{bound}{down if self.down else ''}"
+        )
 
     def __repr__(self) -> str:
         """Return labelled rows of text."""

@@ -62,6 +62,7 @@ from freshopt.questions.todays_crawls import TodaysCrawls, needed_bandwidth, tod
 from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
+from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
@@ -203,6 +204,7 @@ def plan(
     importance: Any = None,  # noqa: ANN401 - whatever names sources
     hosts: Any = None,  # noqa: ANN401
     host_limits: Mapping[Any, float | str] | None = None,
+    host_gap: float | str = 0.0,
     min_rate: float | str = 0.0,
     max_rate: float | str | None = None,
     estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
@@ -240,10 +242,12 @@ def plan(
         Weights ≥ 0 by source: a mapping or a table (source, importance), one value each in the order of
         ``log.sources_``, or a function of the names. All alike by default.
     hosts : mapping, dataframe, array_like or callable, optional
-        The host of each source, given as `importance` is. By default, where there are limits, the host that
-        its URL names.
+        The host of each source, given as `importance` is. By default, where there are limits or gaps, the
+        host that its URL names.
     host_limits : mapping of host to float or str, optional
         Bandwidth that a host may take, per time unit, or such as "5/day".
+    host_gap : float or str, optional
+        Least time between two refreshes of one host in the schedule, such as "2s"; up to half as long again.
     min_rate, max_rate : float or str, optional
         Bounds on each source's refresh rate.
     estimator : Estimator or callable, optional
@@ -325,6 +329,7 @@ def plan(
         importance=importance,
         hosts=hosts,
         host_limits=host_limits,
+        host_gap=host_gap,
         min_rate=min_rate,
         max_rate=max_rate,
         estimator=estimator,
@@ -424,6 +429,9 @@ def make_plan(
     method = method_of(request, problem) if phases is None else phased_method(phases)
     begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
     times = schedule(solution, request.horizon, method, start=begin)
+    if request.host_gap > 0.0 and sources.host is not None:
+        # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
+        times = with_host_gap(times, sources.host, request.host_gap, max_rate=sources.max_rate)
     problem = solution.problem
     value = schedule_value_of(times, solution, log)
     uncertainty, forecast = None, None

@@ -261,7 +261,8 @@ def _constraints(made: Plan) -> list[tuple[str, str]]:
 def _questions(made: Plan) -> list[tuple[str, str]]:
     """Return what the freshness asked for, and today's, needs."""
     asked, today = made.needed, made.today
-    rows = [] if asked is None or asked.today is not None else [("freshness", asked.sentence)]
+    same = asked is None or (asked.today is not None and not asked.beyond)
+    rows = [] if same or asked is None else [("freshness", asked.sentence)]
     return rows if today is None else [*rows, ("as today", today.sentence)]
 
 
@@ -275,6 +276,11 @@ def _changes(made: Plan, counts: FetchWords) -> list[tuple[str, str]]:
     used = rate_text(found.bandwidth, unit, counts.bandwidth)
     at = " at equal intervals" if made.few is not None and made.few.no_cycle else ""
     old = f"{used}; {noun} {amount(kind, found.value, unit)}{at} under today's estimates"
+    before = f"{amount(kind, found.value, unit)}{at}"
+    if found.cut is not None:
+        cut, value = rate_text(found.cut[0], unit, counts.bandwidth), amount(kind, found.cut[1], unit)
+        old += f"; beyond maximum rates or host limits, cut to which they are {cut}, {noun} {value}{at}"
+        before = f"{value}{at} of old rates cut to the limits"
     if proof is not None:
         best = amount(kind, proof.bound, unit)
         old += f"; no rates of as many {counts.uses} do better than {best}{at} ({gap_text(proof)})"
@@ -282,7 +288,7 @@ def _changes(made: Plan, counts: FetchWords) -> list[tuple[str, str]]:
     words = f"{np.count_nonzero(found.changed):,} of {count(there, 'interval')} changed"
     words += f"; {count(found.new, 'new source')}" if found.new else ""
     words += f"; {count(found.gone, 'source')} gone" if found.gone else ""
-    words += f"; {noun} {amount(kind, made.solution.value, unit)}, not {amount(kind, found.value, unit)}{at}"
+    words += f"; {noun} {amount(kind, made.solution.value, unit)}, not {before}"
     rows = [("old rates", old), ("changes", words)]
     return rows if made.few is None else [*rows, ("few changes", made.few.sentence)]
 

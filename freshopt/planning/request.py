@@ -70,6 +70,8 @@ class PlanRequest:
         Maps an array of names to the hosts that they are on.
     host_limits : mapping of host to float, or None
         Bandwidth that a host may take.
+    host_gap : float
+        Least time between two refreshes of a host in the schedule.
     estimate : callable or None
         Fits an estimator to a log; None is `default_estimate`.
     confidence : float
@@ -112,6 +114,7 @@ class PlanRequest:
     max_rate: float = np.inf
     hosts: PerSource | None = None
     host_limits: Mapping[Any, float] | None = None
+    host_gap: float = 0.0
     estimate: Callable[[CrawlLog], Estimator] | None = None
     confidence: float = 0.95
     seed: int = 0
@@ -174,6 +177,7 @@ def request_of(
     importance: Any,  # noqa: ANN401 - whatever names sources
     hosts: Any,  # noqa: ANN401
     host_limits: Mapping[Any, float | str] | None,
+    host_gap: float | str = 0.0,
     min_rate: float | str,
     max_rate: float | str | None,
     estimator: Estimator | Callable[[CrawlLog], Estimator] | None,
@@ -215,7 +219,8 @@ def request_of(
             'bandwidth is None, not a number. Pass a rate such as "200/day", or constraints=[...] that limit '
             "it, or freshness=0.99."
         )
-    if host_limits is not None and hosts is None:
+    gap = _duration_of("host_gap", host_gap, unit)
+    if (host_limits is not None or gap > 0.0) and hosts is None:
         hosts = hosts_of_urls
     if host_limits is not None:
         expect(host_limits, Mapping, "host_limits", "Pass a mapping of hosts to rates")
@@ -229,6 +234,7 @@ def request_of(
         importance=per_source(importance, "importance", log),
         hosts=per_source(hosts, "host", log),
         host_limits=limits,
+        host_gap=gap,
         min_rate=rate_of("min_rate", min_rate, unit),
         max_rate=np.inf if max_rate is None else rate_of("max_rate", max_rate, unit),
         estimate=_fit_of(estimator),

@@ -34,7 +34,7 @@ from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.questions.rates_in_force import rates_of
+from freshopt.questions.rates_in_force import cut_to_limits, rates_of
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.units import rate_text
 
@@ -70,6 +70,8 @@ class BandwidthFor:
         Bandwidth of the rates in force, where the promise is theirs.
     no_cycle : bool
         Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
+    beyond : bool
+        Whether the rates in force exceed maximum rates or host limits: the sentence then says so.
     """
 
     objective: Objective
@@ -81,6 +83,7 @@ class BandwidthFor:
     solution: Solution
     today: float | None = None
     no_cycle: bool = False
+    beyond: bool = False
 
     @property
     def saving(self) -> float | None:
@@ -98,7 +101,8 @@ class BandwidthFor:
             return f"{self.promise}{at} needs {needed}; no rates do with less{at} ({self._proved})"
         more = difference(self.saving, "refreshes" if counted else "bandwidth")
         today = rate_text(self.today or 0.0, unit)
-        return f"{self.promise}{at} needs {more}: {needed}, not {today} ({self._proved})"
+        limits = ", within limits that today's rates exceed" if self.beyond else ""
+        return f"{self.promise}{at} needs {more}: {needed}, not {today}{limits} ({self._proved})"
 
     @property
     def promise(self) -> str:
@@ -194,10 +198,11 @@ def bandwidth_for(
         raise SourceDataError(
             f'"{AS_TODAY}" and today= need each other. Pass today=log, or the rates in force.'
         )
-    used = None
+    used, beyond = None, False
     if today is not None:
         rates = rates_of(sources, today)
         used = total(sources.refresh_cost * rates)
+        beyond = cut_to_limits(problem, rates) is not None
         wanted = _value(objective, sources, rates) / scale
     else:
         wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
@@ -224,7 +229,9 @@ def bandwidth_for(
     reached = _value(objective, sources, solution.rates) / scale
     least = min(proof.bound, solution.value)
     fresh = freshness is not None
-    return BandwidthFor(objective, fresh, wanted, solution.value, least, reached, solution, used)
+    return BandwidthFor(
+        objective, fresh, wanted, solution.value, least, reached, solution, used, beyond=beyond
+    )
 
 
 def difference(saving: float, of: str = "crawls") -> str:

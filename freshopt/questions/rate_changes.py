@@ -22,6 +22,7 @@ from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.questions.rates_in_force import cut_to_limits
 from freshopt.solvers.auto import Auto
 
 if TYPE_CHECKING:
@@ -53,8 +54,11 @@ class RateChanges:
         What the old rates use.
     value : float
         The objective at the old rates, under today's change rates; of sources without one, at the new rate.
+    cut : tuple of float, or None
+        Bandwidth and value of the old rates cut to maximum rates and host limits, where they exceed them.
     certificate : Certificate or None
-        Of the old rates at the bandwidth that they use; None where they break bounds or host limits.
+        Of the old rates, cut to the limits, at the bandwidth that they use; None where they are below
+        min_rate.
     gone : int
         Sources with an old rate that are no longer there.
     priced : bool
@@ -69,6 +73,7 @@ class RateChanges:
     certificate: Certificate | None
     gone: int = 0
     priced: bool = True
+    cut: tuple[float, float] | None = None
 
     @property
     def changed(self) -> BoolArray:
@@ -114,6 +119,7 @@ class RateChanges:
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
         proof = self.certificate
+        cut = {} if self.cut is None else {"bandwidth": self.cut[0], "value": _finite(self.cut[1])}
         return {
             "changed": int(np.count_nonzero(self.changed)),
             "new": self.new,
@@ -122,6 +128,7 @@ class RateChanges:
             "value": _finite(self.value),
             "gap": None if proof is None else _finite(proof.gap),
             "relative_gap": None if proof is None else _finite(proof.relative_gap),
+            **({"cut": cut} if cut else {}),
         }
 
 
@@ -161,8 +168,17 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
             fall = costs[0] - costs[1] + charged
             lost = np.abs(fall) < _ROUNDING * (np.abs(costs[0]) + np.abs(costs[1]) + np.abs(charged))
         gain = np.where(is_changed(old, solution.rates) & ~lost, fall, 0.0)
-    certificate = _certificate(problem, known)
-    return RateChanges(solution, old, gain, used, value, certificate, gone, bool(np.any(prices > 0.0)))
+    within, cut = cut_to_limits(problem, known), None
+    if within is not None:
+        at_limits, rates = with_numerics(problem, within)
+        cost = np.nan if at_limits.numerics is None else total(at_limits.numerics.cost(rates))
+        cut = (
+            total(problem.used_by_source(within)),
+            plain(problem.objective).value_from_cost(cost, problem.sources),
+        )
+    certificate = _certificate(problem, known if within is None else within)
+    priced = bool(np.any(prices > 0.0))
+    return RateChanges(solution, old, gain, used, value, certificate, gone, priced, cut)
 
 
 def is_changed(old: Array, new: Array) -> BoolArray:

@@ -8,10 +8,14 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.matched_rates import match
+from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_vector
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import convert_time
+
+# A limit that is exceeded by less is met.
+ROUNDING = 1e-9
 
 
 def rates_in_force(log: CrawlLog) -> Array:
@@ -46,6 +50,20 @@ def rates_of(sources: Sources, today: CrawlLog | npt.ArrayLike) -> Array:
             rates = rates / sources.failing
     # A source that announces its changes is refreshed no more often than it changes.
     return np.where(sources.signalled, np.minimum(rates, sources.change_rate), rates)
+
+
+def cut_to_limits(problem: Problem, rates: Array) -> Array | None:
+    """Return rates cut to maximum rates and host limits.
+
+    None where they are within them. Of a host that exceeds its limit all are cut by the same share.
+    """
+    cut, hosts = np.minimum(rates, problem.upper), problem.hosts
+    if len(hosts):
+        used = hosts.totals(problem.used_by_source(cut))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(used > hosts.limits * (1.0 + ROUNDING), hosts.limits / used, 1.0)
+        cut = cut * hosts.broadcast_to_sources(share, 1.0)
+    return cut if bool(np.any(cut < rates * (1.0 - ROUNDING))) else None
 
 
 def old_rates(sources: Sources, table: RateTable) -> tuple[Array, int]:

@@ -30,13 +30,11 @@ from freshopt.questions.bandwidth_for import (
     difference,
     freshness_objective,
 )
-from freshopt.questions.rates_in_force import rates_of
+from freshopt.questions.rates_in_force import cut_to_limits, rates_of
 from freshopt.units import rate_text
 
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
 MOST = 100_000
-# A limit that is exceeded by less is met.
-ROUNDING = 1e-9
 
 
 @frozen_arrays
@@ -53,13 +51,15 @@ class TodaysCrawls:
     fresh : float
         Share of time that copies are fresh by them, by importance.
     needed : BandwidthFor or None
-        The least bandwidth for that; None where bounds and limits of the plan exclude it.
+        The least bandwidth for that, or for what is left of it within the plan's limits; None where bounds
+        exclude it.
     reason : str
         Why there is none, or empty.
     no_cycle : bool
         Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
-    beyond: bool
-        Whether these rates exceed maximum rates or host limits of the plan: the sentence then says so.
+    cut : tuple of float, or None
+        Bandwidth and freshness of these rates cut to maximum rates and host limits of the plan, where they
+        exceed them: it is these that the plan is compared with.
     """
 
     rates: Array
@@ -68,7 +68,7 @@ class TodaysCrawls:
     needed: BandwidthFor | None
     reason: str = ""
     no_cycle: bool = False
-    beyond: bool = False
+    cut: tuple[float, float] | None = None
 
     @property
     def sentence(self) -> str:
@@ -77,11 +77,17 @@ class TodaysCrawls:
         if self.needed is None:
             return f"{at}the log's own crawls keep copies fresh {share} of the time. {self.reason}"
         unit = self.needed.solution.problem.sources.time_unit
-        saved = difference(self.needed.saving or 0.0)
+        saved, needed = difference(self.needed.saving or 0.0), rate_text(self.needed.bandwidth, unit)
+        if self.cut is not None:
+            used, kept = self.cut
+            return (
+                f"{at}the log's own crawls, {rate_text(self.bandwidth, unit)} and {share} of the time fresh, "
+                f"exceed maximum rates or host limits; cut to them they are {rate_text(used, unit)} and "
+                f"{percent(kept, space=' ')} fresh, for which {saved} are needed: {needed}"
+            )
         return (
-            f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: "
-            f"{rate_text(self.needed.bandwidth, unit)}, not {rate_text(self.bandwidth, unit)}"
-            f"{', within limits that those crawls exceed' if self.beyond else ''}"
+            f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: {needed}, "
+            f"not {rate_text(self.bandwidth, unit)}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -93,6 +99,7 @@ class TodaysCrawls:
             "needed": None if found is None else found.bandwidth,
             "at_least": None if found is None else found.at_least,
             "saving": None if found is None else found.saving,
+            **({} if self.cut is None else {"cut": dict(zip(("bandwidth", "fresh"), self.cut, strict=True))}),
             "sentence": self.sentence,
         }
 
@@ -117,19 +124,19 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     # At shares that float64 does not tell from 0 or 1 there is nothing to plan.
     if not 0.0 < fresh < 1.0:
         return None
+    within = cut_to_limits(problem, rates)
+    cut = None
+    if within is not None:
+        cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh)
+        if not cut[1] > 0.0:
+            reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
+            return TodaysCrawls(rates, used, fresh, None, reason, cut=cut)
     try:
-        needed = bandwidth_for(problem, freshness=AS_TODAY, today=log)
+        needed = bandwidth_for(problem, freshness=AS_TODAY, today=rates if within is None else within)
     except InfeasibleProblemError as error:
         text = str(error)
-        return TodaysCrawls(rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}")
-    return TodaysCrawls(rates, used, fresh, needed, beyond=_exceed(problem, rates))
-
-
-def _exceed(problem: Problem, rates: Array) -> bool:
-    """Return whether rates exceed maximum rates or host limits."""
-    hosts, room = problem.hosts, 1.0 + ROUNDING
-    above = bool(np.any(rates > problem.upper * room))
-    return above or bool(np.any(hosts.totals(problem.sources.refresh_cost * rates) > hosts.limits * room))
+        return TodaysCrawls(rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}", cut=cut)
+    return TodaysCrawls(rates, used, fresh, needed, cut=cut)
 
 
 def needed_bandwidth(

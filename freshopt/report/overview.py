@@ -50,7 +50,8 @@ def answers(told: Context) -> list[str]:
     """Return what the freshness asked for, and today's, needs."""
     asked, today = told.facts.within("needed"), told.facts.within("today")
     found = [part.text("sentence") for part in (asked, today) if part and "sentence" in part.values]
-    if len(found) > 1 and found[0].startswith("as fresh as today"):
+    same = today is None or "cut" not in today.values
+    if len(found) > 1 and same and found[0].startswith("as fresh as today"):
         found = found[1:]
     return [f"{text[0].upper()}{text[1:]}.".replace(" %", "\xa0%") for text in found if text]
 

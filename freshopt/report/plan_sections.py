@@ -146,8 +146,14 @@ def _summary(told: Context, facts: Facts) -> list[Child]:
     used, value = facts.number("bandwidth"), facts.maybe("value")
     text += [". The earlier rates are ", amount(used), f" {told.words.uses} per {told.unit}"]
     if value is not None:
-        text += [f", with a {told.measure} of ", amount(value), " under today's estimates; this plan's is "]
-        text += [amount(told.value), _less(value, told.value)]
+        text += [f", with a {told.measure} of ", amount(value), " under today's estimates; "]
+        cut = facts.within("cut")
+        if cut is not None and cut.maybe("value") is not None:
+            value = cut.number("value")
+            text += ["they exceed maximum rates or host limits, and cut to them are "]
+            text += [amount(cut.number("bandwidth")), f" {told.words.uses} per {told.unit}, with a "]
+            text += [f"{told.measure} of ", amount(value), "; "]
+        text += ["this plan's is ", amount(told.value), _less(value, told.value)]
     return [*text, "."]
 
 

@@ -5,6 +5,7 @@ from freshopt.scheduling.carousel import Carousel
 from freshopt.scheduling.discrete_counts import DiscreteCounts
 from freshopt.scheduling.earliest_deadline import EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
+from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.integer_counts import crawl_counts
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
@@ -22,4 +23,5 @@ __all__ = [
     "SlotAssignment",
     "crawl_counts",
     "retried_at_once",
+    "with_host_gap",
 ]

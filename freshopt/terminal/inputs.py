@@ -42,6 +42,11 @@ def duration_of(option: str, text: str, time_unit: str) -> float:
         raise SourceDataError(f"{option}: {error}") from None
 
 
+def gap_of(option: str, text: str | None, time_unit: str) -> float:
+    """Return an option's gap in `time_unit`; 0 where there is none."""
+    return 0.0 if text is None or text.strip() == "0" else duration_of(option, text, time_unit)
+
+
 def moment_of(option: str, text: str | None) -> datetime | None:
     """Return an option's ISO 8601 moment, with or without offset."""
     if text is None:

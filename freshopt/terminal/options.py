@@ -78,6 +78,12 @@ host_limits_option: Decorator = click.option(
     metavar="FILE",
     help="Table with columns host, limit: bandwidth limit of each host, per time unit.",
 )
+host_gap_option: Decorator = click.option(
+    "--host-gap",
+    metavar="TIME",
+    help="Least time between two refreshes of one host in the schedule, such as 2s; up to half as long "
+    "again, at random.",
+)
 importance_option: Decorator = click.option(
     "--importance",
     type=click.Path(path_type=Path),

@@ -71,7 +71,14 @@ class Choice:
         return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
 
     def make(
-        self, frame: polars.DataFrame, unit: str, horizon: float, seed: int, start: datetime | None
+        self,
+        frame: polars.DataFrame,
+        unit: str,
+        horizon: float,
+        seed: int,
+        start: datetime | None,
+        *,
+        by_host: bool = False,
     ) -> Method:
         """Return the method.
 
@@ -81,12 +88,15 @@ class Choice:
             The rates, per `unit`.
         horizon : float
             In `unit`.
+        by_host : bool
+            Whether the hosts are for a gap between their refreshes.
         """
         name = self.method or "periodic"
         owners = {"--sources": WEIGHED, "--objective": WEIGHED}
         for option, value in self.given().items():
             use = owners.get(option, ("slots",))
-            if value is not None and option != "--method" and name not in use:
+            free = option == "--method" or (option == "--hosts" and by_host)
+            if value is not None and not free and name not in use:
                 raise click.UsageError(
                     f"{option} is for --method {', '.join(use)}, not for {name}. Leave it out."
                 )

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
@@ -204,3 +207,59 @@ def test_a_log_without_dates_or_of_other_sources(tmp_path: Path) -> None:
     assert begin(tmp_path, "--log", str(log)).exit_code in (0, 1)
     with fo.Planner(tmp_path / "state") as planner:
         assert set(planner.log().sources_.tolist()) <= {"a", "b"}
+
+
+def overdue(tmp_path: Path, names: list[str], bandwidth: str, **settings: str) -> None:
+    """Begin a planner of which all sources are overdue and the bandwidth of a minute is free."""
+    with fo.Planner(tmp_path / "state", bandwidth, **settings) as planner:  # type: ignore[arg-type]
+        planner.add_many(names, host="one")
+        for ago in (3, 2, 1):
+            moment = datetime.now(UTC) - timedelta(hours=ago)
+            planner.due(moment, limit=1)
+            planner.observed_many(names, moment, [ago == 1] * len(names))
+
+
+def fetched_at(tmp_path: Path) -> list[float]:
+    """Return the moments, in seconds, of what a run has fetched."""
+    with fo.Planner(tmp_path / "state") as planner:
+        log = planner.log()
+        seconds = np.sort(log.time) * 86_400.0
+    return [float(each) for each in seconds if each > seconds[0] + 2.5 * 3600.0]
+
+
+def test_a_loop_that_is_started_again_has_no_burst(tmp_path: Path) -> None:
+    """Of 38 sources that are overdue at four a second five come at once, and then four a second."""
+    names = [f"s{k}" for k in range(38)]
+    overdue(tmp_path, names, "4/second", update="9d", replan="99d")
+    done = CliRunner().invoke(
+        main, ["run", str(tmp_path / "state"), "--command", "true {source}", "--for", "2s", "--quiet"]
+    )
+    assert done.exit_code == 0, done.output
+    moments = fetched_at(tmp_path)
+    assert len(moments) > 4
+    for k, begin in enumerate(moments):
+        for many, end in enumerate(moments[k:], 1):
+            # Four a second in any span, those of a second at once, and one.
+            assert many <= 4.0 * (end - begin + 1.0) + 1.0 + 1e-6
+
+
+def test_once_waits_for_the_gap_of_a_host(tmp_path: Path) -> None:
+    """What was due is fetched, one after the other, and what the bandwidth has no room for is not."""
+    overdue(tmp_path, ["a", "b", "c"], "1/second", burst="1min")
+    words = ["run", str(tmp_path / "state"), "--command", "true {source}", "--once", "--quiet"]
+    done = CliRunner().invoke(main, [*words, "--host-gap", "0.2s", "--burst", "30s"])
+    assert done.exit_code == 0, done.output
+    with fo.Planner(tmp_path / "state") as planner:
+        assert planner.settings.burst == pytest.approx(30.0 / 86_400.0)
+        assert planner.settings.host_gap == pytest.approx(0.2 / 86_400.0)
+    moments = fetched_at(tmp_path)
+    assert len(moments) >= 3
+    assert min(later - before for before, later in pairwise(moments)) >= 0.2 - 1e-5
+    none = CliRunner().invoke(main, [*words, "--host-gap", "0"])
+    assert none.exit_code == 0, none.output
+    with fo.Planner(tmp_path / "state") as planner:
+        assert planner.settings.host_gap == 0.0
+    for option, given in (("--host-gap", "-2s"), ("--burst", "0"), ("--burst", "much")):
+        refused = CliRunner().invoke(main, [*words, option, given])
+        assert (refused.exit_code, refused.output.count("\n")) == (2, 1), refused.output
+        assert refused.output.startswith(f"Error: {option}")

@@ -90,6 +90,7 @@ CALLS: dict[str, Call] = {
             "importance": 1.0,
             "hosts": {"a": "x", "b": "x", "c": "y"},
             "host_limits": {"x": 1.0},
+            "host_gap": 0.01,
             "min_rate": 0.1,
             "max_rate": 4.0,
             "estimator": estimators.MaximumLikelihood(),
@@ -396,9 +397,6 @@ CALLS: dict[str, Call] = {
         host_capacity=2,
         min_gap=0.0,
         blackouts=(),
-    ),
-    "scheduling.crawl_counts": Call(
-        scheduling.crawl_counts, {"problem": PROBLEM, "horizon": 3.0, "refreshes": None, "repeats": True}
     ),
     "simulation.AgeCosts": Call(
         simulation.AgeCosts,

@@ -1,4 +1,4 @@
-"""Calls of the live planner and for failing fetches, as `tests.contracts.api_calls` has the others."""
+"""Calls of the live planner, of schedules and for failing fetches, beside `tests.contracts.api_calls`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import freshopt as fo
 from freshopt import estimators, problems, scheduling
-from tests.contracts.api_fixtures import SOURCES, Call
+from tests.contracts.api_fixtures import PROBLEM, SCHEDULE, SOURCES, Call
 
 
 def two_days(place: Any, **settings: Any) -> fo.Solution:  # noqa: ANN401
@@ -37,10 +37,18 @@ LIVE = {
             "half_life": "30d",
             "lease": "1h",
             "burst": 2.0,
+            "host_gap": 0.01,
             "explore": 0.05,
             "time_unit": "day",
             "durable": False,
         },
+    ),
+    "scheduling.crawl_counts": Call(
+        scheduling.crawl_counts, {"problem": PROBLEM, "horizon": 3.0, "refreshes": None, "repeats": True}
+    ),
+    "scheduling.with_host_gap": Call(
+        scheduling.with_host_gap,
+        {"schedule": SCHEDULE, "host": ["x", "x", "y"], "gap": 0.01, "max_rate": 9.0, "seed": 0},
     ),
     "scheduling.retried_at_once": Call(scheduling.retried_at_once, {"sources": SOURCES}),
     "estimators.SuccessRates": Call(

@@ -30,7 +30,7 @@ def crawl(planner: Planner, begin: float, end: float, step: float = 0.1) -> dict
 
 
 def test_an_empty_folder_becomes_a_plan(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path / "state", bandwidth="20/day") as planner:
+    with fo.Planner(tmp_path / "state", bandwidth="20/day", burst="1d") as planner:
         planner.add_many(NAMES)
         assert planner.due(0.0, limit=None)[0].source in NAMES
         times = crawl(planner, 0.05, 12.0, 0.2)
@@ -56,7 +56,7 @@ def test_an_empty_folder_becomes_a_plan(tmp_path: Path) -> None:
 
 
 def test_a_planner_goes_on_where_it_was(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path, bandwidth=20.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=20.0, burst="1d") as planner:
         planner.add_many(NAMES)
         crawl(planner, 0.0, 5.0)
         before, log = planner.to_frame(), planner.log()
@@ -82,8 +82,9 @@ def test_a_lease_is_nobody_elses_until_it_ends(tmp_path: Path) -> None:
         assert [again.source for again in planner.due(1.5)] == ["a"]
         assert planner.release("a") == 1
         assert [again.source for again in planner.due(1.6)] == ["a"]
+        # The first retry comes an eighth of a gap after a failure.
         planner.failed("a", 1.6)
-        assert planner.due(1.65) == []
+        assert planner.due(1.612) == []
         assert [again.source for again in planner.due(1.71)] == ["a"]
         assert len(planner.log() if planner.observed("a", 1.71, False) else []) == 1
 
@@ -106,7 +107,7 @@ def test_an_observation_counts_once(tmp_path: Path) -> None:
 
 
 def test_sources_come_and_go(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path, bandwidth=10.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=10.0, burst="1d") as planner:
         planner.add_many(pl.DataFrame({"source": ["a", "b"], "importance": [1.0, 5.0]}))
         planner.due(0.0)
         planner.observed("b", 0.5, False)
@@ -145,17 +146,41 @@ def test_dates_are_moments(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_down_is_tried_ever_less(tmp_path: Path) -> None:
-    """Silences of more than four gaps double; a single failure waits for a gap."""
+    """The first retry comes an eighth of a gap after the first failure, and each silence doubles."""
     with fo.Planner(tmp_path, bandwidth=2.0, explore=0.0) as planner:
         planner.add_many(["down", "up"])
         planner.observed_many(["down", "up", "down", "up"], [0.0, 0.0, 1.0, 1.0], [0, 1, 0, 1])
         planner.replan(1.0)
         gap = 1.0 / float(planner.to_frame().filter(source="down")["rate"][0])
-        at, waits = 1.0 + gap, []
+        # How long nobody asked before the first failure counts for nothing.
+        first = at = 1.0 + 100.0 * gap
+        silent, rates = [], []
         for _ in range(9):
+            planner.observed("up", at, False)
             planner.failed("down", at)
-            due = float(planner.to_frame().filter(source="down")["next_due"][0])
-            waits.append((due - at) / gap)
-            at = due
-    assert np.allclose(waits[:4], 1.0)
-    assert np.allclose(waits[4:], 5.0 * 2.0 ** np.arange(5.0))
+            row = planner.to_frame().filter(source="down")
+            at = float(row["next_due"][0])
+            silent.append((at - first) / gap)
+            rates.append(float(row["rate"][0]) * gap)
+    assert np.allclose(silent, 0.125 * 2.0 ** np.arange(9.0))
+    # After four gaps the rate of its tries is in force.
+    assert np.allclose(rates, [1.0] * 6 + [0.25, 0.125, 0.0625])
+
+
+def test_while_nothing_answers_waits_do_not_grow(tmp_path: Path) -> None:
+    """It is the crawler that has no network: for as long as that is so all are tried, after four gaps."""
+    with fo.Planner(tmp_path, bandwidth=2.0, explore=0.0) as planner:
+        planner.add_many(["a", "b"])
+        planner.observed_many(["a", "b", "a", "b"], [0.0, 0.0, 1.0, 1.0], [0, 1, 0, 1])
+        planner.replan(1.0)
+        gap = {name: 1.0 / rate for name, rate in planner.to_frame().select("source", "rate").iter_rows()}
+        at = dict.fromkeys(gap, 2.0)
+        while at["a"] < 200.0:
+            name = min(at, key=lambda each: at[each])
+            planner.failed(name, at[name])
+            due = float(planner.to_frame().filter(source=name)["next_due"][0])
+            assert due - at[name] <= 4.0 * gap[name] * (1.0 + 1e-9)
+            at[name] = due
+        assert planner.status().down == 2
+        planner.observed("a", at["a"], True)
+        assert planner.status().down == 0

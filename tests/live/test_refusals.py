@@ -142,7 +142,7 @@ def test_tables_of_a_newer_version_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "planner.sqlite") as database:
         database.execute("UPDATE planner SET value = '99' WHERE key = 'schema'")
     before = snapshot(tmp_path)
-    with pytest.raises(fo.SourceDataError, match="tables of version 99, and this freshopt knows version 2"):
+    with pytest.raises(fo.SourceDataError, match="tables of version 99, and this freshopt knows version 3"):
         Planner(tmp_path, bandwidth=6.0)
     assert snapshot(tmp_path) == before
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.planning.plan_rows import plan_rows
 from freshopt.problems import BinaryFreshness
 from tests.ground_truth.command_lines import MAIN_JOB, Run, crawl_log, fields, refuse
 from tests.ground_truth.plans import PERIODIC, crawls
@@ -40,6 +41,40 @@ def test_a_plan_beside_earlier_rates(log: fo.CrawlLog) -> None:
     assert found.certificate is not None
     best = fo.solve(made.problem.with_bandwidth(float(rates.sum())))
     assert found.certificate.gap == pytest.approx(found.value - best.value, rel=SCALAR)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.2])
+def test_old_rates_beyond_limits_are_cut_to_them(log: fo.CrawlLog, share: float, tmp_path: Path) -> None:
+    """What is said to be no better than a bound is within the limits that the bound is for."""
+    hosts = {f"s{k:02d}": "ab"[k % 2] for k in range(12)}
+    old = {name: 0.4 if host == "a" else 0.6 for name, host in hosts.items()}
+    limits = {"a": share * 2.4, "b": 9.0}
+    made = fo.plan(
+        log, 6.0, 14.0, draws=0, compare=old, load_limit=1.0, hosts=hosts, host_limits=limits, max_rate=5.0
+    )
+    found = made.changes
+    assert found is not None
+    assert found.bandwidth == pytest.approx(6.0, rel=EXACT)
+    numerics = made.problem.numerics
+    assert numerics is not None
+    cut = np.array([min(share, 1.0) * 0.4 if host == "a" else 0.6 for host in hosts.values()])
+    value = float(np.sum(numerics.cost(cut)))
+    assert (found.cut is None) == (share > 1.0)
+    if found.cut is not None:
+        assert found.cut == pytest.approx((float(cut.sum()), value), rel=EXACT)
+        assert found.value < value
+    assert found.certificate is not None
+    assert found.certificate.value == pytest.approx(value, rel=EXACT)
+    best = fo.solve(made.problem.with_bandwidth(float(cut.sum())))
+    assert found.certificate.bound == pytest.approx(best.value, rel=SCALAR)
+    # This plan is within the limits too, and no worse than what was cut to them.
+    assert made.solution.value <= value * (1.0 + SCALAR)
+    told = dict(plan_rows(made))
+    assert ("beyond maximum rates or host limits" in told["old rates"]) == (share < 1.0)
+    assert ("of old rates cut to the limits" in told["changes"]) == (share < 1.0)
+    made.write(tmp_path / "plan")
+    page = (tmp_path / "plan" / "report.html").read_text()
+    assert ("they exceed maximum rates or host limits" in page) == (share < 1.0)
 
 
 def test_few_changes_of_a_plan(log: fo.CrawlLog, tmp_path: Path) -> None:

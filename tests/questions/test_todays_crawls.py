@@ -40,16 +40,52 @@ def test_todays_freshness_is_that_of_the_logs_rates(log: fo.CrawlLog, refresh: f
     assert "fewer crawls" in today.sentence
 
 
-def test_crawls_beyond_what_the_plan_may_use_are_told(log: fo.CrawlLog) -> None:
-    rates, objective = rates_in_force(log), BinaryFreshness(PERIODIC)
-    for share, beyond in ((0.9, True), (1.1, False)):
-        most = np.full(len(rates), np.inf)
-        most[0] = share * rates[0]
+@pytest.mark.parametrize("seed", range(6))
+def test_crawls_beyond_limits_are_cut_to_them_and_compared_within(log: fo.CrawlLog, seed: int) -> None:
+    """By maximum rates first, then a host's by one share; what they are and what they are cut to is told."""
+    rng = np.random.default_rng(seed)
+    rates, n = rates_in_force(log), len(log.sources_)
+    change, code = rng.uniform(0.2, 2.0, n), np.arange(n) % 3
+    most = np.where(rng.random(n) < 0.3, rates * rng.uniform(0.3, 2.0, n), np.inf)
+    limit = {f"h{k}": float(rates[code == k].sum() * rng.uniform(0.3, 2.0)) for k in range(2)}
+    sources = fo.Sources(
+        change, name=log.sources_, host=[f"h{k}" for k in code.tolist()], max_rate=most.tolist()
+    )
+    today = todays_crawls(fo.Problem(BinaryFreshness(PERIODIC), sources, 1.0, limit), log)
+    cut = np.minimum(rates, most)
+    for k in range(2):
+        used = cut[code == k].sum()
+        cut[code == k] *= min(1.0, limit[f"h{k}"] / used)
+    assert today is not None
+    assert today.needed is not None
+    assert (today.cut is not None) == bool(np.any(cut < rates))
+    assert ("exceed maximum rates or host limits; cut to them" in today.sentence) == (today.cut is not None)
+    fresh = float(np.mean(cell(BinaryFreshness(PERIODIC), change, cut)))
+    used, kept = (today.bandwidth, today.fresh) if today.cut is None else today.cut
+    assert (used, kept) == pytest.approx((float(cut.sum()), fresh), rel=SCALAR)
+    # The best rates within the limits need no more for the same than those that were cut to them.
+    assert today.needed.reached == pytest.approx(fresh, rel=SCALAR)
+    assert today.needed.bandwidth <= used * (1.0 + SCALAR)
+    assert "more crawls" not in today.sentence
+
+
+def test_limits_may_leave_nothing_to_compare(log: fo.CrawlLog) -> None:
+    n = len(log.sources_)
+    never = fo.Sources(np.ones(n), name=log.sources_, max_rate=np.zeros(n))
+    today = todays_crawls(fo.Problem(BinaryFreshness(PERIODIC), never, 1.0), log)
+    assert today is not None
+    assert today.needed is None
+    assert today.sentence.endswith("cut to which nothing is kept fresh")
+
+
+def test_a_plan_as_fresh_as_crawls_beyond_its_limits_says_so(log: fo.CrawlLog) -> None:
+    rates = rates_in_force(log)
+    for share in (0.9, 2.0):
+        most = np.where(np.arange(len(rates)) == 0, share * rates, np.inf)
         sources = fo.Sources(np.full(len(rates), 0.5), name=log.sources_, max_rate=most)
-        today = todays_crawls(fo.Problem(objective, sources, 1.0), log)
-        assert today is not None
-        assert today.beyond == beyond
-        assert today.sentence.endswith("within limits that those crawls exceed") == beyond
+        problem = fo.Problem(BinaryFreshness(PERIODIC), sources, 1.0)
+        found = fo.bandwidth_for(problem, freshness="as today", today=log)
+        assert found.beyond == ("within limits that today's rates exceed" in found.sentence) == (share < 1.0)
 
 
 @pytest.mark.parametrize("asked", [0.8, "80%", "as today"])
@@ -74,11 +110,12 @@ def test_a_plan_for_a_freshness_has_the_least_bandwidth(
     assert "as today" in labels
 
 
-def test_bounds_may_exclude_todays_freshness(log: fo.CrawlLog) -> None:
-    made = make_plan(log, plan_request(bandwidth=0.5, max_rate=0.1))
+def test_constraints_may_exclude_todays_freshness(log: fo.CrawlLog) -> None:
+    few = fo.Budget(1.0, cost=np.ones(len(log.sources_)), name="few")
+    made = make_plan(log, plan_request(bandwidth=0.5, constraints=(few,)))
     assert made.today is not None
     assert made.today.needed is None
-    assert "out of reach at any bandwidth: max_rate everywhere gives" in made.today.sentence
+    assert "out of reach at any bandwidth" in made.today.sentence
     assert made.today.facts()["saving"] is None
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import freshopt as fo
 from freshopt.cli import main
 from tests.live.test_processes import crawls, said, started
+from tests.live.test_tables import BEFORE
 
 NAMES = [f"s{k}" for k in range(60)]
 
@@ -34,11 +35,17 @@ OBSERVED = (
 def crawl(place: str | Path) -> tuple[list[tuple[str, float, bool]], list[float], str]:
     """Return what a planner handed out and planned in 12 days of a world that changes every other day."""
     said_out: list[tuple[str, float, bool]] = []
-    with fo.Planner(place, bandwidth=30.0, host_limits={"h": 8.0}, update=0.5) as planner:
-        planner.add_many(NAMES, importance=[1.0 + k % 3 for k in range(60)], host=["h"] * 20 + ["i"] * 40)
+    settings = {"host_limits": {"h": 8.0}, "update": 0.5, "burst": "1d", "host_gap": 0.02}
+    with fo.Planner(place, bandwidth=30.0, **settings) as planner:  # type: ignore[arg-type]
+        hosts = ["h"] * 20 + ["i"] * 20 + [f"j{k}" for k in range(20)]
+        most = [0.5 if k % 7 == 0 else None for k in range(60)]
+        planner.add_many(NAMES, importance=[1.0 + k % 3 for k in range(60)], host=hosts, max_rate=most)
         for step in range(120):
             now = step / 10
             for visit in planner.due(now, limit=7):
+                if visit.source in ("s7", "s50") and 3.0 < now < 10.0:
+                    planner.failed(visit.source, now)
+                    continue
                 changed = (int(visit.source[1:]) + int(now)) % 2 == 0
                 assert planner.observed(visit.source, now, changed)
                 said_out.append((visit.source, now, changed))
@@ -49,6 +56,9 @@ def crawl(place: str | Path) -> tuple[list[tuple[str, float, bool]], list[float]
 
 def test_the_plan_is_that_of_a_folder(database: str, tmp_path: Path) -> None:
     crawled, rates, log = crawl(database)
+    with fo.Planner(database) as planner:
+        assert planner.next_due(12.0) is not None
+        assert planner.next_turn(12.0, 12.0) is None or planner.settings.host_gap > 0.0
     there, rates_there, log_there = crawl(tmp_path)
     assert crawled == there
     assert log == log_there
@@ -64,6 +74,19 @@ def test_the_plan_is_that_of_a_folder(database: str, tmp_path: Path) -> None:
         assert not planner.observed("s1", 20.0, True, changes=3)
         with pytest.raises(fo.SourceDataError, match="is recorded as changed"):
             planner.observed("s1", 20.0, False)
+
+
+def test_tables_of_the_version_before_go_on(database: str) -> None:
+    with fo.Planner(database, bandwidth=30.0) as planner:
+        planner.add_many(NAMES)
+        assert len(planner.due(0.0)) == 1
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SET search_path = freshopt")
+        for statement in BEFORE:
+            connection.execute(statement)
+    with fo.Planner(database) as planner:
+        assert len(planner.due(1.0)) > 0
+        assert len(planner) == 60
 
 
 def test_workers_at_once_are_handed_different_sources(database: str) -> None:

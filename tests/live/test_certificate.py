@@ -1,0 +1,125 @@
+"""The certificate that is printed is of the rates in force, after any history.
+
+Values are computed here from the table of rates, by the closed form of binary freshness at equal gaps.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.live.planner import Planner
+from freshopt.report.value_words import amount
+
+OBJECTIVE = fo.problems.BinaryFreshness(fo.Refresh.PERIODIC)
+
+
+def freshness(weight: np.ndarray, change: np.ndarray, rate: np.ndarray) -> float:
+    """Return Σ w(1 − exp(−u))/u with u changes in a gap."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = change / rate
+        return float(np.sum(np.where(rate > 0.0, -weight * np.expm1(-u) / u, 0.0)))
+
+
+def check(planner: Planner, now: float, rng: np.random.Generator) -> None:
+    """Compare what is said with the rates in force."""
+    status = planner.status(now)
+    told = dict(status.rows())
+    frame = planner.to_frame().drop_nulls(["rate"])
+    if status.outdated or not len(frame):
+        assert not np.isfinite(status.relative_gap)
+        assert "no rates do better" not in repr(status)
+        return
+    rate, change, weight = (frame[key].to_numpy() for key in ("rate", "change_rate", "importance"))
+    assert status.used == pytest.approx(float(rate.sum()), rel=1e-9)
+    over = max(0.0, rate.sum() / status.bandwidth - 1.0)
+    assert status.infeasibility == pytest.approx(over, rel=1e-6, abs=1e-9)
+    assert ("exceed a limit" in told["certificate"]) == (status.infeasibility > 1e-9)
+    kept = rate if over < 1e-9 else None
+    if kept is not None:
+        assert status.value == pytest.approx(freshness(weight, change, kept), rel=1e-9)
+    proof = planner.solution().certificate
+    assert proof is not None
+    assert (status.value, status.bound) == pytest.approx((proof.value, proof.bound), rel=1e-12)
+    number = amount("BinaryFreshness", status.value, "day")
+    assert f"freshness {number}; no rates do better than " in told["certificate"]
+    # Nothing that is feasible does better than the bound: rates near those in force, lower ones while some
+    # are down. What was not crawled twice has a least rate.
+    if status.never_crawled:
+        return
+    log = planner.log()
+    twice = {name for name, many in zip(log.sources_, np.diff(log.offsets), strict=True) if many > 1}
+    if not twice.issuperset(frame["source"]):
+        return
+    for _ in range(20):
+        other = rate * rng.uniform(0.5, 1.0 if status.down else 1.5, len(rate))
+        other *= min(1.0, status.bandwidth / other.sum())
+        assert freshness(weight, change, other) <= status.bound * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(4)
+def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
+    rng, draw = random.Random(seed), np.random.default_rng(seed)
+    names = [f"s{k}" for k in range(rng.randint(2, 9))]
+    planner = fo.Planner(
+        tmp_path, 4.0 * len(names), objective=OBJECTIVE, burst=0.5, explore=0.0, update=0.25, replan=2.0
+    )
+    planner.add_many(names, importance=[rng.choice([0.5, 1.0, 4.0]) for _ in names])
+    now, bad = 0.0, set[str]()
+    for step in range(80):
+        now += 0.05
+        event = rng.random()
+        if event < 0.03:
+            bad = {name for name in names if rng.random() < 0.5}
+        elif event < 0.05:
+            bad = set()
+        elif event < 0.07:
+            now += 1.0
+        elif event < 0.09:
+            name = rng.choice(names)
+            if name in planner and len(planner) > 1:
+                planner.remove(name)
+                names.remove(name)
+        elif event < 0.11:
+            names.append(f"new {step}")
+            planner.add(names[-1], importance=2.0)
+        elif event < 0.14:
+            planner.close()
+            other = 4.0 * len(names) * rng.choice([0.5, 1.0])
+            planner = fo.Planner(tmp_path, other if event < 0.12 else None)
+        for visit in planner.due(now, limit=None) if rng.random() < 0.9 else ():
+            if visit.source in bad:
+                planner.failed(visit.source, now)
+            else:
+                planner.observed(visit.source, now, changed=rng.random() < 0.3)
+        if step % 8 == 0 or event < 0.14:
+            check(planner, now, draw)
+    planner.close()
+    # In a process that only reads the state it is the same.
+    with fo.Planner(tmp_path) as again:
+        check(again, now, draw)
+
+
+def test_rates_after_failures_are_certified_as_they_are(tmp_path: Path) -> None:
+    """Both fall silent at once: what is printed is the freshness of their tries, and why it is no better."""
+    with fo.Planner(tmp_path, 8.0, objective=OBJECTIVE, burst=0.5) as planner:
+        planner.add_many(["a", "b"])
+        for step in range(80):
+            for visit in planner.due(0.05 * step, limit=None):
+                planner.observed(visit.source, 0.05 * step, changed=step % 2 == 0)
+        before = planner.status().value
+        for step in range(80, 200):
+            for visit in planner.due(0.05 * step, limit=None):
+                planner.failed(visit.source, 0.05 * step)
+        status = planner.status()
+        frame = planner.to_frame()
+        assert status.down == 2
+        value = freshness(np.ones(2), frame["change_rate"].to_numpy(), frame["rate"].to_numpy())
+        assert status.value == pytest.approx(value, rel=1e-9)
+        assert status.value < 0.5 * before
+        assert dict(status.rows())["certificate"].endswith(" while 2 sources are down")
