@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 # Offenders listed by name; a longer list hides the remedy.
 SHOWN = 5
@@ -96,12 +98,71 @@ class CertificateError(FreshoptError):
         self.solution = solution
 
 
-def warn(message: str) -> None:
-    """Warn once, at the line outside freshopt that led here."""
+class Heard(NamedTuple):
+    """A warning, and whether it bears on what a plan promises."""
+
+    text: str
+    of_rates: bool = False
+
+
+_HEARD: ContextVar[list[Heard] | None] = ContextVar("heard", default=None)
+
+
+@contextmanager
+def hearing() -> Iterator[list[Heard]]:
+    """Collect the warnings of a run, whatever filters say of showing them.
+
+    Within another run it is that one's list.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"), hearing() as heard:
+    ...     warn("a clock jumps", of_rates=True)
+    >>> heard
+    [Heard(text='a clock jumps', of_rates=True)]
+    """
+    outer = _HEARD.get()
+    if outer is not None:
+        yield outer
+        return
+    own: list[Heard] = []
+    token = _HEARD.set(own)
+    try:
+        yield own
+    finally:
+        _HEARD.reset(token)
+
+
+def by_weight(heard: Iterable[Heard]) -> tuple[Heard, ...]:
+    """Return warnings each once, those first that bear on what a plan promises.
+
+    Examples
+    --------
+    >>> [each.text for each in by_weight([Heard("b"), Heard("a", of_rates=True), Heard("b")])]
+    ['a', 'b']
+    """
+    return tuple(sorted(dict.fromkeys(heard), key=lambda each: not each.of_rates))
+
+
+def texts(heard: Iterable[Heard]) -> tuple[str, ...]:
+    """Return warnings as texts, as `by_weight` orders them."""
+    return tuple(each.text for each in by_weight(heard))
+
+
+def warn(message: str, *, of_rates: bool = False) -> None:
+    """Warn once, at the line outside freshopt that led here.
+
+    `of_rates` says that change rates may be wrong by as much as matters: reports tell it first.
+    """
+    text = " ".join(message.split("\n"))
+    heard = _HEARD.get()
+    if heard is not None:
+        heard.append(Heard(text, of_rates))
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "freshopt":
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(" ".join(message.split("\n")), SourceDataWarning, stacklevel=depth)
+    warnings.warn(text, SourceDataWarning, stacklevel=depth)
 
 
 def _remade(kind: type[FreshoptError], arguments: tuple[object, ...]) -> FreshoptError:
