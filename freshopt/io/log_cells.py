@@ -1,7 +1,7 @@
 """`Cells`: columns of a log's file, converted with precise messages.
 
-What the owner of a log wrote (names, times, `changed`) is refused where it cannot be used. What strangers wrote
-(a status, a date of last change) is left out, counted and told.
+What the owner of a log wrote (names, times, `changed`) is refused where it cannot be used. What strangers
+wrote (a status, a date of last change) is left out, counted and told.
 """
 
 from __future__ import annotations
