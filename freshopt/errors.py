@@ -135,7 +135,7 @@ def hearing() -> Iterator[list[Heard]]:
 
 
 def by_weight(heard: Iterable[Heard]) -> tuple[Heard, ...]:
-    """Return warnings each once, those first that bear on what a plan promises.
+    """Return warnings, each once, those of change rates first.
 
     Examples
     --------

@@ -134,9 +134,9 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
 
 
 def require_conditional(files: list[Path], *, answers_are_changes: bool) -> None:
-    """Raise, or warn, if every answer in a log of statuses would be a change.
+    """Raise, or warn, if every answer would be a change.
 
-    A file without a status 304 may be one of many.
+    That is in a log of statuses alone. A file without a status 304 may be one of many.
     """
     import polars
 

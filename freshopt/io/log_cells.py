@@ -91,7 +91,10 @@ class Cells:
         return code_integers(column.to_numpy())
 
     def dates(self, column: polars.Series, time: Moments | None) -> Moments:
-        """Return dates of last change, beside the times of crawls; NaN or NaT where there is none to use."""
+        """Return dates of last change, beside the times of crawls.
+
+        NaN or NaT where there is none to use.
+        """
         import polars
 
         dated = time is not None and time.dtype.kind == "M"
@@ -143,7 +146,7 @@ class Cells:
         return known.fill_null(np.nan).to_numpy()
 
     def statuses(self, column: polars.Series) -> Array:
-        """Return HTTP statuses, NaN where a cell says nothing or nothing that can be read."""
+        """Return HTTP statuses, NaN where a cell says nothing readable."""
         import polars
 
         column = filled(column)

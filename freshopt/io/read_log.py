@@ -174,11 +174,16 @@ def read_rows(path: Path, columns: Mapping[str, str] | None = None) -> FileRows:
 
 
 def read_columns(
-    path: Path, columns: Mapping[str, str] | None = None, *, answers_are_changes: bool | None = False
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    answers_are_changes: bool | None = False,
+    continued: bool = False,
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any], Cells]:
     """Return the columns of a log's crawls, their names and cells.
 
-    The column ``source`` holds positions among the names.
+    The column ``source`` holds positions among the names, and ``changed`` NaN where that is not known. Rows
+    that are `continued` follow those of another log.
 
     Raises
     ------
@@ -195,17 +200,18 @@ def read_columns(
         kept["elapsed"] = _summed(rows.columns["elapsed"], rows.columns["source"], said)
     outcome = said.outcome[crawls]
     changed = np.where(outcome == UNKNOWN, np.nan, outcome == CHANGED)
-    # Of a source's first row nobody asks whether it had changed, but where its own interval is told.
-    baseline = (np.diff(kept["source"], prepend=-1) != 0) & (outcome == UNKNOWN)
-    changed[baseline] = 0.0
-    if "elapsed" in kept:
-        kept["elapsed"][baseline] = np.nan
+    if not continued:
+        # Of a first row nobody asks whether it had changed; with an interval it is a baseline all the same.
+        baseline = (np.diff(kept["source"], prepend=-1) != 0) & (outcome == UNKNOWN)
+        changed[baseline] = 0.0
+        if "elapsed" in kept:
+            kept["elapsed"][baseline] = np.nan
     known, kept["source"] = np.unique(kept["source"], return_inverse=True)
     return {**kept, "changed": changed}, rows.names[known], rows.cells.of_rows(crawls)
 
 
 def _summed(elapsed: Array, codes: Codes, said: RowOutcomes) -> Array:
-    """Return the times since the crawl before, those of rows between them included."""
+    """Return the times since the crawl before, over rows between."""
     order = said.order[said.outcome[said.order] != REPEATED]
     crawl = said.outcome[order] >= UNKNOWN
     begins = np.diff(codes[order], prepend=-1) != 0
@@ -215,7 +221,7 @@ def _summed(elapsed: Array, codes: Codes, said: RowOutcomes) -> Array:
 
 
 def ask_about_answers(path: Path, answers_are_changes: bool | None) -> None:
-    """Raise, or warn, of a log in which every answer would be a change.
+    """Raise, or warn, where every answer would be a change.
 
     Neither where that is None: of the file as a part of a log.
     """
@@ -235,7 +241,7 @@ def ask_about_answers(path: Path, answers_are_changes: bool | None) -> None:
 
 
 def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool | None) -> None:
-    """Raise if no row is evidence; warn of rows that contradict or repeat others."""
+    """Raise unless rows are evidence; warn of contradictions and repetitions."""
     said, cells = rows.said, rows.cells
     assert said is not None, "asked of logs with more than the column changed"
     every = len(said.outcome)
@@ -244,10 +250,12 @@ def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool |
             f"no row of {path} has a value in {', '.join(rows.told)} that tells whether its source had "
             f"changed ({count(every, 'row')}). Fill one of them in, or add the column changed."
         )
-    by_status = rows.told == ["status"] and "changed" not in rows.columns
-    if by_status and (said.outcome == CHANGED).any() and not np.any(rows.status == NOT_MODIFIED):
-        ask_about_answers(path, answers_are_changes)
     time, code = (rows.columns[key][said.crawls] for key in ("time", "source"))
+    later = np.diff(code, prepend=-1) == 0
+    by_status = rows.told == ["status"] and "changed" not in rows.columns
+    changes = bool(np.any(said.outcome[said.crawls][later] == CHANGED))
+    if by_status and changes and not np.any(rows.status == NOT_MODIFIED):
+        ask_about_answers(path, answers_are_changes)
     twice = np.flatnonzero((code[1:] == code[:-1]) & (time[1:] == time[:-1]))
     if len(twice):
         pairs = ([cells.row_name(int(said.crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())

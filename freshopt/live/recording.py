@@ -203,7 +203,7 @@ def outcomes_of(
 
 
 def date_of(clock: Clock, last_modified: Any) -> float | None:  # noqa: ANN401
-    """Return a date of last change as the table has it, None where it cannot be used."""
+    """Return a date of last change, None where it cannot be used."""
     told = None if last_modified is None else [last_modified]
     found = None if told is None else read_dates(told, clock.origin is not None, lambda _: "this crawl")
     return None if found is None else clock.number(found[0], "last_modified")

@@ -257,7 +257,7 @@ class CrawlLog:
 
     @property
     def known_intervals(self) -> IntArray:
-        """The number of each source's crawl intervals with a known outcome, shape (n,)."""
+        """Crawl intervals of each source with a known outcome, shape (n,)."""
         return np.add.reduceat(~np.isnan(self.interval), self.offsets[:-1], dtype=np.int64)
 
     @property
@@ -317,7 +317,7 @@ def _read(
 
 
 def _warn_of_unknown(rows: LogRows, unknown: BoolArray, first: IntArray, *, counted: bool) -> None:
-    """Warn of crawls of which it is not known whether they found a change.
+    """Warn of crawls whose outcome is not known.
 
     Of a baseline nobody asks that; first crawls are `counted` where sources are watched since a known moment.
     """

@@ -39,9 +39,9 @@ def http_as_iso(times: polars.Series) -> polars.Series:
 
 
 def header_as_iso(times: polars.Series) -> polars.Series:
-    """Return dates as servers send them as ISO 8601, all others as they are.
+    """Return dates as servers send them in ISO 8601.
 
-    Of a header without a zone GMT is meant.
+    All others stay as they are. Of a header without a zone GMT is meant.
 
     Examples
     --------

@@ -184,7 +184,7 @@ class LogRows:
         return replace(self, order=order if self.order is None else self.order[order], **columns)
 
     def _alike(self, row: IntArray) -> IntArray:
-        """Return those of some sorted rows that are the row before, in all columns."""
+        """Return which sorted rows are the row before, in all columns."""
         alike: BoolArray = self.time[row] == self.time[row - 1]
         for column in (self.changed, self.unknown, self.changes, self.elapsed, self.last_modified):
             if column is not None:

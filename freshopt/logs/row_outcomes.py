@@ -1,4 +1,4 @@
-"""What each row of a log says: one function for all who ask.
+"""What each row of a log says, for all who ask.
 
 A row is a fetch that failed, one of a source that is gone, an answer that is no evidence, or a crawl that
 found a change, found none, or of which that is not known. Change rates are learnt from crawls, chances of
@@ -75,7 +75,7 @@ class RowOutcomes(NamedTuple):
         return self.order[self.outcome[self.order] >= UNKNOWN]
 
     def statuses(self, status: Array) -> Array:
-        """Return a status for each row that tells of a fetch, NaN for others.
+        """Return the rows' statuses, NaN where nothing is told of a fetch.
 
         A crawl without a status of its own was answered.
 
@@ -201,9 +201,8 @@ def _verdicts(
     tag = _carried(tag[kept], code, same & ~hashed)
     tags_differ, both = _differing(tag, code)
     by_tag = both & ~by_hash & ~flagged
-    follows = np.diff(code, prepend=-1) == 0
     verdict = np.full(len(kept), UNKNOWN, dtype=np.int8)
-    verdict[bare & follows] = CHANGED
+    verdict[bare] = CHANGED
     verdict[by_tag] = tags_differ[by_tag]
     verdict[unmodified] = UNCHANGED
     verdict[by_hash] = differs[by_hash]
@@ -214,7 +213,7 @@ def _verdicts(
 
 
 def _differing(state: States, code: npt.NDArray[np.int32]) -> tuple[BoolArray, BoolArray]:
-    """Return which rows differ from the row before, and which have two states to compare."""
+    """Return which rows differ from the row before, and which are comparable."""
     both = np.zeros(len(state), dtype=np.bool_)
     both[1:] = (state[1:] != _EMPTY) & (state[:-1] != _EMPTY) & (code[1:] == code[:-1])
     differs = both.copy()
@@ -223,7 +222,7 @@ def _differing(state: States, code: npt.NDArray[np.int32]) -> tuple[BoolArray, B
 
 
 def _carried(state: States, code: npt.NDArray[np.int32], same: BoolArray) -> States:
-    """Return states in which rows that have found the same repeat the row before.
+    """Return states carried on by rows that found the same.
 
     Rows with a state of their own keep it; before its first state a source has none.
     """
@@ -249,9 +248,10 @@ def _repeated(code: npt.NDArray[np.int32], clock: Array, columns: list[npt.NDArr
 def _one_each_moment(
     code: npt.NDArray[np.int32], clock: Array, status: Array, usable: BoolArray
 ) -> BoolArray:
-    """Return one usable row of each source and moment, a 200 where there is one.
+    """Return one usable row of each source and moment.
 
-    Statuses alone are of servers' logs, in which a moment is a second and has several requests.
+    That is a 200 where there is one. Statuses alone are of servers' logs, in which a moment is a second and
+    has several requests.
     """
     row = np.flatnonzero(usable)
     begins = np.ones(len(row), dtype=np.bool_)

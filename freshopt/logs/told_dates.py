@@ -32,9 +32,9 @@ _EPOCHS = tuple(
 
 
 def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) -> Moments | None:
-    """Return the column ``last_modified`` as numbers or UTC moments, None where nothing is told.
+    """Return dates of last change as numbers or UTC moments.
 
-    NaN or NaT where a cell is empty or cannot be used.
+    None where nothing is told; NaN or NaT where a cell is empty or cannot be used.
 
     Parameters
     ----------
