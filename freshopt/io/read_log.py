@@ -244,21 +244,21 @@ def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool |
     """Raise unless rows are evidence; warn of contradictions and repetitions."""
     said, cells = rows.said, rows.cells
     assert said is not None, "asked of logs with more than the column changed"
-    every = len(said.outcome)
-    if len(said.crawls) == 0:
+    every, crawls = len(said.outcome), said.crawls
+    if len(crawls) == 0:
         raise SourceDataError(
             f"no row of {path} has a value in {', '.join(rows.told)} that tells whether its source had "
             f"changed ({count(every, 'row')}). Fill one of them in, or add the column changed."
         )
-    time, code = (rows.columns[key][said.crawls] for key in ("time", "source"))
+    time, code = (rows.columns[key][crawls] for key in ("time", "source"))
     later = np.diff(code, prepend=-1) == 0
     by_status = rows.told == ["status"] and "changed" not in rows.columns
-    changes = bool(np.any(said.outcome[said.crawls][later] == CHANGED))
+    changes = bool(np.any(said.outcome[crawls][later] == CHANGED))
     if by_status and changes and not np.any(rows.status == NOT_MODIFIED):
         ask_about_answers(path, answers_are_changes)
     twice = np.flatnonzero((code[1:] == code[:-1]) & (time[1:] == time[:-1]))
     if len(twice):
-        pairs = ([cells.row_name(int(said.crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())
+        pairs = ([cells.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())
         where = list_offenders(f"{one} repeats the time of {other}" for one, other in pairs)
         raise SourceDataError(
             f"{where}{more_than_five(len(twice))}, with other cells. A source has one row per crawl. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
+from freshopt.estimators import MaximumLikelihood
 from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.read_log import read_log
@@ -92,7 +94,8 @@ def test_estimates_learn_from_what_is_evidence(matrix: tuple[list[Row], Path]) -
 def test_columns_that_are_not_there_say_nothing(
     matrix: tuple[list[Row], Path], without: tuple[str, ...], tmp_path: Path
 ) -> None:
-    rows = [row._replace(**dict.fromkeys(without, "")) for row in matrix[0]]
+    nothing: dict[str, Any] = dict.fromkeys(without, "")
+    rows = [row._replace(**nothing) for row in matrix[0]]
     assert found(read_log(written(rows, tmp_path / "log.csv", *without))) == expected(rows)
 
 
@@ -119,7 +122,9 @@ def test_back_tests_replay_the_same_fetches(matrix: tuple[list[Row], Path]) -> N
     assert told is not None
     statuses = Statuses.of(*told)
     window = HeldOutWindow.of(log, known_changes(log), 1.5, 4.0)
-    nothing = dict.fromkeys(("objective", "importance", "hosts", "host_limits", "max_rate", "estimator"))
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("objective", "importance", "hosts", "host_limits", "max_rate", "estimator")
+    )
     asked = request_of(log, 9.0, 1.0, min_rate=0.0, confidence=0.9, seed=0, draws=0, **nothing)
     outcomes = with_failures(window, asked, statuses)[0].outcomes
     assert outcomes is not None
@@ -198,6 +203,16 @@ def test_hashes_are_better_evidence_than_304(tmp_path: Path) -> None:
         match=r"304 .* another ETag .* in 1 row, such as row 2, line 3.*: each is no change",
     ):
         assert read_log(path).changed.tolist() == [False, False]
+
+
+def test_sources_without_any_state_go_by_their_statuses_if_they_have_304(tmp_path: Path) -> None:
+    rows = [Row("a", float(k), "200", digest) for k, digest in enumerate("xxy")]
+    rows += [Row("b", float(k), status) for k, status in enumerate(("200", "200", "304", "503", "200"))]
+    rows += [Row("c", float(k), "200") for k in range(3)]
+    crawls = found(read_log(written(rows, tmp_path / "log.csv", "etag", "changed")))
+    assert crawls == expected(rows)
+    assert [each.changed for each in crawls if each.source == "b"] == [None, True, False, True]
+    assert not any(each.source == "c" for each in crawls)
 
 
 @pytest.mark.parametrize("absent", ["", "-", "null", "None", "NaN", '"  "'])
@@ -285,7 +300,7 @@ def simulated(seed: int, path: Path) -> tuple[np.ndarray, float]:
 def test_rates_and_chances_of_a_simulated_crawl_are_recovered(tmp_path: Path) -> None:
     rates, share = simulated(3, tmp_path / "log.csv")
     log, told = read_log(tmp_path / "log.csv"), fetch_statuses(tmp_path / "log.csv")
-    estimate = fo.estimators.MaximumLikelihood().fit(log)
+    estimate = MaximumLikelihood().fit(log)
     lower, upper = estimate.interval(0.95)
     assert np.mean((lower <= rates) & (rates <= upper)) >= 0.88  # 0.95 of 60, less 2.5 standard errors
     assert estimate.change_rate_.sum() == pytest.approx(rates.sum(), rel=0.1)

@@ -134,9 +134,9 @@ def test_a_column_of_unix_time_is_read_beside_dates(tmp_path: Path) -> None:
         pl.col("time").str.to_datetime("%Y-%m-%dT%H:%M:%SZ"),
     )
     frame.write_parquet(tmp_path / "log.parquet")
-    for read in (lambda: read_log(tmp_path / "log.parquet"), lambda: fo.CrawlLog.from_frame(frame)):
+    for in_file in (True, False):
         with pytest.warns(SourceDataWarning, match="no date in 1 row, such as -1 in row"):
-            log = read()
+            log = read_log(tmp_path / "log.parquet") if in_file else fo.CrawlLog.from_frame(frame)
         assert log.last_modified is not None
         np.testing.assert_allclose(
             log.last_modified, [-1.0, np.nan, np.nan, np.nan, 3.0 + 49468.0 / 86_400.0], rtol=1e-12
