@@ -85,13 +85,28 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
         return _or_none(
             read_moments(np.where(beyond, np.datetime64("NaT"), array), "last_modified", row_name)
         )
-    else:
-        array = read_moments(array, "last_modified", row_name)
     if array.dtype.kind == "M":
         return _or_none(array)
-    used = _from_epochs(array) if dated else np.where(np.abs(array) <= LARGEST, array, np.nan)
-    _warn_of_lost(~np.isnan(array) & _missing(used), lambda k: f"{array[k]:.15g}", row_name)
+    if dated:
+        return read_text_dates(_written(array), dated, row_name)
+    array = read_moments(array, "last_modified", row_name)
+    used = np.where(np.abs(array) <= LARGEST, array, np.nan)
+    _warn_of_lost(~np.isnan(array) & np.isnan(used), lambda k: f"{array[k]:.15g}", row_name)
     return _or_none(used)
+
+
+def _written(numbers: npt.NDArray[Any]) -> polars.Series:
+    """Return numbers as text, whole ones without a point, NaN as null."""
+    import polars
+    from polars import col
+
+    column = polars.Series("number", numbers)
+    if not column.dtype.is_float():
+        return column.cast(polars.String)
+    whole = col("number").cast(polars.Int64, strict=False)
+    text = col("number").fill_nan(None).cast(polars.String)
+    text = polars.when(whole == col("number")).then(whole.cast(polars.String)).otherwise(text)
+    return column.to_frame().select(text.alias("number"))["number"]
 
 
 def read_text_dates(times: polars.Series, dated: bool, row_name: Callable[[int], str]) -> Moments | None:
@@ -105,7 +120,10 @@ def read_text_dates(times: polars.Series, dated: bool, row_name: Callable[[int],
     numbers = known.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
     moments = parse_iso(header_as_iso(known))[0].to_numpy()
     if dated or (np.isnan(numbers).all() and not np.isnat(moments).all()):
-        found = np.where(np.isnat(moments), _from_epochs(numbers), moments)
+        # Ten digits can be a date of another age; Unix time begins in 1970.
+        counted = _from_epochs(numbers)
+        early = np.isnat(moments) | (~np.isnat(counted) & (moments < np.datetime64("1970-01-01")))
+        found = np.where(early, counted, moments)
     else:
         found = np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)
     _warn_of_lost(_missing(found), lambda k: shown(known[k]), lambda k: row_name(int(row[k])))

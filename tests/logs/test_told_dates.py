@@ -135,7 +135,7 @@ def test_a_column_of_unix_time_is_read_beside_dates(tmp_path: Path) -> None:
     )
     frame.write_parquet(tmp_path / "log.parquet")
     for in_file in (True, False):
-        with pytest.warns(SourceDataWarning, match="no date in 1 row, such as -1 in row"):
+        with pytest.warns(SourceDataWarning, match="no date in 1 row, such as '-1' in row"):
             log = read_log(tmp_path / "log.parquet") if in_file else fo.CrawlLog.from_frame(frame)
         assert log.last_modified is not None
         np.testing.assert_allclose(
