@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 # Offenders listed by name; a longer list hides the remedy.
 SHOWN = 5
@@ -98,11 +98,22 @@ class CertificateError(FreshoptError):
         self.solution = solution
 
 
-class Heard(NamedTuple):
-    """A warning, and whether it bears on what a plan promises."""
+class Heard(str):
+    """Text of a warning that was given.
 
-    text: str
-    of_rates: bool = False
+    Attributes
+    ----------
+    of_rates : bool
+        Whether change rates may be wrong by as much as matters, and with them what a plan promises.
+    """
+
+    of_rates: bool
+
+    def __new__(cls, text: str, *, of_rates: bool = False) -> Heard:
+        """Return the text."""
+        heard = super().__new__(cls, text)
+        heard.of_rates = of_rates
+        return heard
 
 
 _HEARD: ContextVar[list[Heard] | None] = ContextVar("heard", default=None)
@@ -120,7 +131,7 @@ def hearing() -> Iterator[list[Heard]]:
     >>> with warnings.catch_warnings(action="ignore"), hearing() as heard:
     ...     warn("a clock jumps", of_rates=True)
     >>> heard
-    [Heard(text='a clock jumps', of_rates=True)]
+    ['a clock jumps']
     """
     outer = _HEARD.get()
     if outer is not None:
@@ -139,15 +150,10 @@ def by_weight(heard: Iterable[Heard]) -> tuple[Heard, ...]:
 
     Examples
     --------
-    >>> [each.text for each in by_weight([Heard("b"), Heard("a", of_rates=True), Heard("b")])]
-    ['a', 'b']
+    >>> by_weight([Heard("b"), Heard("a", of_rates=True), Heard("b")])
+    ('a', 'b')
     """
     return tuple(sorted(dict.fromkeys(heard), key=lambda each: not each.of_rates))
-
-
-def texts(heard: Iterable[Heard]) -> tuple[str, ...]:
-    """Return warnings as texts, as `by_weight` orders them."""
-    return tuple(each.text for each in by_weight(heard))
 
 
 def warn(message: str, *, of_rates: bool = False) -> None:
@@ -158,7 +164,7 @@ def warn(message: str, *, of_rates: bool = False) -> None:
     text = " ".join(message.split("\n"))
     heard = _HEARD.get()
     if heard is not None:
-        heard.append(Heard(text, of_rates))
+        heard.append(Heard(text, of_rates=of_rates))
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "freshopt":
         depth, frame = depth + 1, frame.f_back

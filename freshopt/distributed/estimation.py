@@ -74,7 +74,7 @@ class Learnt:
     origin : datetime or None
         The moment of time 0, if the file has dates.
     estimator : str
-    warnings : tuple of Heard
+    warnings : tuple of str
     """
 
     n: int

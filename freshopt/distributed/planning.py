@@ -34,7 +34,7 @@ from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.whole_prior import with_whole_prior
-from freshopt.errors import Heard, SourceDataError, hearing, texts
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
@@ -229,7 +229,7 @@ def _write(
     for table in (SOURCES, HASHES):
         shutil.rmtree(staging / table)
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
-    told = texts([*heard, *(each for one in learnt for each in one.warnings)])
+    told = by_weight([*heard, *(each for one in learnt for each in one.warnings)])
     facts = summary(learnt, solution, scheduled, calendar, steps) | {"warnings": list(told)}
     (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return facts, declared_rows(solution, request, unit)

@@ -75,7 +75,7 @@ class ChangeHistory:
     time_unit : str
     origin : datetime or None
         The moment of time 0, midnight UTC of the day of the first change, if the history has dates.
-    warnings : tuple of Heard
+    warnings : tuple of str
         What was warned of while it was read.
 
     Raises

@@ -86,7 +86,7 @@ class CrawlLog:
         Whether the log has the times of its crawls. If not, `time` adds up a source's crawl intervals,
         and times of different sources cannot be compared: all sources then count as crawled just before the
         log's end.
-    warnings : tuple of Heard
+    warnings : tuple of str
         What was warned of while it was read.
 
     Raises

@@ -21,7 +21,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import ObjectiveError, SourceDataError, expect, hearing, texts
+from freshopt.errors import ObjectiveError, SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.exporters.cache_control import CacheControl
 from freshopt.exporters.dns import Dns
@@ -449,6 +449,6 @@ def plan_lifetimes(
     rules = {name: rule.solve(problem, SolveOptions(certify=False)) for name, rule in RULES.items()}
     frontier = tuple(frontier_of(solution))
     seconds = time.perf_counter() - begin
-    told = texts([*crawls.warnings, *heard])
+    told = by_weight([*crawls.warnings, *heard])
     found = crawls, estimate, lower, upper, solution, rules, frontier, needed, request, seconds
     return LifetimePlan(*found, told)

@@ -22,7 +22,7 @@ from typing import Any
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
-from freshopt.errors import hearing, texts
+from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
@@ -363,7 +363,7 @@ def make_plan(
     """
     with hearing() as heard:
         made = _made(log, request, on_progress, crawled=crawled)
-        return replace(made, warnings=texts([*log.warnings, *heard]))
+        return replace(made, warnings=by_weight([*log.warnings, *heard]))
 
 
 def _made(log: CrawlLog, request: PlanRequest, on_progress: Progress, *, crawled: bool) -> Plan:

@@ -103,7 +103,7 @@ def test_answers_alone_are_refused_unless_they_are_said_to_be_changes(tmp_path: 
     ):
         log = read_log(path, answers_are_changes=True)
     assert [row[2] for row in found(log)] == [False, True]
-    assert [(each.of_rates, each.text.count("every answer")) for each in log.warnings] == [(True, 1)]
+    assert [(each.of_rates, each.count("every answer")) for each in log.warnings] == [(True, 1)]
 
 
 def test_columns_have_other_names(tmp_path: Path) -> None:

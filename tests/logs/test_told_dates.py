@@ -103,7 +103,7 @@ def test_what_is_no_date_is_left_out_and_counted(form: str, tmp_path: Path) -> N
             assert np.count_nonzero(~np.isnan(log.last_modified)) == 3
             assert log.changed.tolist() == [False, True, False, True, True]
             assert len(log.warnings) == 1
-            assert log.warnings[0].text.startswith("last_modified is no date in 1 row, such as ")
+            assert log.warnings[0].startswith("last_modified is no date in 1 row, such as ")
     texts = [str(each.message) for each in caught]
     assert len(texts) == 5
     # Rows of files are counted from 1, of arrays from 0.
@@ -125,7 +125,7 @@ def test_dates_after_their_crawl_are_left_out_and_counted(form: str, tmp_path: P
         assert log.last_modified is not None
         assert np.isnan(log.last_modified[-1])
         (heard,) = log.warnings
-        assert heard.text.startswith("last_modified is after the crawl in 1 row, such as ")
+        assert heard.startswith("last_modified is after the crawl in 1 row, such as ")
 
 
 def test_a_column_of_unix_time_is_read_beside_dates(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,7 @@ def test_python_has_the_warnings_that_nobody_was_shown(tmp_path: Path) -> None:
         "last_modified is no date in 10 rows, such as '0' in row 1, line 2 of "
     )
     assert repr(made).count("last_modified is no date") == 1
+    log = pickle.loads(pickle.dumps(log))
     again = fo.plan(log, bandwidth=3.0, horizon=7.0, draws=0)
     assert again.warnings == made.warnings
     lives = fo.plan_lifetimes(log, dict.fromkeys(log.sources_.tolist(), 5.0), bandwidth=2.0)
