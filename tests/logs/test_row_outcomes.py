@@ -18,6 +18,7 @@ from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.read_log import read_log
 from freshopt.io.read_planner import read_planner
+from freshopt.logs import row_outcomes as rowwise
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.known_changes import known_changes
@@ -186,6 +187,19 @@ def test_long_logs_follow_the_same_rules(tmp_path: Path) -> None:
     assert found(read_log(written(rows, tmp_path / "log.csv"))) == expected(rows)
     plain = [row._replace(changed="") for row in rows]
     assert found(read_log(written(plain, tmp_path / "log.csv", "changed"))) == expected(plain)
+
+
+def test_each_row_says_one_thing() -> None:
+    told = {
+        200.0: rowwise.UNKNOWN, 304.0: rowwise.UNCHANGED, 503.0: rowwise.FAILED, 429.0: rowwise.FAILED, 0.0: rowwise.FAILED,
+        404.0: rowwise.GONE, 410.0: rowwise.GONE, 403.0: rowwise.ANSWERED, 301.0: rowwise.ANSWERED, np.nan: rowwise.SILENT,
+    }  # fmt: skip
+    status, n = np.array(list(told)), len(told)
+    hashes = pl.Series(["x" if code == 200.0 else None for code in told])
+    found = rowwise.row_outcomes(
+        np.arange(n, dtype=np.int32), np.zeros(n), status=status, seen={"hash": hashes}
+    )
+    assert found.outcome.tolist() == list(told.values())
 
 
 def test_hashes_are_better_evidence_than_304(tmp_path: Path) -> None:
