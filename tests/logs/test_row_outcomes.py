@@ -191,9 +191,17 @@ def test_long_logs_follow_the_same_rules(tmp_path: Path) -> None:
 
 def test_each_row_says_one_thing() -> None:
     told = {
-        200.0: rowwise.UNKNOWN, 304.0: rowwise.UNCHANGED, 503.0: rowwise.FAILED, 429.0: rowwise.FAILED, 0.0: rowwise.FAILED,
-        404.0: rowwise.GONE, 410.0: rowwise.GONE, 403.0: rowwise.ANSWERED, 301.0: rowwise.ANSWERED, np.nan: rowwise.SILENT,
-    }  # fmt: skip
+        200.0: rowwise.UNKNOWN,
+        304.0: rowwise.UNCHANGED,
+        503.0: rowwise.FAILED,
+        429.0: rowwise.FAILED,
+        0.0: rowwise.FAILED,
+        404.0: rowwise.GONE,
+        410.0: rowwise.GONE,
+        403.0: rowwise.ANSWERED,
+        301.0: rowwise.ANSWERED,
+        np.nan: rowwise.SILENT,
+    }
     status, n = np.array(list(told)), len(told)
     hashes = pl.Series(["x" if code == 200.0 else None for code in told])
     found = rowwise.row_outcomes(
