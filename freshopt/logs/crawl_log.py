@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name
+from freshopt.logs.row_outcomes import is_refused
 from freshopt.logs.timestamps import Times, ToldTimes, as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -200,7 +202,8 @@ class CrawlLog:
         Parameters
         ----------
         frame : dataframe
-            Columns as in `from_columns`; others are ignored. Zoned times are converted to UTC.
+            Columns as in `from_columns`, and ``status`` (HTTP): failed fetches and refusals are no crawls.
+            Others are ignored. Zoned times are converted to UTC.
         start, time_unit
             As in the constructor.
 
@@ -216,8 +219,20 @@ class CrawlLog:
         >>> CrawlLog.from_frame(frame)
         CrawlLog(2 crawls of 1 source over 2 days, 1 found a change)
         """
-        columns = frame_columns(frame, "the log", ("source", "changed"), ("time", "elapsed", *OPTIONAL))
-        return cls.from_columns(columns, start=start, time_unit=time_unit)
+        optional = ("time", "elapsed", "status", *OPTIONAL)
+        columns = frame_columns(frame, "the log", ("source", "changed"), optional)
+        refused = is_refused(columns.pop("status")) if "status" in columns else np.zeros(0, dtype=np.bool_)
+        if not refused.any():
+            return cls.from_columns(columns, start=start, time_unit=time_unit)
+        if "elapsed" in columns:
+            raise SourceDataError(
+                f"the log has elapsed, and a status of a failed fetch in row {int(refused.argmax())}. "
+                "Drop such rows and add their times to the next ones, or leave elapsed out."
+            )
+        row = np.flatnonzero(~refused)
+        kept = {key: column[row] for key, column in columns.items()}
+        name = partial(_name_of, row)
+        return cls.from_columns(kept, start=start, time_unit=time_unit, row_name=name)
 
     def __len__(self) -> int:
         """Return the number of rows, baselines included."""
@@ -295,6 +310,10 @@ def derived_log(
     if origin is not None:
         object.__setattr__(log, "origin", origin)
     return log
+
+
+def _name_of(row: IntArray, k: int) -> str:
+    return position_name(int(row[k]))
 
 
 def _read(

@@ -107,6 +107,23 @@ def ended(status: Array) -> BoolArray:
     return np.isin(status, GONE_STATUSES)
 
 
+def is_refused(status: npt.NDArray[np.generic]) -> BoolArray:
+    """Return which statuses, as a table has them, leave no evidence.
+
+    Examples
+    --------
+    >>> is_refused(np.array([503, "404", 304, None, "fetched"], dtype=object)).tolist()
+    [True, True, False, False, False]
+    """
+    import polars
+
+    text = [None if value is None else str(value) for value in status.tolist()]
+    known = polars.Series(text, dtype=polars.String).cast(polars.Float64, strict=False).fill_null(np.nan)
+    numbers = known.to_numpy()
+    refused: BoolArray = failed(numbers) | (numbers >= 400.0)
+    return refused
+
+
 def row_outcomes(
     codes: npt.NDArray[np.int32],
     time: Moments,

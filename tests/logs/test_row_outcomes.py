@@ -282,6 +282,27 @@ def test_rows_that_repeat_another_count_once(head: str, tmp_path: Path) -> None:
         read_log(path)
 
 
+def test_failed_fetches_in_dataframes_are_no_crawls() -> None:
+    frame = pl.DataFrame(
+        {
+            "source": ["a"] * 5,
+            "time": [0, 1, 2, 4, 4],
+            "changed": [0, 1, 0, 1, 0],
+            "status": [200, 503, 0, 304, 404],
+        }
+    )
+    for told in (frame, frame.to_pandas(), frame.with_columns(pl.col("status").cast(pl.String)).to_arrow()):
+        log = fo.CrawlLog.from_frame(told)
+        assert (log.time.tolist(), log.changed.tolist()) == ([0.0, 4.0], [False, True])
+    wrong = frame.with_columns(changed=pl.Series([0, 1, 0, 2, 0]))
+    with pytest.raises(SourceDataError, match=r"changed is neither 0 nor 1 in row 3 \(source 'a'\)"):
+        fo.CrawlLog.from_frame(wrong)
+    with pytest.raises(SourceDataError, match="elapsed, and a status of a failed fetch in row 1"):
+        fo.CrawlLog.from_frame(frame.with_columns(elapsed=1.0))
+    words = frame.head(1).with_columns(status=pl.lit("fetched"))
+    assert len(fo.CrawlLog.from_frame(words)) == 1
+
+
 def test_an_empty_changed_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("source,time,changed\na,0,\na,1,1\na,2,\na,4,0\n")
