@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.log_cells import Cells
 from freshopt.io.log_files import log_frame
-from freshopt.io.read_log import Cells
 from freshopt.logs.timestamps import midnight_before, read_moments, time_since
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit

@@ -23,7 +23,7 @@ from freshopt.live import reading
 from freshopt.live.content import check_content, record_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import date_of, outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -324,7 +324,7 @@ class Planner:
         with self._lock:
             clock, settings = self._state.clock(time), self._state.settings()
             moment = clock.number(time, "time")
-            date = None if last_modified is None else clock.number(last_modified, "last_modified")
+            date = date_of(clock, last_modified)
             with self._database.transaction():
                 if content is None:
                     outcome = outcome_of(name, moment, changed, changes, date)
@@ -348,6 +348,7 @@ class Planner:
         source : array_like of str, shape (m,)
         time : array_like, shape (m,) or ()
         changed : array_like of bool, shape (m,)
+            NaN or None where it is not known whether a source had changed.
         changes : array_like of float, shape (m,), optional
             NaN where they are not known.
         last_modified : array_like, shape (m,), optional

@@ -35,8 +35,6 @@ _TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns":
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
-# Sitemaps and feeds tell the day of a change as often as the moment.
-_OFTEN_DAYS = ("last_modified",)
 # Digits are 0 to 9: those of other scripts are no numbers to polars.
 _ISO = (
     r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -136,7 +134,7 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
 
     read = numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
     if numbers.is_null().any() and (numbers.is_null().all() or numbers.is_null()[0]):
-        read, zoned = _parse_iso(times)
+        read, zoned = parse_iso(times)
         _warn_of_mixed_offsets(read.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
     failed = (read.is_null() & times.is_not_null()).arg_true()
     if len(failed):
@@ -339,8 +337,6 @@ def _warn_of_mixed_offsets(
 ) -> None:
     """Warn if some known times have an offset and others not."""
     naive = np.flatnonzero(known & ~zoned)
-    if what in _OFTEN_DAYS and len(naive) and zoned.any():
-        naive = np.array([k for k in naive.tolist() if _has_clock(times[k])], dtype=np.int64)
     if len(naive) == 0 or not zoned.any():
         return
     k = int(naive[0])
@@ -351,11 +347,7 @@ def _warn_of_mixed_offsets(
     )
 
 
-def _has_clock(time: object) -> bool:
-    return len(time.strip()) > len("2026-01-01") if isinstance(time, str) else isinstance(time, datetime)
-
-
-def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
+def parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     """Parse ISO 8601 and HTTP dates and times of mixed precision.
 
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and

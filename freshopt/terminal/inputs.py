@@ -60,13 +60,18 @@ def moment_of(option: str, text: str | None) -> datetime | None:
 
 
 def log_of(
-    path: Path | None, example: str | None, time_unit: str, columns: Mapping[str, str] | None = None
+    path: Path | None,
+    example: str | None,
+    time_unit: str,
+    columns: Mapping[str, str] | None = None,
+    *,
+    answers_are_changes: bool = False,
 ) -> CrawlLog:
     """Return the crawl log of LOG or --example, in `time_unit`."""
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
-        return read_log(path or "", time_unit, columns=columns)
+        return read_log(path or "", time_unit, columns=columns, answers_are_changes=answers_are_changes)
     log = load_example(example)
     if log.time_unit == time_unit:
         return log

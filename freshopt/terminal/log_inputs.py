@@ -28,7 +28,7 @@ from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.request import as_crawl_log
-from freshopt.terminal import inputs
+from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import look_up, starts_of
@@ -43,6 +43,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         metavar="NAMES",
         help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
     ),
+    options.answers_option,
     click.option(
         "--git",
         type=click.Path(path_type=Path),
@@ -145,6 +146,7 @@ class Origin:
     log: Path | None
     example: str | None
     columns: str | None
+    answers_are_changes: bool
     git: Path | None
     since: str | None
     files: tuple[str, ...]
@@ -169,9 +171,11 @@ class Origin:
             raise click.UsageError("--columns is for LOG. Leave it out.")
         if self.sources is not None and self.log is None:
             raise click.UsageError("--sources is for LOG. Leave it out.")
+        if self.answers_are_changes and self.log is None:
+            raise click.UsageError("--answers-are-changes is for LOG. Leave it out.")
         if self.log is not None and is_planner(self.log):
-            for key in ("columns", "sources"):
-                if getattr(self, key) is not None:
+            for key in ("columns", "sources", "answers-are-changes"):
+                if getattr(self, key.replace("-", "_")) not in (None, False):
                     raise click.UsageError(
                         f"--{key} is for files, and {self.log} is a planner. Leave it out."
                     )
@@ -203,7 +207,13 @@ class Origin:
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")
             data = read_bing(self.bing)
             return Found(data.log, str(self.bing), data.importance)
-        log = inputs.log_of(self.log, self.example, time_unit, self.names())
+        log = inputs.log_of(
+            self.log,
+            self.example,
+            time_unit,
+            self.names(),
+            answers_are_changes=self.answers_are_changes,
+        )
         if self.sources is not None:
             log = since_birth(log, starts_of(self.sources, log.sources_))
         return Found(log, self.example or str(self.log))
