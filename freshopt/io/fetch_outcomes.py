@@ -27,7 +27,9 @@ class Fetches(NamedTuple):
     time: Array
 
 
-def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetches | None:
+def fetch_statuses(
+    path: Path, columns: Mapping[str, str] | None = None, *, dated: bool | None = None
+) -> Fetches | None:
     """Return the fetches of a log with statuses, or None.
 
     None without a column ``status`` or ``time``, or where ``changed`` takes its place.
@@ -38,6 +40,8 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
         Of a crawl log, as `freshopt.io.read_log` takes it.
     columns : mapping of str to str, optional
         Names of the file's columns to those of a log.
+    dated : bool, optional
+        Whether the times of the log are dates.
 
     Raises
     ------
@@ -52,7 +56,7 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
         return None
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     names, codes = cells.sources(frame["source"])
-    time = np.asarray(cells.times(frame["time"]))
+    time = np.asarray(cells.times(frame["time"], dated=dated))
     clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
     status = np.asarray(cells.numbers(filled(frame["status"])).to_numpy(), dtype=np.float64)
     return Fetches(names[codes], status, clock.astype(np.float64))

@@ -22,7 +22,7 @@ from freshopt.formatting import count
 from freshopt.io.log_files import log_frame
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
-from freshopt.logs.timestamps import Moments, RowNames, read_text, scattered
+from freshopt.logs.timestamps import Moments, RowNames, read_moments, read_text, scattered
 from freshopt.logs.verdicts import NOT_MODIFIED, Verdicts, verdicts
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def read_log(
 
         * ``source``: names, or integers;
         * ``time``: numbers in `time_unit`, or dates and times (in text: ISO 8601; without an offset: UTC);
+          dates without separators, such as 20230307 and 20230307092216, are dates as numbers too;
         * ``changed``: 0 or 1, false or true. Without it, what crawls saw: ``hash`` (of the content),
           ``etag`` or ``status`` (HTTP, of conditional requests), one or more of them; a crawl found a change
           if that differs from the previous crawl of the same source, see `freshopt.logs.verdicts`;
@@ -93,18 +94,19 @@ def read_log(
         As `CrawlLog`, with the row's line; of malformed lines in an access log, with their number.
     """
     path, begun = Path(path), time.perf_counter()
-    found, names, cells = read_columns(path, columns)
+    found, names, cells = read_columns(path, columns, time_unit)
     log = CrawlLog.from_columns(found, names=names, time_unit=time_unit, row_name=cells.row_name)
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
     return log
 
 
 def read_columns(
-    path: Path, columns: Mapping[str, str] | None = None
+    path: Path, columns: Mapping[str, str] | None = None, time_unit: str | None = None
 ) -> tuple[dict[str, npt.ArrayLike], npt.NDArray[Any], Cells]:
     """Return the columns of a log's file, its names and cells.
 
-    The column ``source`` holds positions among the names.
+    The column ``source`` holds positions among the names. Without a `time_unit` short numbers stay
+    numbers.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def read_columns(
     if "changed" in frame.columns:
         found["changed"] = cells.flags(frame["changed"])
     if "time" in frame.columns:
-        found["time"] = cells.times(frame["time"])
+        found["time"] = cells.times(frame["time"], time_unit=time_unit)
     for key in ("elapsed", "changes"):
         if key in frame.columns:
             found[key] = cells.numbers(frame[key]).to_numpy()
@@ -228,19 +230,34 @@ class Cells:
         found = self.times(column.filter(column.is_not_null()), lambda k: self.row_name(int(row[k])))
         return scattered(found, row, len(column))
 
-    def times(self, column: polars.Series, row_name: RowNames | None = None) -> Moments:
-        """Return times as numbers or UTC moments."""
+    def times(
+        self,
+        column: polars.Series,
+        row_name: RowNames | None = None,
+        time_unit: str | None = None,
+        *,
+        dated: bool | None = None,
+    ) -> Moments:
+        """Return times as numbers or UTC moments.
+
+        Which of both short numbers are, the column decides where its `time_unit` is given, or `dated`.
+        """
         import polars
 
         self._requirefilled(column)
+        if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
+            column = column.cast(polars.String)
         if column.dtype == polars.String:
-            return read_text(column, column.name, row_name or self.row_name)
+            return read_text(column, column.name, row_name or self.row_name, time_unit, dated=dated)
         if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
             # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
             # file from holding days beyond any calendar.
             unit = column.dtype.time_unit if isinstance(column.dtype, polars.Datetime) else "D"
             return column.to_physical().cast(polars.Int64).to_numpy().view(f"datetime64[{unit}]")
-        return self.numbers(column).to_numpy()
+        numbers = column if column.dtype.is_integer() else self.numbers(column)
+        return read_moments(
+            numbers.to_numpy(), column.name, row_name or self.row_name, time_unit, dated=dated
+        )
 
     def flags(self, column: polars.Series) -> npt.NDArray[np.float64] | npt.NDArray[np.bool_]:
         """Return `changed` as numbers or booleans."""

@@ -186,7 +186,9 @@ def outcomes_of(
     many = [None] * m if changes is None else np.atleast_1d(np.asarray(changes, dtype=object)).tolist()
     dates: list[float | None] = [None] * m
     if last_modified is not None:
-        told = read_told_moments(last_modified, "last_modified", lambda k: f"row {k}")
+        told = read_told_moments(
+            last_modified, "last_modified", lambda k: f"row {k}", dated=clock.origin is not None
+        )
         if told is not None:
             known = np.flatnonzero(~np.isnat(told) if told.dtype.kind == "M" else ~np.isnan(told))
             dates = [None] * len(told)

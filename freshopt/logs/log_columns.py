@@ -18,7 +18,7 @@ from freshopt.errors import SHOWN, SourceDataError, list_offenders
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
 from freshopt.logs.timestamps import (
     Times,
-    midnight_before,
+    on_own_clock,
     read_moments,
     read_told_moments,
     refuse_epochs,
@@ -117,10 +117,7 @@ class LogRows:
         elapsed = as_vector(columns["elapsed"], count, "elapsed") if "elapsed" in columns else None
         origin = None
         if "time" in columns:
-            moments = read_moments(columns["time"], "time", row_name)
-            refuse_epochs(moments, time_unit, "time")
-            origin = midnight_before(moments) if moments.dtype.kind == "M" else None
-            time = time_since(origin, moments, time_unit, "time")
+            time, origin = on_own_clock(columns["time"], "time", row_name, time_unit)
         else:
             time = _add_up(codes, columns["elapsed"])
         rows = cls(
@@ -196,7 +193,8 @@ class LogRows:
 
         NaN for a baseline.
         """
-        moments = read_moments(start, "start", lambda k: f"its entry {k}")
+        dated = self.origin is not None
+        moments = read_moments(start, "start", lambda k: f"its entry {k}", dated=dated)
         begin = as_vector(time_since(self.origin, moments, self.time_unit, "start"), len(first), "start")
         intervals: Array = self.time[first] - begin
         wrong = np.flatnonzero((intervals < 0) | np.isinf(begin) | (np.abs(begin) > LARGEST))
@@ -336,7 +334,8 @@ def _dates(
         return None
     if "time" not in columns:
         raise SourceDataError("last_modified needs the times of the crawls. Add the column time.")
-    moments = read_told_moments(columns["last_modified"], "last_modified", row_name)
+    dated = origin is not None
+    moments = read_told_moments(columns["last_modified"], "last_modified", row_name, dated=dated)
     if moments is None:
         return None
     refuse_epochs(moments, time_unit, "last_modified")

@@ -27,6 +27,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
+from freshopt.planning.plan_rows import span_words
 from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs
 from freshopt.terminal.console import count
@@ -225,7 +226,7 @@ class Origin:
         """Return the fetches behind a log, on its clock; None without statuses."""
         if self.log is None or is_planner(self.log):
             return None
-        told = fetch_statuses(self.log, self.names())
+        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None)
         if told is None or not len(told.source):
             return None
         time = told.time
@@ -248,11 +249,12 @@ class Origin:
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:
-    """Return how many crawls found a change.
+    """Return how many crawls found a change, and the time that the data cover.
 
-    The text is appended to `Found.words`; for a change history it is empty.
+    The text is appended to `Found.words`.
     """
-    return f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
+    found = f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
+    return f"{found}, {span_words(data)}"
 
 
 def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
