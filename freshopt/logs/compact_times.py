@@ -143,7 +143,7 @@ def dates_of_numbers(
         if not forms:
             return as_they_are
         shown, at = written(known), as_they_are[known]
-        padded = bool(shown.str.starts_with("0").any()) and digits is not None
+        padded = bool(shown.str.contains("^0[0-9]").any()) and digits is not None
         counted = None if dated or padded else _counted(at, str(time_unit))
         read = _short_dates(shown, forms, parse, named, counted, at)
     if read is None:
