@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.io.access_clients import Client
 from freshopt.io.log_files import log_frame, may_have
 from freshopt.io.read_log import COLUMNS, SEEN, Cells, filled
 from freshopt.numerics.arrays import Array
@@ -28,7 +29,11 @@ class Fetches(NamedTuple):
 
 
 def fetch_statuses(
-    path: Path, columns: Mapping[str, str] | None = None, *, dated: bool | None = None
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    dated: bool | None = None,
+    client: Client | None = None,
 ) -> Fetches | None:
     """Return the fetches of a log with statuses, or None.
 
@@ -42,6 +47,8 @@ def fetch_statuses(
         Names of the file's columns to those of a log.
     dated : bool, optional
         Whether the times of the log are dates.
+    client : Client, optional
+        Of an access log, whose fetches are wanted. Default: everybody's.
 
     Raises
     ------
@@ -51,7 +58,7 @@ def fetch_statuses(
     # Most logs have none, and their rows are not read for it.
     if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
         return None
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns)
+    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
     if "changed" in frame.columns or not set(frame.columns) >= _NEEDED:
         return None
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shown
+from freshopt.io.access_clients import ALL, WHOSE, Client
 from freshopt.io.access_log import read_access_log
 from freshopt.io.tables import (
     ENDINGS,
@@ -53,7 +54,10 @@ class Layout(NamedTuple):
 
 
 def log_frame(
-    path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None
+    path: Path,
+    wanted: tuple[str, ...],
+    columns: Mapping[str, str] | None = None,
+    client: Client | None = None,
 ) -> tuple[polars.DataFrame, Layout]:
     """Return the wanted columns of a log's file, by a log's names.
 
@@ -64,18 +68,26 @@ def log_frame(
         Columns to read, where present.
     columns : mapping of str to str, optional
         Names of the file's columns to names of a log's.
+    client : Client, optional
+        Of an access log, whose requests are wanted: one's, or everybody's, then with the columns address and
+        agent where there are several clients.
 
     Raises
     ------
     SourceDataError
-        If the file is of no known kind or cannot be read, or `columns` names what is not there.
+        If the file is of no known kind or cannot be read, or `columns` or `client` name what is not there.
     """
     if is_access_log(path):
         if columns:
             raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
-        frame, line = read_access_log(path)
-        chosen = [name for name in frame.columns if name in wanted]
+        frame, line = read_access_log(path, client or ALL)
+        chosen = [name for name in frame.columns if name in (wanted if client is None else wanted + WHOSE)]
         return frame.select(chosen), Layout(frame.columns, 0, line)
+    if client:
+        raise SourceDataError(
+            f"{path} is a table, and a client or agent is chosen in access logs. Leave the choice out, or keep "
+            "its rows alone."
+        )
     own = _own_names(path)
     taken = _renamed(path, own, wanted, columns)
     if path.name.lower().endswith(JSON_LINES):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, warn
 from freshopt.formatting import count
+from freshopt.io.access_clients import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.io.log_files import log_frame
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
@@ -47,7 +48,12 @@ _FLAGS = {"true": 1.0, "false": 0.0}
 
 
 def read_log(
-    path: str | os.PathLike[str], time_unit: str = "day", *, columns: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    time_unit: str = "day",
+    *,
+    columns: Mapping[str, str] | None = None,
+    client: str | None = None,
+    agent: str | None = None,
 ) -> CrawlLog:
     """Read a crawl log from a file.
 
@@ -72,11 +78,15 @@ def read_log(
 
         Other columns are ignored. Rows may be in any order. A source's first row is its baseline, unless
         ``elapsed`` says otherwise. In an access log the URL is the source, and requests by GET or HEAD are
-        its crawls: answers 200 found a change, answers 304 none, others are no evidence.
+        its crawls: answers 200 found a change, answers 304 none, others are no evidence. Where a server's log
+        has several clients, each is a history of its own, see `freshopt.logs.client_copies`.
     time_unit : str
         The log's clock: "second", "minute", "hour", "day" or "week".
     columns : mapping of str to str, optional
         Names of the file's columns to those above, such as ``{"url": "source", "fetched_at": "time"}``.
+    client, agent : str, optional
+        Of an access log, the client whose requests are read: its address, or a part of its agent's name, or
+        both. What is chosen counts as one client, whatever its other addresses or agents.
 
     Returns
     -------
@@ -91,44 +101,55 @@ def read_log(
     Warns
     -----
     SourceDataWarning
-        As `CrawlLog`, with the row's line; of malformed lines in an access log, with their number.
+        As `CrawlLog`, with the row's line; of malformed lines in an access log, and of its clients, with
+        their numbers.
     """
     path, begun = Path(path), time.perf_counter()
-    found, names, cells = read_columns(path, columns, time_unit)
+    found, names, cells = read_columns(path, columns, time_unit, client=Client(client, agent))
     log = CrawlLog.from_columns(found, names=names, time_unit=time_unit, row_name=cells.row_name)
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
     return log
 
 
 def read_columns(
-    path: Path, columns: Mapping[str, str] | None = None, time_unit: str | None = None
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str = "day",
+    *,
+    dated: bool | None = None,
+    client: Client = ALL,
 ) -> tuple[dict[str, npt.ArrayLike], npt.NDArray[Any], Cells]:
     """Return the columns of a log's file, its names and cells.
 
-    The column ``source`` holds positions among the names. Without a `time_unit` short numbers stay
-    numbers.
+    The column ``source`` holds positions among the names. Numbers that can be dates are so if the times are
+    known to be `dated`, and are not if they are known not to be.
 
     Raises
     ------
     SourceDataError
         As `read_log`, of cells that cannot be used; what rows say together is not looked at.
     """
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns)
+    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
     _check_columns(path, layout.present)
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     if frame.height == 0:
         raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
     names, codes = cells.sources(frame["source"])
+    if set(WHOSE) <= set(frame.columns):
+        told = evidence_of_clients(frame, codes, path, time_unit)
+        known, told["source"] = np.unique(np.asarray(told["source"]), return_inverse=True)
+        return told, names[known], cells
     found: dict[str, npt.ArrayLike] = {"source": codes}
     if "changed" in frame.columns:
         found["changed"] = cells.flags(frame["changed"])
     if "time" in frame.columns:
-        found["time"] = cells.times(frame["time"], time_unit=time_unit)
+        found["time"] = cells.times(frame["time"], time_unit=time_unit, dated=dated)
     for key in ("elapsed", "changes"):
         if key in frame.columns:
             found[key] = cells.numbers(frame[key]).to_numpy()
     if "last_modified" in frame.columns:
-        found["last_modified"] = cells.told_times(frame["last_modified"])
+        known = np.asarray(found["time"]).dtype.kind == "M" if "time" in found else dated
+        found["last_modified"] = cells.told_times(frame["last_modified"], dated=known)
     if "changed" in found:
         return found, names, cells
     seen = {key: frame[key] for key in SEEN if key in frame.columns}
@@ -222,12 +243,13 @@ class Cells:
             return np.asarray(labels.to_list(), dtype=np.str_), codes
         return code_integers(column.to_numpy())
 
-    def told_times(self, column: polars.Series) -> Moments:
+    def told_times(self, column: polars.Series, *, dated: bool | None = None) -> Moments:
         """Return times, NaN or NaT where a cell is empty."""
         row = column.is_not_null().arg_true().to_numpy().astype(np.int64)
         if len(row) == 0:
             return np.full(len(column), np.nan)
-        found = self.times(column.filter(column.is_not_null()), lambda k: self.row_name(int(row[k])))
+        known = column.filter(column.is_not_null())
+        found = self.times(known, lambda k: self.row_name(int(row[k])), dated=dated)
         return scattered(found, row, len(column))
 
     def times(

@@ -289,7 +289,7 @@ def derived_log(
     `origin`. Of rows that are `unknown`, sorted by source and time, nothing is known but when they were.
     """
     log = object.__new__(CrawlLog)
-    _fill(log, LogRows.read(columns, time_unit, position_name, names), None)
+    _fill(log, LogRows.read(columns, time_unit, position_name, names, read_before=True), None)
     if origin is not None:
         object.__setattr__(log, "origin", origin)
     if unknown is not None and bool(np.any(unknown)):

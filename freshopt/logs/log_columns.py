@@ -94,10 +94,13 @@ class LogRows:
         time_unit: str,
         row_name: RowName,
         names: npt.NDArray[Any] | None = None,
+        *,
+        read_before: bool = False,
     ) -> LogRows:
         """Read and check the columns of a log.
 
-        If `names` are given, ``source`` holds positions in them, sorted.
+        If `names` are given, ``source`` holds positions in them, sorted. Times that were `read_before` are
+        moments, or numbers that count time.
         """
         missing = [key for key in ("source", "changed") if key not in columns]
         if "time" not in columns and "elapsed" not in columns:
@@ -117,7 +120,9 @@ class LogRows:
         elapsed = as_vector(columns["elapsed"], count, "elapsed") if "elapsed" in columns else None
         origin = None
         if "time" in columns:
-            time, origin = on_own_clock(columns["time"], "time", row_name, time_unit)
+            time, origin = on_own_clock(
+                columns["time"], "time", row_name, time_unit, numbers_count=read_before
+            )
         else:
             time = _add_up(codes, columns["elapsed"])
         rows = cls(

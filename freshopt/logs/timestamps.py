@@ -229,19 +229,21 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
 
 
 def on_own_clock(
-    times: Times, what: str, row_name: Callable[[int], str], time_unit: str
+    times: Times, what: str, row_name: Callable[[int], str], time_unit: str, *, numbers_count: bool = False
 ) -> tuple[Array, np.datetime64 | None]:
     """Return times in time units, and the moment from which dates are counted.
 
-    That is midnight UTC of their first day, None of numbers. Raises as `read_moments` and `refuse_epochs`.
+    That is midnight UTC of their first day, None of numbers. Raises as `read_moments` and `refuse_epochs`,
+    unless it is known that numbers count time.
 
     Examples
     --------
     >>> on_own_clock([20260101, 20260103], "time", str, "day")
     (array([0., 2.]), np.datetime64('2026-01-01'))
     """
-    moments = read_moments(times, what, row_name, time_unit)
-    refuse_epochs(moments, time_unit, what)
+    moments = read_moments(times, what, row_name, time_unit, dated=False if numbers_count else None)
+    if not numbers_count:
+        refuse_epochs(moments, time_unit, what)
     origin = midnight_before(moments) if moments.dtype.kind == "M" else None
     return time_since(origin, moments, time_unit, what), origin
 

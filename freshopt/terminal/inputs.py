@@ -13,6 +13,7 @@ import numpy as np
 
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
+from freshopt.io.access_clients import ALL, Client
 from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array
@@ -55,13 +56,17 @@ def moment_of(option: str, text: str | None) -> datetime | None:
 
 
 def log_of(
-    path: Path | None, example: str | None, time_unit: str, columns: Mapping[str, str] | None = None
+    path: Path | None,
+    example: str | None,
+    time_unit: str,
+    columns: Mapping[str, str] | None = None,
+    client: Client = ALL,
 ) -> CrawlLog:
     """Return the crawl log of LOG or --example, in `time_unit`."""
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
-        return read_log(path or "", time_unit, columns=columns)
+        return read_log(path or "", time_unit, columns=columns, client=client.address, agent=client.agent)
     log = load_example(example)
     if log.time_unit == time_unit:
         return log

@@ -12,6 +12,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.io.access_clients import Client
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.log_files import log_hosts
 from freshopt.io.read_bing import read_bing
@@ -43,6 +44,17 @@ _OPTIONS: tuple[Decorator, ...] = (
         "--columns",
         metavar="NAMES",
         help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
+    ),
+    click.option(
+        "--client",
+        metavar="ADDRESS",
+        help="For an access LOG with requests of several clients: take those from this address, as one "
+        "client's.",
+    ),
+    click.option(
+        "--agent",
+        metavar="TEXT",
+        help="For an access LOG: take the requests of agents with this in their names, as one client's.",
     ),
     click.option(
         "--git",
@@ -103,6 +115,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "exists, empty where not known. Without it, the date of a first crawl may be a birth.",
     ),
 )
+_OF_LOG = ("columns", "sources", "client", "agent")
 _GIT = ("since", "files", "min_changes")
 
 
@@ -146,6 +159,8 @@ class Origin:
     log: Path | None
     example: str | None
     columns: str | None
+    client: str | None
+    agent: str | None
     git: Path | None
     since: str | None
     files: tuple[str, ...]
@@ -166,12 +181,11 @@ class Origin:
                 "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
                 "--changedetection and --bing, and only one."
             )
-        if self.columns is not None and self.log is None:
-            raise click.UsageError("--columns is for LOG. Leave it out.")
-        if self.sources is not None and self.log is None:
-            raise click.UsageError("--sources is for LOG. Leave it out.")
+        for key in _OF_LOG:
+            if getattr(self, key) is not None and self.log is None:
+                raise click.UsageError(f"--{key} is for LOG. Leave it out.")
         if self.log is not None and is_planner(self.log):
-            for key in ("columns", "sources"):
+            for key in _OF_LOG:
                 if getattr(self, key) is not None:
                     raise click.UsageError(
                         f"--{key} is for files, and {self.log} is a planner. Leave it out."
@@ -204,10 +218,15 @@ class Origin:
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")
             data = read_bing(self.bing)
             return Found(data.log, str(self.bing), data.importance)
-        log = inputs.log_of(self.log, self.example, time_unit, self.names())
+        log = inputs.log_of(self.log, self.example, time_unit, self.names(), self.chosen)
         if self.sources is not None:
             log = since_birth(log, starts_of(self.sources, log.sources_))
         return Found(log, self.example or str(self.log))
+
+    @property
+    def chosen(self) -> Client:
+        """The client of an access log."""
+        return Client(self.client, self.agent)
 
     def names(self) -> dict[str, str] | None:
         """Return the names of --columns: of the file, and of a log."""
@@ -226,7 +245,7 @@ class Origin:
         """Return the fetches behind a log, on its clock; None without statuses."""
         if self.log is None or is_planner(self.log):
             return None
-        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None)
+        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None, client=self.chosen)
         if told is None or not len(told.source):
             return None
         time = told.time

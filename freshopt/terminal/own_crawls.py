@@ -18,7 +18,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.read_log import read_columns
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.timestamps import read_moments, time_since
+from freshopt.logs.timestamps import time_since
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.terminal.inputs import moments
 
@@ -58,7 +58,7 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False
         told[key] = [np.full(len(log), np.nan) if own is None else own]
     zero = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "us")
     for path in paths:
-        columns, labels, _ = read_columns(path)
+        columns, labels, _ = read_columns(path, None, log.time_unit, dated=zero is not None)
         if "time" not in columns:
             raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
         names.append(labels)
@@ -100,8 +100,7 @@ def _without_rows(path: Path) -> bool:
 def _clocked(times: Any, zero: np.datetime64 | None, unit: str, path: Path) -> Array:  # noqa: ANN401 - numbers or dates
     """Return the times of a file on the clock of the log."""
     try:
-        moments = read_moments(times, "time", lambda k: f"row {k + 1}", dated=zero is not None)
-        return time_since(zero, moments, unit, "time")
+        return time_since(zero, np.asarray(times), unit, "time")
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
 
