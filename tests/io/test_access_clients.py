@@ -33,9 +33,9 @@ def world() -> Site:
 
 def test_a_page_that_hardly_changes_is_told_so(run: Run, world: Site) -> None:
     path = written(world)
-    ran = run("estimate", str(path), "--out", "rates.csv")
+    ran = run("estimate", str(path), "--out", "found.csv")
     assert "requests of 63 clients, each with copies of its own" in unwrapped(ran.stderr)
-    found = pl.read_csv("rates.csv").row(0, named=True)
+    found = pl.read_csv("found.csv").row(0, named=True)
     assert found["lower"] <= 0.01 <= found["upper"]
     assert found["change_rate"] < 0.3  # of all requests as one client's it is 10 and more
     run("plan", str(path), "--bandwidth", "1/day", "--horizon", "7d", "--out", "plan", "--csv")
@@ -123,7 +123,7 @@ def test_a_log_in_which_nobody_asks_conditionally_is_refused() -> None:
 def test_what_cannot_be_chosen(arguments: tuple[str, ...], words: tuple[str, ...], world: Site) -> None:
     written(world)
     Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\n")
-    refuse(Path(), ("estimate", *arguments, "--out", "rates.csv"), words)
+    refuse(Path(), ("estimate", *arguments, "--out", "found.csv"), words)
 
 
 def test_the_first_row_tells_what_times_are(run: Run) -> None:
@@ -131,7 +131,7 @@ def test_the_first_row_tells_what_times_are(run: Run) -> None:
     Path("dates.csv").write_text("source,time,changed\na,20190706,0\na,20190901,1\n")
     numbers, dates = "times as plain numbers of days, from 0 to 120.5", "2019-07-06 to 2019-09-01"
     for name, words in (("days.csv", numbers), ("dates.csv", dates)):
-        told = fields(run("estimate", name, "--out", "rates.csv", "--overwrite").stdout)["log"]
+        told = fields(run("estimate", name, "--out", "found.csv", "--overwrite").stdout)["log"]
         assert told.endswith(f"1 found a change, {words}")
         made = ("--bandwidth", "1/day", "--horizon", "7d", "--out", "plan", "--overwrite")
         assert fields(run("plan", name, *made).stdout)["log"].endswith(f"1 source, {words}")
