@@ -140,8 +140,8 @@ def _tell(
         asked = requests.filter(col("status") == 304.0)
         best = f"; most answers 304 went to {_most(asked['agent'])}" if asked.height else ""
         raise SourceDataError(
-            f"{head}, and no client has answers after its first 304, which shows that it asks conditionally"
-            f"{shared or best}. Choose one with {_CHOOSE}."
+            f"{head}, and none tells of changes: a client counts after its first 304, which shows that it asks "
+            f"conditionally, unless others contradict it{shared or best}. Choose one with {_CHOOSE}."
         )
     void = f"; {count(found.ruled_out, 'answer')} 200 left out where others show no change"
     warn(

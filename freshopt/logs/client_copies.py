@@ -136,9 +136,10 @@ def evidence_of_copies(
     # Positions on a line from which the known time is taken out: what remains of an interval is left there.
     left = [point - known.before(point) for point in (start, end)]
     void = modified & (left[0] == left[1])
-    doubted = np.bincount(asked.client[later[void]], minlength=len(first_304))
-    doubted = doubted > _DOUBTED * np.bincount(asked.client[later[modified]], minlength=len(first_304))
-    counts &= ~doubted[asked.client[later]]
+    voided, found = (
+        np.bincount(asked.client[later[rows]], minlength=len(first_304)) for rows in (void, modified)
+    )
+    counts &= (voided <= _DOUBTED * found)[asked.client[later]]
     unchanged = _cuts(start[counts & ~modified], end[counts & ~modified])
     rows = np.flatnonzero(counts & modified & ~void)
     rows = rows[_disjoint(left[0][rows], left[1][rows])]
