@@ -16,12 +16,13 @@ from freshopt.errors import SHOWN, SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.logs.client_copies import CopyEvidence, evidence_of_copies
 from freshopt.logs.timestamps import Moments
+from freshopt.numerics.arrays import Array, IntArray
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
 
-WHOSE = ("address", "agent")
+WHOSE = ("client", "agent")
 _CHOOSE = "--client ADDRESS or --agent TEXT (client=, agent= in Python)"
 
 
@@ -39,38 +40,48 @@ class Client(NamedTuple):
 ALL = Client()
 
 
-def requests_of_client(requests: polars.DataFrame, client: Client, path: Path) -> polars.DataFrame:
-    """Return the requests of the chosen client, or of all with what tells them apart.
+def requests_of_client(
+    requests: polars.DataFrame, client: Client, path: Path
+) -> tuple[polars.DataFrame, IntArray]:
+    """Return the requests of the chosen client, or of all with what tells them apart, and their rows.
 
-    The columns address and agent are kept where several clients are left to be told apart.
+    The columns client (the address) and agent are kept where several clients are left to be told apart.
 
     Raises
     ------
     SourceDataError
         If the log has no request of the chosen client.
     """
+    import polars
     from polars import col
 
-    if client:
-        kept = requests
-        if client.address is not None:
-            kept = kept.filter(col("address") == client.address)
-        if client.agent is not None:
-            kept = kept.filter(col("agent").str.contains(client.agent, literal=True).fill_null(value=False))
-        if kept.height == 0:
-            key, value = ("agent", client.agent) if client.agent is not None else ("address", client.address)
-            raise SourceDataError(
-                f"{path} has no request of {_words(client)}. {key.capitalize()} {value!r} is none of "
-                f"{_most(requests[key])}. Choose one of these."
-            )
-        return kept.drop(WHOSE)
-    one = all(requests[key].n_unique() == 1 for key in WHOSE)
-    return requests.drop(WHOSE) if one and _told(requests) else requests
+    whose = [col(key) if key in requests.columns else polars.lit(None).alias(key) for key in WHOSE]
+    requests = requests.with_columns(each.cast(polars.String) for each in whose)
+    row = np.arange(requests.height)
+    if not client:
+        one = all(requests[key].n_unique() == 1 for key in WHOSE)
+        return requests.drop(WHOSE) if one and _told(requests) else requests, row
+    is_own = polars.lit(value=True)
+    if client.address is not None:
+        is_own &= col("client") == client.address
+    if client.agent is not None:
+        is_own &= col("agent").str.contains(client.agent, literal=True)
+    kept = requests.with_columns(row=row).filter(is_own)
+    if kept.height == 0:
+        key = "client" if client.agent is None else "agent"
+        told = {"address": client.address, "agent": client.agent}
+        wanted = " with ".join(f"{what} {value!r}" for what, value in told.items() if value is not None)
+        raise SourceDataError(
+            f"{path} has no request of {wanted}. There are {_most(requests[key])}. Choose one of these."
+        )
+    return kept.drop(*WHOSE, "row"), kept["row"].to_numpy()
 
 
 def evidence_of_clients(
-    requests: polars.DataFrame,
+    whose: polars.DataFrame,
     source: npt.NDArray[np.int32],
+    time: Moments,
+    status: Array,
     path: Path,
     time_unit: str,
 ) -> dict[str, npt.ArrayLike]:
@@ -78,13 +89,13 @@ def evidence_of_clients(
 
     Parameters
     ----------
-    requests : DataFrame
-        With the columns time, status, address and agent.
-    source : ndarray of int, shape (rows,)
+    whose : DataFrame
+        Columns client and agent.
+    source, time, status : ndarray, shape (rows,)
     path : Path
         For messages.
     time_unit : str
-        Of the column elapsed.
+        Of the column elapsed, and of times that are numbers.
 
     Raises
     ------
@@ -98,50 +109,52 @@ def evidence_of_clients(
     """
     from polars import col, struct
 
-    if not _told(requests):
+    if not _told(whose):
         raise SourceDataError(
             f"{path} does not tell whose requests these are (no address, no agent), and a client's first "
             "visit looks like a change. Log addresses, or say --client - (client='-' in Python) if all are "
             "one crawler's."
         )
-    codes = requests.select(
+    codes = whose.select(
         col("agent").rank("dense").fill_null(0).cast(int).alias("agent"),
         (struct(WHOSE).rank("dense") - 1).cast(int).alias("client"),
     )
-    moments: Moments = requests["time"].to_numpy()
+    tick = SECONDS[time_unit] * 1e3
+    dated = time.dtype.kind == "M"
     found = evidence_of_copies(
         source.astype(np.int64),
         codes["client"].to_numpy(),
         codes["agent"].to_numpy(),
-        moments.astype("datetime64[s]").astype(np.int64),
-        requests["status"].to_numpy(),
+        time.astype("datetime64[ms]").astype(np.int64) if dated else np.rint(time * tick).astype(np.int64),
+        status,
     )
-    clients = int(codes["client"].n_unique())
-    sharing = requests["agent"].filter(codes["agent"].is_in(found.shared.tolist()))
-    _tell(path, requests, found, clients, sharing)
-    elapsed = found.elapsed / SECONDS[time_unit]
+    sharing = whose["agent"].filter(codes["agent"].is_in(found.shared.tolist()))
+    _tell(path, whose, status, found, int(codes["client"].n_unique()), sharing)
     return {
         "source": found.source,
-        "time": found.time.astype("datetime64[s]").astype("datetime64[us]"),
+        "time": found.time.astype("datetime64[ms]") if dated else found.time / tick,
         "changed": found.changed,
-        "elapsed": np.where(found.elapsed > 0, elapsed, np.nan),
+        "elapsed": np.where(found.elapsed > 0, found.elapsed / tick, np.nan),
     }
 
 
 def _tell(
-    path: Path, requests: polars.DataFrame, found: CopyEvidence, clients: int, sharing: polars.Series
+    path: Path,
+    whose: polars.DataFrame,
+    status: Array,
+    found: CopyEvidence,
+    clients: int,
+    sharing: polars.Series,
 ) -> None:
     """Warn of what counts, or raise if nothing does."""
-    from polars import col
-
     head = f"{path} has requests of {count(clients, 'client')}, each with copies of its own"
     shared = f"; addresses share the copies of {_most(sharing)}, which are left out" if len(sharing) else ""
     if found.clients == 0:
-        asked = requests.filter(col("status") == 304.0)
-        best = f"; most answers 304 went to {_most(asked['agent'])}" if asked.height else ""
+        asked = whose["agent"].filter(status == 304.0)
+        best = f"; most answers 304 went to {_most(asked)}" if len(asked) else ""
         raise SourceDataError(
-            f"{head}, and none tells of changes: a client counts after its first 304, which shows that it asks "
-            f"conditionally, unless others contradict it{shared or best}. Choose one with {_CHOOSE}."
+            f"{head}, and none tells of changes: a client counts after its first 304, which shows that it "
+            f"asks conditionally, unless others contradict it{shared or best}. Choose one with {_CHOOSE}."
         )
     void = f"; {count(found.ruled_out, 'answer')} 200 left out where others show no change"
     warn(
@@ -153,11 +166,6 @@ def _tell(
 def _told(requests: polars.DataFrame) -> bool:
     """Return whether any line tells its client."""
     return any(bool((requests[key] != "-").any()) for key in WHOSE)
-
-
-def _words(client: Client) -> str:
-    parts = (f"{key} {value!r}" for key, value in zip(WHOSE, client, strict=True) if value is not None)
-    return " with ".join(parts)
 
 
 def _most(values: polars.Series) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # A separator that no line holds, so that polars reads each line as one cell.
 _NOTHING = "\x01"
 _LINE = (
-    r"^(?:(?P<host>[^\s:\[]+|\[[0-9A-Fa-f:]+\]):[0-9]+ )?(?P<address>\S+) \S+ [^\[]*\[(?P<moment>[^\]]+)\] "
+    r"^(?:(?P<host>[^\s:\[]+|\[[0-9A-Fa-f:]+\]):[0-9]+ )?(?P<client>\S+) \S+ [^\[]*\[(?P<moment>[^\]]+)\] "
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>[0-9]{3}) (?:[0-9]+|-)'
     r'(?: "(?:[^"\\]|\\.)*" "(?P<agent>(?:[^"\\]|\\.)*)".*| .*)?$'
 )
@@ -46,7 +46,7 @@ class Requests(NamedTuple):
     Attributes
     ----------
     frame : DataFrame
-        Columns source, time, status, and host where the log has virtual hosts; address and agent where
+        Columns source, time, status, and host where the log has virtual hosts; client and agent where
         there are several clients and none was chosen.
     line : ndarray of int
         Line of each row, from 0.
@@ -98,7 +98,8 @@ def read_access_log(path: Path, client: Client = ALL) -> Requests:
     asked = asked.filter(col("url").is_not_null() & col("time").is_not_null())
     if asked.height == 0:
         raise SourceDataError(f"{path} has no request by GET or HEAD. Check that it is a crawler's log.")
-    asked = requests_of_client(asked, client, path)
+    line = asked["row"].to_numpy().astype(np.int64)
+    asked, kept = requests_of_client(asked, client, path)
     absolute = col("url").str.contains("^[A-Za-z][A-Za-z0-9+.-]*://")
     hosted = asked["host"].is_not_null().any()
     source = (
@@ -111,7 +112,7 @@ def read_access_log(path: Path, client: Client = ALL) -> Requests:
         *([col("host").alias("host")] if hosted else []),
         *(key for key in WHOSE if key in asked.columns),
     )
-    return Requests(frame, asked["row"].to_numpy().astype(np.int64))
+    return Requests(frame, line[kept])
 
 
 def _report(path: Path, lines: polars.Series, wrong: polars.Series) -> None:

@@ -85,8 +85,9 @@ def read_log(
     columns : mapping of str to str, optional
         Names of the file's columns to those above, such as ``{"url": "source", "fetched_at": "time"}``.
     client, agent : str, optional
-        Of an access log, the client whose requests are read: its address, or a part of its agent's name, or
-        both. What is chosen counts as one client, whatever its other addresses or agents.
+        The client whose requests are read: its address, or a part of its agent's name, or both. What is
+        chosen counts as one client, whatever its other addresses or agents. A table has clients where
+        `columns` names ``client`` or ``agent``.
 
     Returns
     -------
@@ -135,10 +136,6 @@ def read_columns(
     if frame.height == 0:
         raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
     names, codes = cells.sources(frame["source"])
-    if set(WHOSE) <= set(frame.columns):
-        told = evidence_of_clients(frame, codes, path, time_unit)
-        known, told["source"] = np.unique(np.asarray(told["source"]), return_inverse=True)
-        return told, names[known], cells
     found: dict[str, npt.ArrayLike] = {"source": codes}
     if "changed" in frame.columns:
         found["changed"] = cells.flags(frame["changed"])
@@ -148,13 +145,18 @@ def read_columns(
         if key in frame.columns:
             found[key] = cells.numbers(frame[key]).to_numpy()
     if "last_modified" in frame.columns:
-        known = np.asarray(found["time"]).dtype.kind == "M" if "time" in found else dated
-        found["last_modified"] = cells.told_times(frame["last_modified"], dated=known)
+        dated = np.asarray(found["time"]).dtype.kind == "M" if "time" in found else dated
+        found["last_modified"] = cells.told_times(frame["last_modified"], dated=dated)
     if "changed" in found:
         return found, names, cells
     seen = {key: frame[key] for key in SEEN if key in frame.columns}
     if "status" in seen:
         seen["status"] = cells.numbers(filled(seen["status"]))
+    if set(WHOSE) <= set(frame.columns) and set(seen) == {"status"} and "elapsed" not in found:
+        time, status = np.asarray(found["time"]), seen["status"].to_numpy()
+        made = evidence_of_clients(frame.select(WHOSE), codes, time, status, path, time_unit)
+        own, made["source"] = np.unique(np.asarray(made["source"]), return_inverse=True)
+        return made, names[own], cells
     told = verdicts(codes, np.asarray(found["time"]), seen)
     _require_verdicts(path, told, seen, len(codes))
     kept = {key: np.asarray(column)[told.rows] for key, column in found.items()}

@@ -38,7 +38,7 @@ class CopyEvidence(NamedTuple):
     ----------
     source : ndarray of int, shape (k,)
     time, elapsed : ndarray of int, shape (k,)
-        Seconds; an elapsed time of 0 is a baseline's.
+        In the unit of the requests' times; an elapsed time of 0 is a baseline's.
     changed : ndarray of bool, shape (k,)
     clients : int
         How many of them count.
@@ -109,7 +109,7 @@ def evidence_of_copies(
     source, client, agent : ndarray of int, shape (rows,)
         Codes from 0; all requests of a client have one agent.
     time : ndarray of int, shape (rows,)
-        In seconds.
+        In any unit.
     status : ndarray of float, shape (rows,)
 
     Examples

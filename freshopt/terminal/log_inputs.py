@@ -48,13 +48,13 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--client",
         metavar="ADDRESS",
-        help="For an access LOG with requests of several clients: take those from this address, as one "
-        "client's.",
+        help="For LOG with requests of several clients, an access log or a table with --columns "
+        "remote_addr=client: take those from this address, as one client's.",
     ),
     click.option(
         "--agent",
         metavar="TEXT",
-        help="For an access LOG: take the requests of agents with this in their names, as one client's.",
+        help="For such a LOG: take the requests of agents with this in their names, as one client's.",
     ),
     click.option(
         "--git",

@@ -62,6 +62,46 @@ def test_one_client_is_chosen_by_its_address_or_agent(run: Run, world: Site) -> 
     assert len(told.status) == len(alone)
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "numbers"])
+def test_a_table_of_clients_is_read_as_their_access_log(kind: str) -> None:
+    world = site(SITE, 0.5, pages=3, days=10.0, seed=2)
+    with pytest.warns(SourceDataWarning, match="clients, each with copies of its own"):
+        expected = read_log(written(world))
+    begin = np.datetime64("2026-09-01", "ms")
+    frame = pl.DataFrame(
+        {
+            "uri": [f"/{page}" for page in world.page],
+            "at": world.second / 86_400.0 if kind == "numbers" else begin + world.second.astype("m8[s]"),
+            "code": world.status.astype(int),
+            "ip": world.client,
+            "who": world.agent,
+        }
+    ).sort("at")
+    path = Path(f"table.{kind if kind != 'numbers' else 'parquet'}")
+    {"jsonl": frame.write_ndjson, "csv": frame.write_csv}.get(kind, frame.write_parquet)(path)
+    columns = {"uri": "source", "at": "time", "code": "status"}
+    whose = {"ip": "client", "who": "agent"}
+    with pytest.warns(SourceDataWarning, match="clients, each with copies of its own"):
+        log = read_log(path, columns=columns | whose)
+    for key in ("time", "changed", "interval"):
+        np.testing.assert_allclose(getattr(log, key), getattr(expected, key), atol=1e-8)
+    chosen, alone = read_log(path, columns=columns | whose, agent="bot1"), world.agent == "bot1"
+    assert len(chosen) == np.count_nonzero(alone)
+    told = fetch_statuses(path, columns | whose, client=Client(agent="bot1"))
+    assert told is not None
+    assert len(told.status) == np.count_nonzero(alone)
+    # A column that nobody names is none of the log's.
+    frame.rename(columns | whose).write_parquet("named.parquet")
+    assert len(read_log("named.parquet")) == len(read_log(path, columns=columns))
+
+
+def test_a_row_of_a_chosen_client_keeps_its_line() -> None:
+    rows = ["source,time,status,ip", "/a,0,200,x", "/a,1,304,y", "/a,2,304,x", "/a,soon,200,x"]
+    Path("table.csv").write_text("\n".join(rows))
+    with pytest.raises(SourceDataError, match="'soon' in row 4, line 5 of"):
+        read_log("table.csv", columns={"ip": "client"}, client="x")
+
+
 def test_requests_count_all_clients(world: Site) -> None:
     found = read_requests(written(world))
     assert found["requests"].to_list() == [len(world.lines())]
@@ -116,7 +156,7 @@ def test_a_log_in_which_nobody_asks_conditionally_is_refused() -> None:
             ("no request of address '192.0.2.9'", "'198.51.0.0' ("),
         ),
         (("site.access.log", "--agent", "curl"), ("no request of agent 'curl'", "'browser' (", "Choose one")),
-        (("log.csv", "--agent", "bot0"), ("log.csv is a table", "access logs", "Leave")),
+        (("log.csv", "--agent", "bot0"), ("log.csv does not tell clients", "remote_addr=client", "leave")),
         (("--example", "debian-uploads", "--client", "-"), ("--client is for LOG",)),
     ],
 )
