@@ -33,7 +33,7 @@ _COMPACT = (
 _BEGINNING = r"^\s*[0-9]{8}"
 # From twelve digits on a number is a date: nobody counts so much time.
 _SURELY = 1e11
-_LONG = r"^[0-9]{12}(?:[0-9]{2}(?:[0-9]{3}){0,3})?(?:\.[0-9]*)?$"
+_LONG = r"^[0-9]{12,}(?:\.[0-9]*)?$"
 # Years in which numbers are dates; where some long ones are, others may be of any year.
 _YEARS = (1970, 2100)
 # Below, no number is a date, but for those of the year 2000 with two digits.

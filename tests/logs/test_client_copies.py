@@ -59,7 +59,7 @@ def test_what_clients_say_is_said_once_and_true(seed: int) -> None:
     told = found.elapsed > 0
     still, moved = told & ~found.changed, found.changed
     begin = (found.time - found.elapsed).astype(float)
-    changes = truly(world, found.source[still], begin[still], found.time[still])
+    changes = truly(world, found.source[still], begin[still], found.time[still].astype(float))
     assert not changes.any()
     # A change lies before the row, where no other row says that there was none; and no row says it twice.
     for page in range(5):

@@ -278,6 +278,7 @@ def log_of(times: list[Any], unit: str) -> fo.CrawlLog:
         ([0, 20230307092216, 20230308092216], "day", ["is 0 in row 0", "no date"]),
         (["20230307092216", "2.02303E+13"], "day", ["20230300000000 in row 1", "spreadsheets round"]),
         ([2.02303e13, 2.02303e13], "second", ["no date", "spreadsheets"]),
+        (["202303070922161"], "day", ["202303070922161 in row 0", "no date as YYYYMMDDHHMMSS"]),
         ([20230307, 20230308, 0], "day", ["is 0 in row 2", "no date as others are (YYYYMMDD)"]),
         ([20230307, 20230308, 20230231], "hour", ["20230231 in row 2", "no date"]),
         (["20230307T092216", "20230307T992216"], "day", ["'20230307T992216' in row 1", "ISO 8601"]),
