@@ -278,7 +278,7 @@ class Cells:
             # file from holding days beyond any calendar.
             unit = column.dtype.time_unit if isinstance(column.dtype, polars.Datetime) else "D"
             return column.to_physical().cast(polars.Int64).to_numpy().view(f"datetime64[{unit}]")
-        numbers = column if column.dtype.is_integer() else self.numbers(column)
+        numbers = column if column.dtype.is_numeric() else self.numbers(column)
         return read_moments(
             numbers.to_numpy(), column.name, row_name or self.row_name, time_unit, dated=dated
         )

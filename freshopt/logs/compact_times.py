@@ -148,6 +148,10 @@ def dates_of_numbers(
         read = _short_dates(shown, forms, parse, named, counted, at)
     if read is None:
         return as_they_are
+    if numbers.dtype.kind == "f" and numbers.dtype.itemsize < as_they_are.itemsize:
+        raise SourceDataError(
+            f"{named(0)}, a date in {numbers.dtype}, which rounds it. Store integers, text or moments."
+        )
     every = np.full(len(numbers), np.datetime64("NaT"), dtype="datetime64[us]")
     every[known] = read.to_numpy()
     return every

@@ -282,6 +282,7 @@ def log_of(times: list[Any], unit: str) -> fo.CrawlLog:
         ([20230307, 20230308, 0], "day", ["is 0 in row 2", "no date as others are (YYYYMMDD)"]),
         ([20230307, 20230308, 20230231], "hour", ["20230231 in row 2", "no date"]),
         (["20230307T092216", "20230307T992216"], "day", ["'20230307T992216' in row 1", "ISO 8601"]),
+        (np.array([20230307, 20230310], dtype=np.float32), "day", ["20230308 in row 0", "float32", "rounds"]),
         # Unix time is refused as before.
         ([1678180936], "day", ["seconds since 1970 (2023-03-07"]),
         (["1678180936000"], "day", ["milliseconds since 1970"]),
@@ -336,6 +337,12 @@ def test_moments_with_and_without_separators_stand_together(tmp_path: Path) -> N
     path = tmp_path / "log.csv"
     path.write_text("source,time,changed\na,20230307,0\na,2023-03-08T06:00,1\na,20230309T120000,1\n")
     assert read_log(path).interval[1:].tolist() == [1.25, 1.25]
+
+
+def test_dates_in_32_bits_are_refused_in_files(tmp_path: Path) -> None:
+    table(pl.Series([20230307] * len(MOMENTS), dtype=pl.Float32)).write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(SourceDataError, match="a date in float32, which rounds it"):
+        read_log(tmp_path / "log.parquet")
 
 
 def test_requests_in_unix_time_are_refused(tmp_path: Path) -> None:
