@@ -45,7 +45,9 @@ class CrawlLog:
         Names or integers, in any order.
     time : array_like, shape (rows,)
         When the crawl took place: numbers in `time_unit`, or datetime64, dates, datetimes, ISO 8601 text.
-        Datetimes with an offset are converted to UTC, those without are taken as UTC.
+        Datetimes with an offset are converted to UTC, those without are taken as UTC. Dates without
+        separators are dates as numbers too, such as 20230307 and 20230307092216; numbers that can be a date
+        and a count of time as well are refused.
     changed : array_like of bool, shape (rows,)
         Whether the source had changed since its previous crawl.
     changes : array_like of float, shape (rows,), optional
