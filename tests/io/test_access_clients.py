@@ -49,8 +49,8 @@ def test_one_client_is_chosen_by_its_address_or_agent(run: Run, world: Site) -> 
     )
     alone = read_log(own)  # as a crawler's own log: nothing is to be told apart, and nobody is warned
     assert len(alone) == np.count_nonzero(world.agent == "bot0")
-    for choice in ({"agent": "bot0"}, {"client": "198.51.0.0"}, {"client": "198.51.0.0", "agent": "ot0"}):
-        log = read_log(path, **choice)
+    for client, agent in ((None, "bot0"), ("198.51.0.0", None), ("198.51.0.0", "ot0")):
+        log = read_log(path, client=client, agent=agent)
         np.testing.assert_array_equal(log.time, alone.time)
         np.testing.assert_array_equal(log.changed, alone.changed)
         np.testing.assert_array_equal(log.interval, alone.interval)
@@ -78,7 +78,10 @@ def test_a_table_of_clients_is_read_as_their_access_log(kind: str) -> None:
         }
     ).sort("at")
     path = Path(f"table.{kind if kind != 'numbers' else 'parquet'}")
-    {"jsonl": frame.write_ndjson, "csv": frame.write_csv}.get(kind, frame.write_parquet)(path)
+    if kind == "jsonl":
+        frame.write_ndjson(path)
+    else:
+        frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
     columns = {"uri": "source", "at": "time", "code": "status"}
     whose = {"ip": "client", "who": "agent"}
     with pytest.warns(SourceDataWarning, match="clients, each with copies of its own"):
