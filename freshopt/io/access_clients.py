@@ -1,4 +1,4 @@
-"""Clients of an access log: one that is chosen, or the evidence of all of them.
+"""Clients of an access log: a chosen one, or the evidence of all.
 
 A client is an address with an agent, as far as the lines tell. What is chosen by either counts as one client,
 as a crawler's machines do that share their copies.
@@ -27,7 +27,7 @@ _CHOOSE = "--client ADDRESS or --agent TEXT (client=, agent= in Python)"
 
 
 class Client(NamedTuple):
-    """The choice of a client, by address, by a part of the agent's name, or both."""
+    """Choice of a client, by address, part of the agent's name, or both."""
 
     address: str | None = None
     agent: str | None = None
@@ -43,7 +43,7 @@ ALL = Client()
 def requests_of_client(
     requests: polars.DataFrame, client: Client, path: Path
 ) -> tuple[polars.DataFrame, IntArray]:
-    """Return the requests of the chosen client, or of all with what tells them apart, and their rows.
+    """Return the requests of the chosen client, or of all, and their rows.
 
     The columns client (the address) and agent are kept where several clients are left to be told apart.
 

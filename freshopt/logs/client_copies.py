@@ -1,4 +1,4 @@
-"""Evidence of a server's own log, in which several clients hold copies of the same sources.
+"""Evidence of a server's own log, of several clients that hold copies.
 
 An answer compares the source with the copy of the client that asked: 304 says that it has not changed since
 this client's own request before, 200 that it has, if the client asks conditionally. So each client's requests
@@ -69,7 +69,7 @@ class _Requests(NamedTuple):
 
 
 class _Spans(NamedTuple):
-    """Disjoint stretches (start, end] of one line, on which the sources follow each other."""
+    """Disjoint stretches (start, end] of a line, source after source."""
 
     start: IntArray
     end: IntArray
@@ -92,7 +92,7 @@ class _Spans(NamedTuple):
         return np.where(k < 0, 0, total[k] + inside)
 
     def entered(self, at: IntArray) -> IntArray:
-        """Return the begin of the stretch in which a point lies, or the point."""
+        """Return the begin of the stretch around a point, or the point."""
         if len(self.start) == 0:
             return at
         k = np.searchsorted(self.start, at, side="left") - 1
@@ -193,7 +193,7 @@ def _sharing(asked: _Requests) -> IntArray:
 
 
 def _cuts(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the points that part the union of stretches, and the lengths of the parts.
+    """Return points that part the union of stretches, and the parts' lengths.
 
     It is parted where a stretch ends.
     """
@@ -204,7 +204,7 @@ def _cuts(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _disjoint(start: IntArray, end: IntArray) -> IntArray:
-    """Return intervals of which no two overlap, as many as there can be."""
+    """Return as many intervals as can be of which none overlap."""
     kept, reached = [], -1
     for k in np.lexsort((-start, end)).tolist():
         if start[k] >= reached:

@@ -52,7 +52,7 @@ Parse: TypeAlias = "Callable[[polars.Series], polars.Series]"
 
 
 class _Form(NamedTuple):
-    """What the digits of a date are, and what makes a full date of them."""
+    """Digits of a date, and what makes a full date of them."""
 
     name: str
     before: str = ""
@@ -101,7 +101,7 @@ def dates_of_numbers(
     digits: polars.Series | None = None,
     dated: bool = False,
 ) -> Array | npt.NDArray[np.datetime64]:
-    """Return the moments that a column of numbers writes, or the numbers where they count time.
+    """Return the moments that numbers write, or numbers that count time.
 
     Parameters
     ----------
@@ -195,7 +195,10 @@ def _short_dates(
     counted: str | None,
     numbers: Array,
 ) -> polars.Series | None:
-    """Return the dates of a column in one of some forms, None where it counts time."""
+    """Return the dates of a column, None where it counts time.
+
+    They are of one of some forms.
+    """
     found = {form: _read(form, shown, parse) for form in forms}
     whole = {form: read for form, read in found.items() if not read.has_nulls()}
     if not whole:
@@ -224,7 +227,7 @@ def _short_dates(
 
 
 def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str]) -> polars.Series | None:
-    """Return the dates of a column in which some numbers have twelve digits or more."""
+    """Return the dates of a column with numbers of twelve digits and more."""
     import polars
 
     short = _read(_TWO_DIGITS, shown, parse)
@@ -252,7 +255,7 @@ def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str])
 
 
 def _counted(numbers: Array, time_unit: str) -> str | None:
-    """Return what numbers may count if they are no dates, None if nothing."""
+    """Return what numbers may count if not dates, None if nothing."""
     first, last = float(np.min(numbers)), float(np.max(numbers))
     if _EPOCHS[0] <= first and last <= _EPOCHS[1]:
         return f"{np.datetime64(int(first), 's')} in seconds since 1970"

@@ -151,7 +151,9 @@ def read_text(
     *,
     dated: bool | None = None,
 ) -> Moments:
-    """Return a column of text as numbers or UTC moments, as `read_moments` does.
+    """Return a column of text as numbers or UTC moments.
+
+    As `read_moments`; in a column of both, the first entry says which are wanted.
 
     Raises
     ------
@@ -231,9 +233,9 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
 def on_own_clock(
     times: Times, what: str, row_name: Callable[[int], str], time_unit: str, *, numbers_count: bool = False
 ) -> tuple[Array, np.datetime64 | None]:
-    """Return times in time units, and the moment from which dates are counted.
+    """Return times in time units, and the moment of time 0.
 
-    That is midnight UTC of their first day, None of numbers. Raises as `read_moments` and `refuse_epochs`,
+    That is midnight UTC of the first day, None of numbers. Raises as `read_moments` and `refuse_epochs`,
     unless it is known that numbers count time.
 
     Examples
@@ -364,7 +366,7 @@ def _read_objects(
     time_unit: str | None,
     dated: bool | None,
 ) -> Moments:
-    """Read Python dates, datetimes, text, or numbers that NumPy has no type for."""
+    """Read Python dates, datetimes, text, or numbers of no NumPy type."""
     import polars
 
     values = array.reshape(-1).tolist()

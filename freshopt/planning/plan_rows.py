@@ -378,7 +378,7 @@ def gap_text(proof: Certificate) -> str:
 
 
 def span_words(log: CrawlLog | ChangeHistory) -> str:
-    """Return the time that a log covers, as dates or as the numbers that they are."""
+    """Return the time that a log covers, as dates or numbers."""
     if isinstance(log, ChangeHistory):
         begin, end = float(np.min(log.start)), float(np.max(log.end))
     else:

@@ -268,7 +268,7 @@ class Origin:
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:
-    """Return how many crawls found a change, and the time that the data cover.
+    """Return how many crawls found a change, and in which time.
 
     The text is appended to `Found.words`.
     """
