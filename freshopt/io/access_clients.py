@@ -27,7 +27,7 @@ _CHOOSE = "--client ADDRESS or --agent TEXT (client=, agent= in Python)"
 
 
 class Client(NamedTuple):
-    """Choice of a client, by address, part of the agent's name, or both."""
+    """Choice of a client, by address, agent, or both."""
 
     address: str | None = None
     agent: str | None = None
@@ -43,7 +43,7 @@ ALL = Client()
 def requests_of_client(
     requests: polars.DataFrame, client: Client, path: Path
 ) -> tuple[polars.DataFrame, IntArray]:
-    """Return the requests of the chosen client, or of all, and their rows.
+    """Return the requests of a client, or all, and their rows.
 
     The columns client (the address) and agent are kept where several clients are left to be told apart.
 

@@ -227,7 +227,7 @@ def _short_dates(
 
 
 def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str]) -> polars.Series | None:
-    """Return the dates of a column with numbers of twelve digits and more."""
+    """Return dates of a column with numbers of twelve digits."""
     import polars
 
     short = _read(_TWO_DIGITS, shown, parse)
