@@ -1,4 +1,4 @@
-"""Clients of an access log: a chosen one, or the evidence of all.
+"""Clients of an access log: a chosen one, or evidence of all.
 
 A client is an address with an agent, as far as the lines tell. What is chosen by either counts as one client,
 as a crawler's machines do that share their copies.
