@@ -51,6 +51,11 @@ def requests_of_client(
     ------
     SourceDataError
         If the log has no request of the chosen client.
+
+    Warns
+    -----
+    SourceDataWarning
+        If it has several agents.
     """
     import polars
     from polars import col
@@ -73,6 +78,12 @@ def requests_of_client(
         wanted = " with ".join(f"{what} {value!r}" for what, value in told.items() if value is not None)
         raise SourceDataError(
             f"{path} has no request of {wanted}. There are {_most(requests[key])}. Choose one of these."
+        )
+    agents = kept["agent"]
+    if agents.n_unique() > 1:
+        warn(
+            f"{path}: the requests of {count(agents.n_unique(), 'agent')} are taken as one client's: "
+            f"{_most(agents)}. If each has copies of its own, choose one by more of its name."
         )
     return kept.drop(*WHOSE, "row"), kept["row"].to_numpy()
 

@@ -120,6 +120,11 @@ def test_a_crawler_on_several_machines_is_one_client_by_its_agent() -> None:
     assert rate == pytest.approx(sum(map(len, world.changes)) / 400.0, rel=0.1)
 
 
+def test_a_choice_of_several_agents_names_them(world: Site) -> None:
+    with pytest.warns(SourceDataWarning, match=r"2 agents are taken as one client's: 'bot0' \(.*, 'bot1' \("):
+        read_log(written(world), agent="bot")
+
+
 COMMON = '192.0.2.{} - - [{:02d}/Oct/2025:13:55:36 +0000] "GET /a HTTP/1.1" {} 5'
 
 
