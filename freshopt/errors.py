@@ -9,7 +9,9 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from numbers import Real
 from typing import Any
@@ -96,12 +98,77 @@ class CertificateError(FreshoptError):
         self.solution = solution
 
 
-def warn(message: str) -> None:
-    """Warn once, at the line outside freshopt that led here."""
+class Heard(str):
+    """Text of a warning that was given.
+
+    Attributes
+    ----------
+    of_rates : bool
+        Whether change rates may be wrong by as much as matters, and with them what a plan promises.
+    """
+
+    of_rates: bool
+
+    def __new__(cls, text: str, *, of_rates: bool = False) -> Heard:
+        """Return the text."""
+        heard = super().__new__(cls, text)
+        heard.of_rates = of_rates
+        return heard
+
+
+_HEARD: ContextVar[list[Heard] | None] = ContextVar("heard", default=None)
+
+
+@contextmanager
+def hearing() -> Iterator[list[Heard]]:
+    """Collect the warnings of a run, whatever filters say of showing them.
+
+    Within another run it is that one's list.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"), hearing() as heard:
+    ...     warn("a clock jumps", of_rates=True)
+    >>> heard
+    ['a clock jumps']
+    """
+    outer = _HEARD.get()
+    if outer is not None:
+        yield outer
+        return
+    own: list[Heard] = []
+    token = _HEARD.set(own)
+    try:
+        yield own
+    finally:
+        _HEARD.reset(token)
+
+
+def by_weight(heard: Iterable[Heard]) -> tuple[Heard, ...]:
+    """Return warnings, each once, those of change rates first.
+
+    Examples
+    --------
+    >>> by_weight([Heard("b"), Heard("a", of_rates=True), Heard("b")])
+    ('a', 'b')
+    """
+    return tuple(sorted(dict.fromkeys(heard), key=lambda each: not each.of_rates))
+
+
+def warn(message: str, *, of_rates: bool = False) -> None:
+    """Warn once, at the line outside freshopt that led here.
+
+    `of_rates` says that change rates may be wrong by as much as matters: reports tell it first.
+    """
+    text = " ".join(message.split("\n"))
+    heard = _HEARD.get()
+    if heard is not None:
+        heard.append(Heard(text, of_rates=of_rates))
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "freshopt":
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(" ".join(message.split("\n")), SourceDataWarning, stacklevel=depth)
+    warnings.warn(text, SourceDataWarning, stacklevel=depth)
 
 
 def _remade(kind: type[FreshoptError], arguments: tuple[object, ...]) -> FreshoptError:

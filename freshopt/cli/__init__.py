@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from freshopt import __version__
-from freshopt.errors import FreshoptError, SourceDataWarning
+from freshopt.errors import FreshoptError, SourceDataWarning, hearing
 from freshopt.terminal.console import DataError, plain
 
 COMMANDS = {
@@ -107,7 +107,7 @@ def _listen(context: click.Context, _: click.Parameter, value: bool) -> None:
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     """Print each warning about the data once, on standard error."""
-    with warnings.catch_warnings():
+    with hearing(), warnings.catch_warnings():
         warnings.simplefilter("always", SourceDataWarning)
         others, told = warnings.showwarning, set()
 

@@ -325,7 +325,7 @@ def plan(
     earlier = None if compare is None else tables.rates_in_force_of(compare, time_unit)
     known = [path for path in own_crawls if every is None or path.exists()]
     with complete_folder(out, overwrite, files=FILES) as staging, progress(12) as on_progress:
-        found = _continued(origin.read(time_unit), known, empty=every is not None)
+        found = _continued(origin.read(time_unit), known, origin, empty=every is not None)
         if asked["importance"] is None and found.importance is not None:
             asked["importance"] = found.importance
         if constraints.given():
@@ -397,13 +397,13 @@ def _crawls_of(out: Path) -> Path:
     return out.with_name(f"{out.name}-crawls.csv")
 
 
-def _continued(found: Found, own_crawls: Sequence[Path], *, empty: bool) -> Found:
+def _continued(found: Found, own_crawls: Sequence[Path], origin: Origin, *, empty: bool) -> Found:
     """Return a log with the crawls of earlier plans."""
     if not own_crawls:
         return found
     if not isinstance(found.data, CrawlLog):
         raise click.UsageError("--crawls continues a log, and here all changes are known. Leave it out.")
-    log = with_own_crawls(found.data, own_crawls, empty=empty)
+    log = with_own_crawls(found.data, own_crawls, empty=empty, answers_are_changes=origin.answers_are_changes)
     added = count(len(log) - len(found.data), "own crawl")
     return Found(log, f"{found.name} and {added}", found.importance)
 

@@ -93,6 +93,7 @@ def plan_in_partitions(
             out,
             adapt=own,
             columns=further,
+            answers_are_changes=origin.answers_are_changes,
             overwrite=overwrite,
             time_unit=time_unit,
             on_progress=report,
@@ -111,6 +112,7 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
     read = f"{count(counts['crawls'], 'crawl')} of {count(counts['sources'], 'source')}"
     return [
         ("log", f"{log}: {read} in {count(counts['partitions'], 'file')}"),
+        *(("warning", text) for text in facts["warnings"]),
         *facts_rows(facts).items(),
         ("certificate", f"{proved_words(facts['status'])}: duality gap {number(facts['gap'])}"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
@@ -122,7 +124,7 @@ def _statuses(log: Path) -> list[tuple[str, str]]:
     import polars
 
     columns = polars.read_parquet_schema(parquet_files(log)[0])
-    if "status" not in columns or "changed" in columns:
+    if "status" not in columns:
         return []
     told = "chances of success are learnt with --engine memory; rates are planned as if all succeeded"
     return [("statuses", told)]

@@ -43,8 +43,10 @@ def outcome_words(found: SuccessRates, planned: Iterable[Any]) -> str:
     known = {str(name) for name in planned}
     silent = [
         repr(name)
-        for name, gone in zip(found.sources_.tolist(), found.ended.tolist(), strict=True)
-        if str(name) not in known and not gone
+        for name, gone, tried in zip(
+            found.sources_.tolist(), found.ended.tolist(), found.attempts.tolist(), strict=True
+        )
+        if str(name) not in known and not gone and tried
     ]
     if not silent:
         return found.words

@@ -49,6 +49,7 @@ WORDS = {
     metavar="FILE",
     help="Crawl log; a change is placed in the middle of the crawl interval in which it was found.",
 )
+@options.answers_option
 @click.option(
     "--sources",
     type=click.Path(path_type=Path),
@@ -80,6 +81,7 @@ def replay(
     schedule: Path,
     history: Path | None,
     log: Path | None,
+    answers_are_changes: bool,
     sources: Path | None,
     origin: float | None,
     horizon: str | None,
@@ -103,7 +105,7 @@ def replay(
         table_ending(out)
         inputs.require_other(schedule, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        world, until, clock, words = _world(history, log, sources, time_unit, seed)
+        world, until, clock, words = _world(history, log, sources, time_unit, seed, answers_are_changes)
         plan, begin = _schedule(schedule, world, horizon, clock)
         weights = tables.importance_of(importance)
         found = replay_schedule(
@@ -125,7 +127,12 @@ def replay(
 
 
 def _world(
-    history: Path | None, log: Path | None, sources: Path | None, time_unit: str, seed: int
+    history: Path | None,
+    log: Path | None,
+    sources: Path | None,
+    time_unit: str,
+    seed: int,
+    answers_are_changes: bool,
 ) -> tuple[World, Array | None, np.datetime64 | None, str]:
     """Return the changes and how far they are known.
 
@@ -134,7 +141,11 @@ def _world(
     if sources is not None:
         known, *_ = tables.sources_of(sources, None)
         return World.poisson(known, seed), None, None, f"{sources}: {count(len(known), 'Poisson source')}"
-    data = read_history(history, time_unit=time_unit) if history else read_log(log or "", time_unit)
+    data = (
+        read_history(history, time_unit=time_unit)
+        if history
+        else read_log(log or "", time_unit, answers_are_changes=answers_are_changes)
+    )
     world = known_changes(data)
     zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
     middle = "" if history else ", each placed in the middle of its crawl interval"

@@ -24,7 +24,7 @@ from freshopt.live.running import run_planner
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.url_hosts import hosts_of_urls
-from freshopt.terminal import inputs
+from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
 from freshopt.terminal.tables import host_limits_of, require_columns, table_of
@@ -68,6 +68,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     help="Crawls so far, with dates, as freshopt plan takes them: the planner learns from them. Its sources "
     "are planned for where a new planner is given no --sources.",
 )
+@options.answers_option
 @click.option(
     "--host-limits",
     type=click.Path(path_type=Path),
@@ -100,6 +101,7 @@ def run(
     bandwidth: str | None,
     sources: Path | None,
     log: Path | None,
+    answers_are_changes: bool,
     host_limits: Path | None,
     objective: str | None,
     changed_by: Literal["output", "exit-code"],
@@ -125,7 +127,7 @@ def run(
     if duration is not None:
         ends = datetime.now(UTC) + timedelta(seconds=inputs.duration_of("--for", duration, "second"))
     listed = None if sources is None else _sources(sources)
-    history = None if log is None else _history(log)
+    history = None if log is None else _history(log, answers_are_changes=answers_are_changes)
     if history is not None and listed is None and _is_new(folder):
         listed = _named(history.sources_.astype(str).tolist())
     if listed is not None:
@@ -224,9 +226,9 @@ def _named(names: list[str]) -> polars.DataFrame:
     return polars.DataFrame({"source": names})
 
 
-def _history(path: Path) -> CrawlLog:
+def _history(path: Path, *, answers_are_changes: bool) -> CrawlLog:
     """Return a log whose times are dates."""
-    found = inputs.log_of(path, None, "day")
+    found = inputs.log_of(path, None, "day", answers_are_changes=answers_are_changes)
     if found.origin is None:
         raise SourceDataError(
             f"{path} has numbers for times, and a live plan follows the clock. Write dates such as "
@@ -239,10 +241,13 @@ def _record(planner: Planner, history: CrawlLog) -> None:
     """Record the crawls so far of the planner's sources."""
     known = np.isin(history.sources_.astype(str), planner.to_frame()["source"].to_numpy().astype(str))
     rows = np.flatnonzero(known[history.source_index])
+    first = np.zeros(len(history), dtype=np.bool_)
+    first[history.offsets[:-1]] = True
+    changed = np.where(np.isnan(history.interval) & ~first, np.nan, history.changed)
     planner.observed_many(
         history.sources_.astype(str)[history.source_index[rows]],
         inputs.moments(history, history.time[rows]),
-        history.changed[rows],
+        changed[rows],
         changes=None if history.changes is None else history.changes[rows],
         last_modified=None
         if history.last_modified is None

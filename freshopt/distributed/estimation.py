@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.distributed.driver import file_name
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import Heard, SourceDataError, list_offenders
 from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_log import read_log
+from freshopt.io.read_log import ask_about_answers, read_log
 from freshopt.io.tables import read_table, write_table
+from freshopt.logs.row_outcomes import NOT_MODIFIED
 from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
 from freshopt.planning.plan_files import change_rates
@@ -73,6 +74,7 @@ class Learnt:
     origin : datetime or None
         The moment of time 0, if the file has dates.
     estimator : str
+    warnings : tuple of str
     """
 
     n: int
@@ -87,6 +89,7 @@ class Learnt:
     end: float
     origin: datetime | None
     estimator: str
+    warnings: tuple[Heard, ...]
 
 
 def learn_file(file: str, k: int, order: Order) -> Learnt:
@@ -100,7 +103,7 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
     import polars
 
     request = order.request if order.adapt is None else order.adapt(order.request, Path(file))
-    log = read_log(file, order.time_unit)
+    log = read_log(file, order.time_unit, answers_are_changes=None)
     estimate, lower, upper, sources = learn(log, request)
     folder, name = Path(order.folder), file_name(k)
     with complete_file(folder / "change_rates" / name, overwrite=True) as part:
@@ -126,7 +129,25 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
         log.end,
         log.origin,
         repr(estimate),
+        log.warnings,
     )
+
+
+def require_conditional(files: list[Path], *, answers_are_changes: bool) -> None:
+    """Raise, or warn, if every answer would be a change.
+
+    That is in a log of statuses alone. A file without a status 304 may be one of many.
+    """
+    import polars
+
+    own = set(polars.read_parquet_schema(files[0]))
+    if "status" not in own or own & {"changed", "hash", "etag"}:
+        return
+    for file in files:
+        status = polars.read_parquet(file, columns=["status"])["status"].cast(polars.Float64, strict=False)
+        if (status == NOT_MODIFIED).any():
+            return
+    ask_about_answers(files[0].parent, answers_are_changes)
 
 
 def require_alike(found: list[Learnt], files: list[Path]) -> None:

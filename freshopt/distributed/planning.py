@@ -16,7 +16,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.whole_prior import with_whole_prior
-from freshopt.errors import SourceDataError
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
@@ -88,6 +88,7 @@ def plan(
     *,
     adapt: Adapt | None = None,
     columns: FurtherColumns | None = None,
+    answers_are_changes: bool = False,
     overwrite: bool = False,
     time_unit: str = "day",
     on_progress: Callable[[str], None] = lambda _: None,
@@ -112,6 +113,8 @@ def plan(
     columns : callable, optional
         Returns the columns that constraints name, by name, given a file of the log and its sources' names;
         runs on the workers. Hosts are the column ``host``.
+    answers_are_changes : bool
+        As `fo.read_log` takes it, of all files together.
     overwrite : bool
         Whether an earlier plan in `out` may be replaced.
     time_unit : str
@@ -158,6 +161,8 @@ def plan(
     if not files:
         raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
     _rehearse(request)
+    with hearing() as heard:
+        estimation.require_conditional(files, answers_are_changes=answers_are_changes)
     on_progress("prior")
     request = with_whole_prior(request, files, unit)
     known = {*FILES} | {
@@ -166,7 +171,7 @@ def plan(
         for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
     }
     with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
-        facts, rows = _write(files, request, (adapt, columns), unit, staging, on_progress)
+        facts, rows = _write(files, request, (adapt, columns), heard, unit, staging, on_progress)
     return DistributedPlan(Path(out), facts, rows)
 
 
@@ -174,6 +179,7 @@ def _write(
     files: list[Path],
     request: PlanRequest,
     per_file: tuple[Adapt | None, FurtherColumns | None],
+    heard: Iterable[Heard],
     unit: str,
     staging: Path,
     on_progress: Callable[[str], None],
@@ -223,7 +229,8 @@ def _write(
     for table in (SOURCES, HASHES):
         shutil.rmtree(staging / table)
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
-    facts = summary(learnt, solution, scheduled, calendar, steps)
+    told = by_weight([*heard, *(each for one in learnt for each in one.warnings)])
+    facts = summary(learnt, solution, scheduled, calendar, steps) | {"warnings": list(told)}
     (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return facts, declared_rows(solution, request, unit)
 

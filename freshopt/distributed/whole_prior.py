@@ -33,7 +33,7 @@ def with_whole_prior(request: PlanRequest, files: Sequence[Path], time_unit: str
         return request
     logs: list[CrawlLog] = []
     for file in files:
-        logs.append(read_log(file, time_unit))
+        logs.append(read_log(file, time_unit, answers_are_changes=None))
         if sum(len(log.sources_) for log in logs) >= ENOUGH:
             break
     return replace(request, estimate=partial(_fitted, default_prior(_joined(logs))))

@@ -28,9 +28,7 @@ def default_prior(log: CrawlLog, reset: Resets | None = None) -> GammaPrior | No
     GammaPrior(shape=0.6, exposure=6.0, time_unit='day')
     """
     observed = CrawlLikelihood.of(log)
-    # Only a source's first row may be a baseline.
-    crawls = np.diff(log.offsets) - np.isnan(log.interval[log.offsets[:-1]])
-    crawled = int(np.count_nonzero(crawls))
+    crawled = int(np.count_nonzero(log.known_intervals))
     if crawled == 0 and observed.age is None:
         return None
     tells = bool(np.any(log.changed)) and bool(np.any(observed.exposure))

@@ -229,7 +229,7 @@ class GammaPrior:
 
 def few_crawls(log: CrawlLog) -> bool:
     """Return whether crawls are too few to tell how rates are spread."""
-    crawls = np.diff(log.offsets) - np.isnan(log.interval[log.offsets[:-1]])
+    crawls = log.known_intervals
     return bool(np.sum(crawls) < FEW * np.count_nonzero(crawls))
 
 

@@ -5,8 +5,9 @@ Beta(a + k, b + n − k). The prior Beta(a, b) is that of all sources, with the 
 Π B(a + k, b + n − k)/B(a, b) (empirical Bayes): sources that were hardly tried are near the mean of all,
 those that were tried often near their own share.
 
-HTTP statuses tell outcomes: 2xx and 304 (unchanged) are successes, 5xx, 429 and an empty or zero status (no
-answer in time) failures, and no evidence of "unchanged"; 404 and 410 end a source, and count as neither.
+HTTP statuses tell outcomes: 2xx and 304 (unchanged) are successes, 5xx, 429 and 0 (no answer in time)
+failures, and no evidence of "unchanged"; 404 and 410 end a source, and count as neither. An empty status says
+nothing.
 
 Cost: one pass over the rows, some 60 evaluations of the likelihood.
 """
@@ -21,12 +22,10 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
+from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, as_numbers
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
-GONE = (404.0, 410.0)
-# Refusals of a moment, beside 5xx.
-LATER = (408.0, 425.0, 429.0)
 # Of the prior: its mean in logits, and the logarithm of its weight in fetches. A log in which everything
 # succeeds bounds neither.
 LOGITS, WEIGHTS = (-8.0, 8.0), (-1.0, 8.0)
@@ -42,7 +41,7 @@ class SuccessRates:
     sources_ : ndarray, shape (n,)
         Sorted names.
     attempts, successes : ndarray of float, shape (n,)
-        Fetches, without those that ended a source.
+        Fetches whose outcome is known, without those that ended a source.
     ended : ndarray of bool, shape (n,)
         Whether the last fetch found the source gone.
     prior : (float, float)
@@ -73,7 +72,7 @@ class SuccessRates:
         ----------
         source : array_like of str or int, shape (rows,)
         status : array_like, shape (rows,)
-            HTTP statuses; 0 or NaN where there was no answer.
+            HTTP statuses; 0 where there was no answer, NaN where nothing is known of the fetch.
         time : array_like, shape (rows,)
             Numbers, for which of a source's fetches was the last.
 
@@ -84,11 +83,12 @@ class SuccessRates:
         """
         who, told, clock = status_columns(source, status, time)
         names, code = np.unique(who, return_inverse=True)
-        gone, lost = ended(told), failed(told)
+        gone, tried = ended(told), ~ended(told) & ~np.isnan(told)
         n = len(names)
-        attempts = np.bincount(code, weights=~gone, minlength=n).astype(np.float64)
-        successes = np.bincount(code, weights=~gone & ~lost, minlength=n).astype(np.float64)
-        last = np.lexsort((clock, code))[np.cumsum(np.bincount(code, minlength=n)) - 1]
+        attempts = np.bincount(code, weights=tried, minlength=n).astype(np.float64)
+        successes = np.bincount(code, weights=tried & ~failed(told), minlength=n).astype(np.float64)
+        # By time, and what says nothing before all.
+        last = np.lexsort((clock, ~np.isnan(told), code))[np.cumsum(np.bincount(code, minlength=n)) - 1]
         return cls(names, attempts, successes, gone[last], _fitted(attempts, successes))
 
     @property
@@ -133,23 +133,6 @@ class SuccessRates:
             ended += f" ({list_offenders(map(repr, self.sources_[self.ended].tolist()))})"
         rows = f"{count(int(total), 'attempt', 'd')} of {count(len(self.sources_), 'source', 'd')}"
         return f"{rows}, {percent}, {ended}"
-
-
-def ended(status: Array) -> BoolArray:
-    """Return which HTTP statuses tell that a source is gone."""
-    return np.isin(status, GONE)
-
-
-def failed(status: Array) -> BoolArray:
-    """Return which HTTP statuses tell a failure, no answer included.
-
-    Examples
-    --------
-    >>> failed(np.array([200.0, 304.0, 503.0, 0.0, np.nan, 404.0])).tolist()
-    [False, False, True, True, True, False]
-    """
-    found: BoolArray = ~np.isfinite(status) | (status < 100.0) | (status >= 500.0) | np.isin(status, LATER)
-    return found
 
 
 def status_columns(

@@ -7,7 +7,7 @@ as a crawler's machines do that share their copies.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +95,7 @@ def evidence_of_clients(
     status: Array,
     path: Path,
     time_unit: str,
-) -> dict[str, npt.ArrayLike]:
+) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a log that several clients' requests make.
 
     Parameters

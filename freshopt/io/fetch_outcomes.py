@@ -9,19 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.io.access_clients import Client
-from freshopt.io.log_files import log_frame, may_have
-from freshopt.io.read_log import COLUMNS, SEEN, Cells, filled
+from freshopt.io.access_clients import ALL, Client
+from freshopt.io.log_files import may_have
+from freshopt.io.read_log import COLUMNS, SEEN, read_rows
 from freshopt.numerics.arrays import Array
 
 _NEEDED = frozenset({"source", "time", "status"})
 
 
 class Fetches(NamedTuple):
-    """Source, status and time of each fetch.
-
-    A status is NaN where there was no answer.
-    """
+    """Source, status and time of each fetch whose outcome is told."""
 
     source: npt.NDArray[Any]
     status: Array
@@ -37,7 +34,7 @@ def fetch_statuses(
 ) -> Fetches | None:
     """Return the fetches of a log with statuses, or None.
 
-    None without a column ``status`` or ``time``, or where ``changed`` takes its place.
+    None without a column ``status`` or ``time``. A crawl that is evidence and has no status was answered.
 
     Parameters
     ----------
@@ -58,12 +55,11 @@ def fetch_statuses(
     # Most logs have none, and their rows are not read for it.
     if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
         return None
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
-    if "changed" in frame.columns or not set(frame.columns) >= _NEEDED:
+    rows = read_rows(path, columns, dated=dated, client=client or ALL)
+    if rows.said is None or rows.status is None:
         return None
-    cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
-    names, codes = cells.sources(frame["source"])
-    time = np.asarray(cells.times(frame["time"], dated=dated))
+    time = rows.columns["time"]
     clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
-    status = np.asarray(cells.numbers(filled(frame["status"])).to_numpy(), dtype=np.float64)
-    return Fetches(names[codes], status, clock.astype(np.float64))
+    status = rows.said.statuses(rows.status)
+    told = ~np.isnan(status)
+    return Fetches(rows.names[rows.columns["source"]][told], status[told], clock.astype(np.float64)[told])

@@ -12,39 +12,39 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, warn
+from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.io.access_clients import ALL, WHOSE, Client, evidence_of_clients
+from freshopt.io.log_cells import Cells, more_than_five
 from freshopt.io.log_files import log_frame
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.source_index import Codes, code_integers, ranked_names
-from freshopt.logs.timestamps import Moments, RowNames, read_moments, read_text, scattered
-from freshopt.logs.verdicts import NOT_MODIFIED, Verdicts, verdicts
+from freshopt.logs.row_outcomes import (
+    CHANGED,
+    NOT_MODIFIED,
+    REPEATED,
+    UNKNOWN,
+    RowOutcomes,
+    row_outcomes,
+)
+from freshopt.logs.source_index import Codes
+from freshopt.numerics.arrays import Array
 
 if TYPE_CHECKING:
     import os
 
     import polars
 
+
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
 # What crawls saw, from which `changed` follows where it is not there.
+_TELLING = ("changed", "elapsed")
 SEEN = ("hash", "etag", "status")
-_REMEDY = {
-    "source": "Fill it in without zero bytes, or drop the row.",
-    "time": "Fill it in, or drop the row.",
-    "changed": "Write 1 where the source had changed since its previous crawl, else 0.",
-    "elapsed": "Write the time since the previous crawl as a number.",
-    "last_modified": "Write a time such as those of the column time, or leave it empty where it is not told.",
-    "status": "Write an HTTP status such as 200 or 304, or leave it empty.",
-    "changes": "Write how many changes were found, or leave it empty where that is unknown.",
-}
-_FLAGS = {"true": 1.0, "false": 0.0}
 
 
 def read_log(
@@ -54,6 +54,7 @@ def read_log(
     columns: Mapping[str, str] | None = None,
     client: str | None = None,
     agent: str | None = None,
+    answers_are_changes: bool | None = False,
 ) -> CrawlLog:
     """Read a crawl log from a file.
 
@@ -67,14 +68,16 @@ def read_log(
         * ``source``: names, or integers;
         * ``time``: numbers in `time_unit`, or dates and times (in text: ISO 8601; without an offset: UTC);
           dates without separators, such as 20230307 and 20230307092216, are dates as numbers too;
-        * ``changed``: 0 or 1, false or true. Without it, what crawls saw: ``hash`` (of the content),
-          ``etag`` or ``status`` (HTTP, of conditional requests), one or more of them; a crawl found a change
-          if that differs from the previous crawl of the same source, see `freshopt.logs.verdicts`;
+        * ``changed``: 0 or 1, false or true; empty where that is not known. Beside it or in its place, what
+          crawls saw: ``hash`` (of the content), ``etag`` or ``status`` (HTTP, of conditional requests; empty
+          where there is none, 0 without an answer), one or more of them; a crawl found a change if that
+          differs from the previous crawl of the same source, and a failed fetch is no evidence, see
+          `freshopt.logs.row_outcomes`;
         * ``elapsed``, optional: each row's gap in `time_unit`, also the first, used instead of the
           differences of ``time``. With it ``time`` may be missing;
         * ``changes``, optional: the number of changes, empty where unknown;
         * ``last_modified``, optional: when the source had last changed, as the crawl was told, written as
-          ``time`` is (dates also as HTTP has them), empty where it was not told.
+          ``time`` is (dates also as servers send them), empty where it was not told.
 
         Other columns are ignored. Rows may be in any order. A source's first row is its baseline, unless
         ``elapsed`` says otherwise. In an access log the URL is the source, and requests by GET or HEAD are
@@ -88,6 +91,10 @@ def read_log(
         The client whose requests are read: its address, or a part of its agent's name, or both. What is
         chosen counts as one client, whatever its other addresses or agents. A table has clients where
         `columns` names ``client`` or ``agent``.
+    answers_are_changes : bool
+        Whether answers 200 may count as changes where no row has a status 304, a hash or an ETag: true only
+        of a crawler that asks conditionally and always found a change. Such a log is refused by default. None
+        for a file that is part of a log: nobody is asked.
 
     Returns
     -------
@@ -96,34 +103,70 @@ def read_log(
     Raises
     ------
     SourceDataError
-        If the file cannot be read, a column is missing, or a cell cannot be used; names the file, the column
-        and the row. Rows are counted from 1, lines with the header line.
+        If the file cannot be read, a column is missing, or a cell that the log's owner wrote cannot be used;
+        names the file, the column and the row. Rows are counted from 1, lines with the header line.
 
     Warns
     -----
     SourceDataWarning
-        As `CrawlLog`, with the row's line; of malformed lines in an access log, and of its clients, with
-        their numbers.
+        As `CrawlLog`, with the row's line. Of rows that contradict themselves, and of statuses and dates of
+        last change that cannot be read and are left out, with their number; of malformed lines in an access
+        log.
     """
     path, begun = Path(path), time.perf_counter()
-    found, names, cells = read_columns(path, columns, time_unit, client=Client(client, agent))
-    log = CrawlLog.from_columns(found, names=names, time_unit=time_unit, row_name=cells.row_name)
+    with hearing() as heard:
+        found, names, cells = read_columns(
+            path,
+            columns,
+            time_unit,
+            client=Client(client, agent),
+            answers_are_changes=answers_are_changes,
+        )
+        log = CrawlLog.from_columns(found, names=names, time_unit=time_unit, row_name=cells.row_name)
+        object.__setattr__(log, "warnings", by_weight(heard))
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
     return log
 
 
-def read_columns(
+class FileRows(NamedTuple):
+    """All rows of a log's file, and what they say.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray of length rows
+        ``source`` (positions among the names), ``changed``, ``time`` and so on, where they are told.
+    names : ndarray
+    cells : Cells
+    told : list of str
+        Which of the columns `SEEN` there are.
+    said : RowOutcomes or None
+        None where the column ``changed`` alone tells.
+    status : ndarray, shape (rows,), or None
+    whose : DataFrame or None
+        The client and agent of each row, where there are several and statuses alone tell.
+    """
+
+    columns: dict[str, npt.NDArray[Any]]
+    names: npt.NDArray[Any]
+    cells: Cells
+    told: list[str]
+    said: RowOutcomes | None = None
+    status: Array | None = None
+    whose: polars.DataFrame | None = None
+
+
+def read_rows(
     path: Path,
     columns: Mapping[str, str] | None = None,
     time_unit: str = "day",
     *,
     dated: bool | None = None,
     client: Client = ALL,
-) -> tuple[dict[str, npt.ArrayLike], npt.NDArray[Any], Cells]:
-    """Return the columns of a log's file, its names and cells.
+) -> FileRows:
+    """Return the rows of a log's file.
 
-    The column ``source`` holds positions among the names. Numbers that can be dates are so if the times are
-    known to be `dated`, and are not if they are known not to be.
+    Numbers that can be dates are so if the times are known to be `dated`, and are not if they are known not
+    to be.
 
     Raises
     ------
@@ -136,199 +179,140 @@ def read_columns(
     if frame.height == 0:
         raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
     names, codes = cells.sources(frame["source"])
-    found: dict[str, npt.ArrayLike] = {"source": codes}
+    found: dict[str, npt.NDArray[Any]] = {"source": codes}
+    told = [key for key in SEEN if key in frame.columns]
     if "changed" in frame.columns:
-        found["changed"] = cells.flags(frame["changed"])
+        found["changed"] = cells.flags(frame["changed"], alone=not told)
     if "time" in frame.columns:
-        found["time"] = cells.times(frame["time"], time_unit=time_unit, dated=dated)
+        found["time"] = np.asarray(cells.times(frame["time"], time_unit, dated=dated))
     for key in ("elapsed", "changes"):
         if key in frame.columns:
             found[key] = cells.numbers(frame[key]).to_numpy()
     if "last_modified" in frame.columns:
-        dated = np.asarray(found["time"]).dtype.kind == "M" if "time" in found else dated
-        found["last_modified"] = cells.told_times(frame["last_modified"], dated=dated)
-    if "changed" in found:
-        return found, names, cells
-    seen = {key: frame[key] for key in SEEN if key in frame.columns}
-    if "status" in seen:
-        seen["status"] = cells.numbers(filled(seen["status"]))
-    if set(WHOSE) <= set(frame.columns) and set(seen) == {"status"} and "elapsed" not in found:
-        time, status = np.asarray(found["time"]), seen["status"].to_numpy()
-        made = evidence_of_clients(frame.select(WHOSE), codes, time, status, path, time_unit)
-        own, made["source"] = np.unique(np.asarray(made["source"]), return_inverse=True)
-        return made, names[own], cells
-    told = verdicts(codes, np.asarray(found["time"]), seen)
-    _require_verdicts(path, told, seen, len(codes))
-    kept = {key: np.asarray(column)[told.rows] for key, column in found.items()}
-    known, kept["source"] = np.unique(kept["source"], return_inverse=True)
-    return {**kept, "changed": told.changed}, names[known], cells.of_rows(told.rows)
+        found["last_modified"] = cells.dates(frame["last_modified"], found.get("time"))
+    if not told:
+        return FileRows(found, names, cells, told)
+    status = cells.statuses(frame["status"]) if "status" in told else None
+    said = row_outcomes(
+        codes,
+        found["time"],
+        status=status,
+        changed=None if "changed" not in found else found["changed"].astype(np.float64),
+        seen={key: frame[key] for key in told if key != "status"},
+        more={key: found[key] for key in ("elapsed", "changes", "last_modified") if key in found},
+    )
+    several = set(WHOSE) <= set(frame.columns) and told == ["status"] and found.keys().isdisjoint(_TELLING)
+    return FileRows(found, names, cells, told, said, status, frame.select(WHOSE) if several else None)
 
 
-def filled(column: polars.Series) -> polars.Series:
-    """Return a column whose empty texts are empty cells."""
-    import polars
-    from polars import col
+def read_columns(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str = "day",
+    *,
+    dated: bool | None = None,
+    client: Client = ALL,
+    answers_are_changes: bool | None = False,
+    continued: bool = False,
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any], Cells]:
+    """Return the columns of a log's crawls, their names and cells.
 
-    if column.dtype != polars.String:
-        return column
-    text = column.str.strip_chars().to_frame()
-    return text.select(polars.when(col(column.name) != "").then(col(column.name)))[column.name]
+    The column ``source`` holds positions among the names, and ``changed`` NaN where that is not known. Rows
+    that are `continued` follow those of another log.
 
-
-def _require_verdicts(path: Path, told: Verdicts, seen: Mapping[str, Any], rows: int) -> None:
-    """Raise if no row is evidence; warn if no status is 304."""
-    if len(told.rows) == 0:
-        raise SourceDataError(
-            f"no row of {path} has a value in {', '.join(seen)} that tells whether its source had changed "
-            f"({count(rows, 'row')}). Fill one of them in, or add the column changed."
-        )
-    later = told.changed > 0.0
-    if set(seen) == {"status"} and later.any() and not (seen["status"] == NOT_MODIFIED).any():
-        warn(
-            f"{path} has no status 304: every answer counts as a change. Let the crawler ask conditionally "
-            "(If-None-Match, If-Modified-Since), or add hashes of the content."
-        )
-
-
-class Cells:
-    """Columns of one file, converted with precise error messages.
-
-    They name the file and the row.
+    Raises
+    ------
+    SourceDataError
+        As `read_rows`; if no row is evidence, or statuses cannot be.
     """
+    rows = read_rows(path, columns, time_unit, dated=dated, client=client)
+    if rows.said is None:
+        return rows.columns, rows.names, rows.cells
+    if rows.whose is not None and rows.status is not None:
+        own = rows.columns
+        made = evidence_of_clients(rows.whose, own["source"], own["time"], rows.status, path, time_unit)
+        known, made["source"] = np.unique(made["source"], return_inverse=True)
+        return made, rows.names[known], rows.cells
+    said, crawls = rows.said, rows.said.crawls
+    _require_evidence(path, rows, answers_are_changes=answers_are_changes)
+    kept = {key: column[crawls] for key, column in rows.columns.items()}
+    if "elapsed" in kept:
+        kept["elapsed"] = _summed(rows.columns["elapsed"], rows.columns["source"], said)
+    outcome = said.outcome[crawls]
+    changed = np.where(outcome == UNKNOWN, np.nan, outcome == CHANGED)
+    if not continued:
+        # Of a first row nobody asks whether it had changed; with an interval it is a baseline all the same.
+        baseline = (np.diff(kept["source"], prepend=-1) != 0) & (outcome == UNKNOWN)
+        changed[baseline] = 0.0
+        if "elapsed" in kept:
+            kept["elapsed"][baseline] = np.nan
+    known, kept["source"] = np.unique(kept["source"], return_inverse=True)
+    return {**kept, "changed": changed}, rows.names[known], rows.cells.of_rows(crawls)
 
-    def __init__(
-        self, path: Path, has_lines: bool, head: int = 1, row: npt.NDArray[np.int64] | None = None
-    ) -> None:
-        self.path = path
-        self.has_lines = has_lines
-        self.head = head
-        self.row = row
 
-    def of_rows(self, rows: npt.NDArray[np.int64]) -> Cells:
-        """Return the cells of some rows, which keep their names."""
-        return Cells(self.path, self.has_lines, self.head, rows if self.row is None else self.row[rows])
+def _summed(elapsed: Array, codes: Codes, said: RowOutcomes) -> Array:
+    """Return the times since the crawl before, over rows between."""
+    order = said.order[said.outcome[said.order] != REPEATED]
+    crawl = said.outcome[order] >= UNKNOWN
+    begins = np.diff(codes[order], prepend=-1) != 0
+    begins[1:] |= crawl[:-1]
+    since: Array = np.add.reduceat(elapsed[order], np.flatnonzero(begins))
+    return np.asarray(since[(np.cumsum(begins) - 1)[crawl]])
 
-    def row_name(self, k: int) -> str:
-        """Return the name of row k in messages.
 
-        A cell with a line break in it shifts the lines below, not the rows.
-        """
-        k = k if self.row is None else int(self.row[k])
-        if self.has_lines and not self.head:
-            return f"line {k + 1} of {self.path}"
-        line = f", line {k + 1 + self.head}" if self.has_lines else ""
-        return f"row {k + 1}{line} of {self.path}"
+def ask_about_answers(path: Path, answers_are_changes: bool | None) -> None:
+    """Raise, or warn, where every answer would be a change.
 
-    def sources(self, column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
-        """Return the sorted labels and each row's position among them."""
-        import polars
-
-        self._requirefilled(column)
-        if str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none: their digits are names
-            column = column.cast(polars.String)
-        text = column.dtype in (polars.Categorical, polars.Enum, polars.String)
-        if not (text or column.dtype.is_integer()):
-            raise SourceDataError(
-                f"column 'source' of {self.path} holds {column.dtype}. A source is a name or an integer. "
-                "Convert the column to text."
-            )
-        if text:
-            column = column.cast(polars.String)
-            numbers = column.cast(polars.Int64, strict=False) if self.has_lines else column.clear()
-            # Only what prints the same is a number: 007 and +7 are names.
-            if len(numbers) and not numbers.has_nulls() and (numbers.cast(polars.String) == column).all():
-                column, text = numbers, False
-        if text:
-            labels, codes = ranked_names(column)
-            if labels.str.contains("\0", literal=True).any():
-                self._require_known(column, ~column.str.contains("\0", literal=True))
-            return np.asarray(labels.to_list(), dtype=np.str_), codes
-        return code_integers(column.to_numpy())
-
-    def told_times(self, column: polars.Series, *, dated: bool | None = None) -> Moments:
-        """Return times, NaN or NaT where a cell is empty."""
-        row = column.is_not_null().arg_true().to_numpy().astype(np.int64)
-        if len(row) == 0:
-            return np.full(len(column), np.nan)
-        known = column.filter(column.is_not_null())
-        found = self.times(known, lambda k: self.row_name(int(row[k])), dated=dated)
-        return scattered(found, row, len(column))
-
-    def times(
-        self,
-        column: polars.Series,
-        row_name: RowNames | None = None,
-        time_unit: str | None = None,
-        *,
-        dated: bool | None = None,
-    ) -> Moments:
-        """Return times as numbers or UTC moments.
-
-        Which of both short numbers are, the column decides where its `time_unit` is given, or `dated`.
-        """
-        import polars
-
-        self._requirefilled(column)
-        if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
-            column = column.cast(polars.String)
-        if column.dtype == polars.String:
-            return read_text(column, column.name, row_name or self.row_name, time_unit, dated=dated)
-        if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
-            # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
-            # file from holding days beyond any calendar.
-            unit = column.dtype.time_unit if isinstance(column.dtype, polars.Datetime) else "D"
-            return column.to_physical().cast(polars.Int64).to_numpy().view(f"datetime64[{unit}]")
-        numbers = column if column.dtype.is_numeric() else self.numbers(column)
-        return read_moments(
-            numbers.to_numpy(), column.name, row_name or self.row_name, time_unit, dated=dated
+    Neither where that is None: of the file as a part of a log.
+    """
+    if answers_are_changes is False:
+        raise SourceDataError(
+            f"{path} has no status 304, hash or ETag: answers 200 alone do not tell whether anything had "
+            "changed. Add hashes of the content, or let the crawler ask conditionally (If-None-Match, "
+            "If-Modified-Since); if it does, and all had changed, say --answers-are-changes, or "
+            "answers_are_changes=True in Python."
+        )
+    if answers_are_changes:
+        warn(
+            f"{path} has no status 304, hash or ETag: every answer counts as a change, and change rates are "
+            "too high by far if the crawler does not ask conditionally.",
+            of_rates=True,
         )
 
-    def flags(self, column: polars.Series) -> npt.NDArray[np.float64] | npt.NDArray[np.bool_]:
-        """Return `changed` as numbers or booleans."""
-        import polars
 
-        self._requirefilled(column)
-        if column.dtype == polars.Boolean:
-            return column.to_numpy()
-        if column.dtype == polars.String:
-            text = column.str.strip_chars().str.to_lowercase()
-            words = text.replace_strict(_FLAGS, default=None, return_dtype=polars.Float64)
-            known = words.fill_null(text.cast(polars.Float64, strict=False))
-        else:
-            known = self.numbers(column)
-        self._require_known(column, known.is_in([0.0, 1.0]).fill_null(False))
-        return known.to_numpy()
-
-    def numbers(self, column: polars.Series) -> polars.Series:
-        """Return a column as float64, its empty cells as NaN."""
-        import polars
-
-        if column.dtype == polars.String:
-            numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
-            self._require_known(column, numbers.is_not_null() | column.is_null())
-        elif column.dtype.is_numeric():
-            numbers = column.cast(polars.Float64)
-        else:
-            raise SourceDataError(
-                f"column {column.name!r} of {self.path} holds {column.dtype}. {_REMEDY[column.name]}"
-            )
-        return numbers.fill_null(np.nan)
-
-    def _requirefilled(self, column: polars.Series) -> None:
-        if column.has_nulls():
-            rows = column.is_null().arg_true()
-            where = list_offenders(map(self.row_name, rows.head(5))) + _more(len(rows))
-            raise SourceDataError(f"{column.name} is empty in {where}. {_REMEDY[column.name]}")
-
-    def _require_known(self, column: polars.Series, known: polars.Series) -> None:
-        if not known.all():
-            rows = (~known).arg_true()
-            where = list_offenders(f"{column[k]!r} in {self.row_name(k)}" for k in rows.head(5))
-            raise SourceDataError(f"{column.name} is {where}{_more(len(rows))}. {_REMEDY[column.name]}")
-
-
-def _more(count: int) -> str:
-    return f" and {count - 5} more" if count > 5 else ""
+def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool | None) -> None:
+    """Raise unless rows are evidence; warn of contradictions and repetitions."""
+    said, cells = rows.said, rows.cells
+    assert said is not None, "asked of logs with more than the column changed"
+    every, crawls = len(said.outcome), said.crawls
+    if len(crawls) == 0:
+        raise SourceDataError(
+            f"no row of {path} has a value in {', '.join(rows.told)} that tells whether its source had "
+            f"changed ({count(every, 'row')}). Fill one of them in, or add the column changed."
+        )
+    time, code = (rows.columns[key][crawls] for key in ("time", "source"))
+    later = np.diff(code, prepend=-1) == 0
+    by_status = rows.told == ["status"] and "changed" not in rows.columns
+    changes = bool(np.any(said.outcome[crawls][later] == CHANGED))
+    if by_status and changes and not np.any(rows.status == NOT_MODIFIED):
+        ask_about_answers(path, answers_are_changes)
+    twice = np.flatnonzero((code[1:] == code[:-1]) & (time[1:] == time[:-1]))
+    if len(twice):
+        pairs = ([cells.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())
+        where = list_offenders(f"{one} repeats the time of {other}" for one, other in pairs)
+        raise SourceDataError(
+            f"{where}{more_than_five(len(twice))}, with other cells. A source has one row per crawl. "
+            "Drop the repeated rows."
+        )
+    again = np.flatnonzero(said.outcome == REPEATED)
+    for row, what, verdict in (
+        (said.hashed, "status 304 stands beside another hash than the crawl before has", "is a change"),
+        (said.tagged, "status 304 stands beside another ETag than the crawl before has", "is no change"),
+        (again, "all columns repeat another row", "counts once"),
+    ):
+        if len(row):
+            where = cells.row_name(int(np.min(row)))
+            warn(f"{what} in {count(len(row), 'row')}, such as {where}: each {verdict}.")
 
 
 def _check_columns(path: Path, present: list[str]) -> None:

@@ -67,15 +67,16 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     names, source = np.unique(np.array(name), return_inverse=True)
     time, changed, changes, dates = (np.array(column, dtype=np.float64) for column in found)
     order = np.lexsort((time, source))
-    columns: dict[str, Any] = {"source": source, "time": time * scale, "changed": changed > 0.0}
+    changed = np.where(changed < 0.0, np.nan, changed)
+    columns: dict[str, Any] = {"source": source, "time": time * scale, "changed": changed}
     columns |= {"changes": changes, "last_modified": dates * scale}
     columns = {key: column[order] for key, column in columns.items()}
     columns["last_modified"] = usable_dates(
-        *(columns[key] for key in ("source", "time", "changed", "last_modified"))
+        columns["source"], columns["time"], columns["changed"] != 0.0, columns["last_modified"]
     )
     told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
     began = datetime.fromisoformat(origin) if origin else None
-    log = derived_log(told, names, time_unit, began, unknown=changed[order] < 0.0)
+    log = derived_log(told, names, time_unit, began)
     return log, np.array([weights[each] for each in names.tolist()])
 
 

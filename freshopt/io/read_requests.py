@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.log_cells import Cells
 from freshopt.io.log_files import log_frame
-from freshopt.io.read_log import Cells
 from freshopt.logs.timestamps import on_own_clock
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit
@@ -76,7 +76,7 @@ def read_requests(
         raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     names, codes = cells.sources(frame["source"])
-    moments = cells.times(frame["time"], time_unit=time_unit)
+    moments = cells.times(frame["time"], time_unit)
     times = on_own_clock(moments, "time", cells.row_name, time_unit)[0]
     if not np.isfinite(times).all():
         k = int(np.flatnonzero(~np.isfinite(times))[0])

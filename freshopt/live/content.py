@@ -13,7 +13,8 @@ from __future__ import annotations
 from freshopt.errors import SourceDataError, shown
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database
-from freshopt.live.recording import UNKNOWN, Outcome, outcome_of
+from freshopt.live.recording import Outcome, outcome_of
+from freshopt.logs.row_outcomes import UNKNOWN
 
 # Characters; an ETag or a digest has fewer than a hundred.
 LONGEST = 1000

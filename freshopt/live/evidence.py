@@ -81,15 +81,17 @@ class Evidence:
         order = np.lexsort((columns["time"], columns["source"]))
         columns = {key: column[order] for key, column in columns.items()}
         names, positions = np.unique(columns["source"], return_inverse=True)
-        unknown = columns["changed"] < 0
-        columns |= {"source": positions, "changed": columns["changed"] > 0}
+        columns |= {
+            "source": positions,
+            "changed": np.where(columns["changed"] < 0, np.nan, columns["changed"]),
+        }
         for key, told in (("changes", counts), ("last_modified", _dates)):
             own = told(columns)
             if np.isnan(own).all():
                 del columns[key]
             else:
                 columns[key] = own
-        return derived_log(columns, names, time_unit, unknown=unknown)
+        return derived_log(columns, names, time_unit)
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows as one page."""
@@ -111,6 +113,9 @@ def counts(columns: dict[str, npt.NDArray[Any]]) -> Array:
 
 
 def _dates(columns: dict[str, npt.NDArray[Any]]) -> Array:
-    """Return the dates of last change that no crawl contradicts."""
+    """Return the dates of last change that no crawl contradicts.
+
+    After a crawl of which it is not known whether it found a change, another state may be there.
+    """
     dates, time = (columns[key].astype(np.float64) for key in ("last_modified", "time"))
-    return usable_dates(columns["source"].astype(np.int64), time, columns["changed"].astype(np.bool_), dates)
+    return usable_dates(columns["source"].astype(np.int64), time, columns["changed"] != 0.0, dates)

@@ -24,7 +24,7 @@ from freshopt.live.clock import Clock
 from freshopt.live.content import check_content, keep_content, outcome_by_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import Outcome, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import Outcome, date_of, outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -320,7 +320,7 @@ class Planner:
         with self._lock:
             clock = self._state.clock(time)
             moment = clock.number(time, "time")
-            date = None if last_modified is None else clock.number(last_modified, "last_modified")
+            date = date_of(clock, last_modified)
             if content is None:
                 return self._record(clock, [name], [outcome_of(name, moment, changed, changes, date)]) == 1
             seen = check_content(name, changed, content)
@@ -347,6 +347,7 @@ class Planner:
         source : array_like of str, shape (m,)
         time : array_like, shape (m,) or ()
         changed : array_like of bool, shape (m,)
+            NaN or None where it is not known whether a source had changed.
         changes : array_like of float, shape (m,), optional
             NaN where they are not known.
         last_modified : array_like, shape (m,), optional

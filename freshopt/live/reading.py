@@ -68,15 +68,13 @@ def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> Cr
     columns: dict[str, npt.NDArray[Any]] = {
         "source": rank[log.source_index],
         "time": log.time,
+        "elapsed": log.interval,
         "changed": log.changed,
     }
     for key in ("changes", "last_modified"):
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)
-    unknown = np.isnan(log.interval)
-    unknown[log.offsets[:-1]] = False
-    unknown = unknown[np.argsort(columns["source"], kind="stable")]
-    return derived_log(columns, own[order], clock.time_unit, clock.origin, unknown=unknown)
+    return derived_log(columns, own[order], clock.time_unit, clock.origin)
 
 
 def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:

@@ -22,12 +22,11 @@ from freshopt.live.database import Database, new_revision
 from freshopt.live.due_times import next_due, wait_when_down
 from freshopt.live.hand_out import latest_now
 from freshopt.live.settings import PlannerSettings
-from freshopt.logs.timestamps import read_told_moments
+from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
+from freshopt.logs.told_dates import read_dates
 
 # Columns of an observation but for its source, as the table has them.
 Outcome = tuple[float, int, float | None, float | None]
-# In place of 1 and 0, where it is not known whether the source had changed.
-UNKNOWN = -1
 # Sources looked up in one statement.
 TOGETHER = 500
 _SOURCE = "id, active, rate, next_due, last_crawl, host, silent_since, tried_rate"
@@ -68,7 +67,7 @@ class _Known:
             return
         due = next_due(self.number, self.rate, self.due, time, periodic=periodic)
         self.last, self.due, self.moved = time, due if self.active else None, True
-        self.other = int(self.other or changed == 1)
+        self.other = int(self.other or changed != UNCHANGED)
 
 
 def record(
@@ -186,9 +185,7 @@ def outcomes_of(
     many = [None] * m if changes is None else np.atleast_1d(np.asarray(changes, dtype=object)).tolist()
     dates: list[float | None] = [None] * m
     if last_modified is not None:
-        told = read_told_moments(
-            last_modified, "last_modified", lambda k: f"row {k}", dated=clock.origin is not None
-        )
+        told = read_dates(last_modified, clock.origin is not None, lambda k: f"row {k}")
         if told is not None:
             known = np.flatnonzero(~np.isnat(told) if told.dtype.kind == "M" else ~np.isnan(told))
             dates = [None] * len(told)
@@ -199,7 +196,17 @@ def outcomes_of(
     for key, column in (("time", moments), ("changed", found), ("changes", many), ("last_modified", dates)):
         if len(column) != m:
             raise SourceDataError(f"{key} has {len(column)} values for {m} sources. Pass one each.")
-    return list(map(outcome_of, names, moments.tolist(), found, many, dates))
+    return [
+        (at, UNKNOWN, None, None) if one is None or one != one else outcome_of(name, at, one, times, date)
+        for name, at, one, times, date in zip(names, moments.tolist(), found, many, dates, strict=True)
+    ]
+
+
+def date_of(clock: Clock, last_modified: Any) -> float | None:  # noqa: ANN401
+    """Return a date of last change, None where it cannot be used."""
+    told = None if last_modified is None else [last_modified]
+    found = None if told is None else read_dates(told, clock.origin is not None, lambda _: "this crawl")
+    return None if found is None else clock.number(found[0], "last_modified")
 
 
 def _known(database: Database, names: Sequence[str]) -> dict[str, _Known]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders
 from freshopt.formatting import count
 from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
@@ -75,6 +75,8 @@ class ChangeHistory:
     time_unit : str
     origin : datetime or None
         The moment of time 0, midnight UTC of the day of the first change, if the history has dates.
+    warnings : tuple of str
+        What was warned of while it was read.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class ChangeHistory:
     end: Array
     time_unit: str
     origin: datetime | None
+    warnings: tuple[Heard, ...]
 
     def __init__(
         self,
@@ -157,6 +160,7 @@ class ChangeHistory:
             "end": read_only(edges[1]),
             "time_unit": time_unit,
             "origin": as_datetime(origin),
+            "warnings": (),
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -164,7 +168,9 @@ class ChangeHistory:
             since = np.diff(self.time, prepend=np.nan)
             since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
             label = partial(_row, order, names[codes[order]])
-            warn_of_clock(self.time, since, label, time_unit, self.origin)
+            with hearing() as heard:
+                warn_of_clock(self.time, since, label, time_unit, self.origin)
+                object.__setattr__(self, "warnings", by_weight(heard))
 
     @classmethod
     def from_frame(
@@ -280,7 +286,9 @@ class ChangeHistory:
             # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
             ticks = np.rint(time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
             columns["time"] = np.datetime64(self.origin.replace(tzinfo=None), "us") + ticks
-        return derived_log(columns, self.sources_, self.time_unit)
+        log = derived_log(columns, self.sources_, self.time_unit)
+        object.__setattr__(log, "warnings", self.warnings)
+        return log
 
 
 def _row(order: IntArray, names: npt.NDArray[Any], k: int) -> str:

@@ -50,7 +50,8 @@ def warn_of_clock(
         where = _listed(outside, lambda k: f"{label(k)}: {_said(float(time[k]), time_unit, origin)}")
         warn(
             f"time is not in the years {YEARS[0]} to {YEARS[1]} in {where}. It is used as it stands. If a "
-            "clock or a unit was wrong, correct or drop these rows."
+            "clock or a unit was wrong, correct or drop these rows.",
+            of_rates=True,
         )
     elif (np.max(time) - np.min(time)) * SECONDS[time_unit] > LONG:
         _warn_of_jumps(time, intervals, label, time_unit, origin)
@@ -77,7 +78,8 @@ def _warn_of_jumps(
 
     warn(
         f"time jumps {_listed(jumps, said)}, and all other gaps add up to {count(ordinary, time_unit)}. "
-        "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows."
+        "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows.",
+        of_rates=True,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
 from freshopt.formatting import count
 from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.dataframes import frame_columns
@@ -49,7 +49,7 @@ class CrawlLog:
         separators are dates as numbers too, such as 20230307 and 20230307092216; numbers that can be a date
         and a count of time as well are refused.
     changed : array_like of bool, shape (rows,)
-        Whether the source had changed since its previous crawl.
+        Whether the source had changed since its previous crawl; NaN or None where that is not known.
     changes : array_like of float, shape (rows,), optional
         How often it had changed, where that is known; NaN where it is not.
     start : scalar or array_like of shape (n,), optional
@@ -72,8 +72,8 @@ class CrawlLog:
     time : ndarray of float, shape (rows,)
         In `time_unit`; for a log with dates counted from `origin`. Increasing within a source.
     interval : ndarray of float, shape (rows,)
-        Time since the previous crawl or since `start`, > 0; NaN in a baseline row, and of a live planner's
-        log where it is not known whether that crawl found a change.
+        Time since the previous crawl or since `start`, > 0; NaN in a baseline row, and where it is not known
+        whether a crawl found a change.
     changed : ndarray of bool, shape (rows,)
         False in a baseline row.
     changes : ndarray of float, shape (rows,), or None
@@ -88,20 +88,22 @@ class CrawlLog:
         Whether the log has the times of its crawls. If not, `time` adds up a source's crawl intervals,
         and times of different sources cannot be compared: all sources then count as crawled just before the
         log's end.
+    warnings : tuple of str
+        What was warned of while it was read.
 
     Raises
     ------
     SourceDataError
-        If a value cannot be used or contradicts another, or a (source, time) occurs twice; names the row,
-        counted from 0, and the source. A date after its crawl contradicts it, and so does one that is later
-        than a crawl of the same state.
+        If a value cannot be used or contradicts another, or a (source, time) has two rows that are not alike;
+        names the row, counted from 0, and the source.
 
     Warns
     -----
     SourceDataWarning
         If times can be used but look wrong: years before 1971 or after 2100, a gap of more than ten years
-        that dwarfs all others, datetimes of which only some have an offset, sources that are always dated
-        "now".
+        that dwarfs all others, datetimes of which only some have an offset. If rows are repeated, `changed`
+        is empty in some, or dates of last change cannot be used: after their crawl, later than a crawl of the
+        same state, always "now", or no dates at all.
 
     Examples
     --------
@@ -122,6 +124,7 @@ class CrawlLog:
     origin: datetime | None
     timed: bool
     last_modified: Array | None
+    warnings: tuple[Heard, ...]
 
     def __init__(
         self,
@@ -138,7 +141,7 @@ class CrawlLog:
             columns["changes"] = changes
         if last_modified is not None:
             columns["last_modified"] = last_modified
-        _warn(self, _fill(self, LogRows.read(columns, check_time_unit(time_unit), position_name), start))
+        _read(self, columns, None, start, time_unit, position_name)
 
     @classmethod
     def from_columns(
@@ -181,8 +184,7 @@ class CrawlLog:
         ([2.0, 2.5], [2.0, 0.5])
         """
         log = object.__new__(cls)
-        rows = _fill(log, LogRows.read(columns, check_time_unit(time_unit), row_name, names), start)
-        _warn(log, rows)
+        _read(log, columns, names, start, time_unit, row_name)
         return log
 
     @classmethod
@@ -250,14 +252,15 @@ class CrawlLog:
 
         For estimators that need the rate of the crawling process, if it is not known otherwise.
         """
-        # Only a source's first row may be without an interval: each sum begins there or one row later.
-        first = self.offsets[:-1]
-        baseline = np.isnan(self.interval[first])
-        count = np.diff(self.offsets) - baseline
-        begin = first + (baseline & (count > 0))
-        sums = np.add.reduceat(self.interval, np.stack([begin, self.offsets[1:]], axis=1).ravel()[:-1])[::2]
-        rate: Array = np.divide(count, sums, out=np.full(len(sums), np.nan), where=count > 0)
+        known = self.known_intervals
+        sums = np.add.reduceat(np.nan_to_num(self.interval), self.offsets[:-1])
+        rate: Array = np.divide(known, sums, out=np.full(len(sums), np.nan), where=known > 0)
         return rate
+
+    @property
+    def known_intervals(self) -> IntArray:
+        """Crawl intervals of each source with a known outcome, shape (n,)."""
+        return np.add.reduceat(~np.isnan(self.interval), self.offsets[:-1], dtype=np.int64)
 
     @property
     def end(self) -> float:
@@ -283,32 +286,57 @@ def derived_log(
     names: npt.NDArray[Any] | None = None,
     time_unit: str = "day",
     origin: datetime | None = None,
-    unknown: BoolArray | None = None,
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
     As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
-    `origin`. Of rows that are `unknown`, sorted by source and time, nothing is known but when they were.
+    `origin`. NaN in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
     """
     log = object.__new__(CrawlLog)
-    _fill(log, LogRows.read(columns, time_unit, position_name, names, read_before=True), None)
+    rows = LogRows.read(columns, time_unit, position_name, names, read_before=True)
+    _fill(log, rows, None, derived=True)
     if origin is not None:
         object.__setattr__(log, "origin", origin)
-    if unknown is not None and bool(np.any(unknown)):
-        object.__setattr__(log, "interval", read_only(np.where(unknown, np.nan, log.interval)))
     return log
 
 
-def _warn(log: CrawlLog, rows: LogRows) -> None:
-    """Warn of times that look wrong.
+def _read(
+    log: CrawlLog,
+    columns: Mapping[str, Any],
+    names: npt.NDArray[Any] | None,
+    start: Times | None,
+    time_unit: str,
+    row_name: RowName,
+) -> None:
+    """Set the fields of a log, and warn of what looks wrong."""
+    with hearing() as heard:
+        rows = _fill(log, LogRows.read(columns, check_time_unit(time_unit), row_name, names), start)
+        if rows.unknown is not None:
+            _warn_of_unknown(rows, rows.unknown, log.offsets[:-1], counted=start is not None)
+        # Intervals without times are of any length that their owner measured.
+        if log.timed:
+            warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
+        object.__setattr__(log, "warnings", by_weight(heard))
 
-    Intervals without times are of any length that their owner measured.
+
+def _warn_of_unknown(rows: LogRows, unknown: BoolArray, first: IntArray, *, counted: bool) -> None:
+    """Warn of crawls whose outcome is not known.
+
+    Of a baseline nobody asks that; first crawls are `counted` where sources are watched since a known moment.
     """
-    if log.timed:
-        warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
+    if unknown.all():
+        raise SourceDataError("changed is empty in all rows. Write 1 where a source had changed, else 0.")
+    asked = unknown.copy()
+    asked[first] &= counted | (False if rows.elapsed is None else ~np.isnan(rows.elapsed[first]))
+    row = np.flatnonzero(asked)
+    if len(row):
+        warn(
+            f"it is not known whether the crawl found a change in {count(len(row), 'row')}, such as "
+            f"{rows.label(int(row[0]))}. Nothing is learnt of the time before it."
+        )
 
 
-def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
+def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = False) -> LogRows:
     """Sort and return the rows; set the fields of the log.
 
     Crawl intervals and baselines are found on the way.
@@ -324,14 +352,17 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
         np.subtract(rows.time[1:], rows.time[:-1], out=interval[1:])
         interval[first] = np.nan if start is None else rows.first_intervals(start, first)
     else:
-        rows.require_known(rows.elapsed, first)
         interval = rows.elapsed
-    baseline = first[np.isnan(interval[first])]
+        if not derived:
+            rows.require_known(interval, first)
+    if rows.unknown is not None:
+        interval = np.where(rows.unknown, np.nan, interval)
+    unknown = np.isnan(interval)
     changed = rows.changed.copy()  # the caller's, perhaps
-    changed[baseline] = False
+    changed[unknown] = False
     changes = None if rows.changes is None else rows.changes.copy()
     if changes is not None:
-        changes[baseline] = np.nan
+        changes[unknown] = np.nan
         rows.require_agreement(changed, changes)
     dates = None
     if rows.last_modified is not None:
@@ -349,6 +380,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None) -> LogRows:
         "origin": as_datetime(rows.origin),
         "timed": rows.timed,
         "last_modified": None if dates is None else read_only(dates),
+        "warnings": (),
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)

@@ -7,8 +7,8 @@ change to the last one before the next change. A state has one date, the first t
 
 Some dates do not tell that. One that many sources share to the second is a deployment: nothing changed
 since, and what was before is not known. Pages that are made anew for every request are dated "now" whether
-they changed or not: their sources lose their dates. Other dates that contradict what a crawl found are
-refused by row, and one before the crawl interval of a change that was found, or at the very moment of the
+they changed or not: their sources lose their dates. Other dates that contradict what a crawl found are left
+out and counted, and one before the crawl interval of a change that was found, or at the very moment of the
 crawl, is left out. The rules come in this order.
 
 Cost: some passes over the rows.
@@ -74,18 +74,14 @@ def dated_rows(
     changed : ndarray of bool, shape (rows,)
         False in baselines.
 
-    Raises
-    ------
-    SourceDataError
-        If a date is no finite number, after its crawl, or after the change that an unchanged row shows.
-
     Warns
     -----
     SourceDataWarning
-        If sources lose their dates because these are always about now.
+        If sources lose their dates because these are always about now, or a date is after its crawl, or after
+        the change that an unchanged row shows.
     """
     at = np.arange(len(dates))
-    begins = changed.copy()
+    begins = changed | np.isnan(interval)
     begins[first] = True
     begin = np.flatnonzero(begins)
     head = begin[np.cumsum(begins) - 1]  # the row that begins the state of each row
@@ -93,7 +89,7 @@ def dated_rows(
     deployed = _deployed(rows, told)
     lies = ~begins & (told > rows.time[head]) & ~deployed
     told = _without_always_now(rows, told, lies, ~begins, first)
-    rows.require_dates(told, lies & ~np.isnan(told))
+    told = rows.without_contradictions(told, lies & ~np.isnan(told))
     # The date of a state is the first that its rows tell.
     known = np.where(np.isnan(told), len(at), at)
     which = np.minimum.reduceat(known, begin)

@@ -14,16 +14,17 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, SourceDataError, list_offenders
+from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
+from freshopt.formatting import count
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
 from freshopt.logs.timestamps import (
     Times,
     on_own_clock,
     read_moments,
-    read_told_moments,
     refuse_epochs,
     time_since,
 )
+from freshopt.logs.told_dates import read_dates
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -62,6 +63,8 @@ class LogRows:
         Position of each row's source in `names`.
     time : ndarray of float, shape (rows,)
     changed : ndarray of bool, shape (rows,)
+    unknown : ndarray of bool, shape (rows,), or None
+        Rows of which it is not known whether they found a change; None where all are.
     changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
     origin : datetime64 or None
         The moment of time 0.
@@ -86,6 +89,7 @@ class LogRows:
     timed: bool = True
     order: IntArray | None = None
     last_modified: Array | None = None
+    unknown: BoolArray | None = None
 
     @classmethod
     def read(
@@ -114,10 +118,10 @@ class LogRows:
             codes = positions.astype(np.int32)
         else:
             codes = np.asarray(columns["source"], dtype=np.int32)
-        count = len(codes)
-        if count == 0:
+        n = len(codes)
+        if n == 0:
             raise SourceDataError("the log has no rows. Pass at least one crawl.")
-        elapsed = as_vector(columns["elapsed"], count, "elapsed") if "elapsed" in columns else None
+        elapsed = as_vector(columns["elapsed"], n, "elapsed") if "elapsed" in columns else None
         origin = None
         if "time" in columns:
             time, origin = on_own_clock(
@@ -130,7 +134,7 @@ class LogRows:
             codes=codes,
             time=time,
             changed=np.empty(0, dtype=np.bool_),
-            changes=as_vector(columns["changes"], count, "changes") if "changes" in columns else None,
+            changes=as_vector(columns["changes"], n, "changes") if "changes" in columns else None,
             elapsed=elapsed,
             origin=origin,
             time_unit=time_unit,
@@ -139,7 +143,8 @@ class LogRows:
             last_modified=_dates(columns, origin, time_unit, row_name),
         )
         rows._require_numbers()
-        return replace(rows, changed=rows._flags(columns["changed"]))
+        changed, unknown = rows._flags(columns["changed"])
+        return replace(rows, changed=changed, unknown=unknown)
 
     def label(self, k: int) -> str:
         """Return the name of row k and its source.
@@ -149,32 +154,45 @@ class LogRows:
         return f"{self.row_name(self._was(k))} (source {self.names[self.codes[k]].item()!r})"
 
     def in_order(self) -> LogRows:
-        """Return the rows sorted by source and time.
+        """Return the rows sorted by source and time, each once.
 
-        Two rows of one source at one time are an error.
+        Two rows of one source at one time that are not alike are an error.
         """
         if all(np.all(own[1:] >= own[:-1]) for own, _ in self._stretches()) and not any(self._repeated()):
             return self
-        order, codes, time = sorted_rows(self.codes, self.time, len(self.names))
-        rows = replace(
-            self,
-            codes=codes,
-            time=time,
-            changed=self.changed[order],
-            changes=None if self.changes is None else self.changes[order],
-            elapsed=None if self.elapsed is None else self.elapsed[order],
-            order=order,
-            last_modified=None if self.last_modified is None else self.last_modified[order],
-        )
-        twice = sum(rows._repeated()) if self.timed else 0
-        if twice:
-            late = ~(time[1:] - time[:-1] >= SMALLEST) & (codes[1:] == codes[:-1])
-            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in (np.flatnonzero(late) + 1).tolist())
+        rows = self._of(sorted_rows(self.codes, self.time, len(self.names))[0])
+        if not self.timed or not sum(rows._repeated()):
+            return rows
+        late = np.zeros(len(rows.codes), dtype=np.bool_)
+        late[1:] = ~(np.diff(rows.time) >= SMALLEST) & (rows.codes[1:] == rows.codes[:-1])
+        again = rows._alike(np.flatnonzero(late))
+        late[again] = False
+        if late.any():
+            pairs = ((k, rows.row_name(rows._was(k - 1))) for k in np.flatnonzero(late).tolist())
             texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)
             raise SourceDataError(
-                f"{_list(texts, twice)}. A source has one row per crawl. Drop the repeated rows."
+                f"{_list(texts, int(np.count_nonzero(late)))}. A source has one row per crawl. Drop the "
+                "repeated rows."
             )
-        return rows
+        warn(f"{count(len(again), 'row')} repeated and left out, such as {rows.label(int(again[0]))}.")
+        return rows._of(np.delete(np.arange(len(rows.codes)), again))
+
+    def _of(self, order: IntArray) -> LogRows:
+        """Return some rows, in an order."""
+        columns: dict[str, Any] = {
+            key: None if getattr(self, key) is None else getattr(self, key)[order]
+            for key in ("codes", "time", "changed", "unknown", "changes", "elapsed", "last_modified")
+        }
+        return replace(self, order=order if self.order is None else self.order[order], **columns)
+
+    def _alike(self, row: IntArray) -> IntArray:
+        """Return which sorted rows are the row before, in all columns."""
+        alike: BoolArray = self.time[row] == self.time[row - 1]
+        for column in (self.changed, self.unknown, self.changes, self.elapsed, self.last_modified):
+            if column is not None:
+                one, other = column[row], column[row - 1]
+                alike &= (one == other) | ((one != one) & (other != other))
+        return row[alike]
 
     def _stretches(self) -> Iterator[tuple[Codes, Array]]:
         """Yield sources and times of stretches of rows.
@@ -231,19 +249,23 @@ class LogRows:
             remedy = "Where changes > 0 write changed = 1, where changes = 0 write 0."
             self._refuse("changes contradicts changed in", wrong, changes, remedy)
 
-    def require_dates(self, dates: Array, later: BoolArray) -> None:
-        """Raise if a date contradicts its crawl.
+    def without_contradictions(self, dates: Array, later: BoolArray) -> Array:
+        """Return the dates without those that contradict a crawl, and warn.
 
         `later` says which rows found no change and are dated after the one that they show.
         """
-        remedy = "Correct these dates, or leave them empty."
-        after = dates > self.time
-        if after.any():
-            self._refuse("last_modified is after the crawl in", after, dates, remedy, self._moment)
-        if later.any():
-            what = "last_modified is later than a crawl of the source that found the same state as"
-            remedy = f"Where it had changed write changed = 1. {remedy}"
-            self._refuse(what, later, dates, remedy, self._moment)
+        for what, wrong in (
+            ("after the crawl", dates > self.time),
+            ("later than a crawl of the source that found the same state", later & ~(dates > self.time)),
+        ):
+            row = np.flatnonzero(wrong)
+            if len(row):
+                k = int(row[0] if self.order is None else row[np.argmin(self.order[row])])
+                warn(
+                    f"last_modified is {what} in {count(len(row), 'row')}, such as {self.label(k)}: "
+                    f"{self._moment(float(dates[k]))}. It is not used there."
+                )
+        return np.where(later | (dates > self.time), np.nan, dates)
 
     def _require_numbers(self) -> None:
         """Raise if times, counts or crawl intervals are invalid numbers."""
@@ -260,31 +282,28 @@ class LogRows:
                     "It is the time since the previous crawl, > 0 and finite. Correct or drop these rows."
                 )
                 self._refuse("elapsed is out of range in", wrong, self.elapsed, remedy)
-        if self.last_modified is not None and (np.abs(self.last_modified) > LARGEST).any():
-            wrong = np.abs(self.last_modified) > LARGEST
-            remedy = "Leave it empty where it is not told."
-            self._refuse("last_modified is no finite number in", wrong, self.last_modified, remedy)
         # The extremes are NaN where an entry is.
         if not (np.min(self.time) >= -LARGEST and np.max(self.time) <= LARGEST):
             wrong = ~(np.abs(self.time) <= LARGEST)
             self._refuse("time is not a finite number in", wrong, self.time, "Correct or drop these rows.")
 
-    def _flags(self, changed: npt.ArrayLike) -> BoolArray:
-        """Return `changed` as booleans."""
+    def _flags(self, changed: npt.ArrayLike) -> tuple[BoolArray, BoolArray | None]:
+        """Return `changed` as booleans, and where it is not known."""
         flags = np.asarray(changed)
         if flags.dtype.kind == "b":
-            return flags
+            return flags, None
         if flags.dtype.kind in "US" and flags.size:
             raise SourceDataError(
                 f"changed must be booleans or numbers, got text such as {str(flags.flat[0])!r}. "
                 "Pass True and False, or 1 and 0."
             )
         numbers = as_vector(flags, len(self.codes), "changed")
-        wrong = ~((numbers == 0) | (numbers == 1))
+        unknown = np.isnan(numbers)
+        wrong = ~((numbers == 0) | (numbers == 1) | unknown)
         if wrong.any():
             remedy = "Write 1 where the source had changed since its previous crawl, else 0."
             self._refuse("changed is neither 0 nor 1 in", wrong, numbers, remedy)
-        return np.equal(numbers, 1.0)
+        return np.equal(numbers, 1.0), unknown if unknown.any() else None
 
     def _was(self, k: int) -> int:
         return int(k if self.order is None else self.order[k])
@@ -312,13 +331,13 @@ class LogRows:
         raise SourceDataError(f"{what} {_list(texts, len(rows))}. {remedy}")
 
 
-def _list(texts: Iterator[str], count: int) -> str:
+def _list(texts: Iterator[str], many: int) -> str:
     """Name the first offenders of many.
 
     A million that are not shown are not named either.
     """
     shown = [text for text, _ in zip(texts, range(SHOWN), strict=False)]
-    return list_offenders(chain(shown, repeat("", count - len(shown))))
+    return list_offenders(chain(shown, repeat("", many - len(shown))))
 
 
 def _require_same_length(columns: Mapping[str, Any]) -> None:
@@ -339,8 +358,7 @@ def _dates(
         return None
     if "time" not in columns:
         raise SourceDataError("last_modified needs the times of the crawls. Add the column time.")
-    dated = origin is not None
-    moments = read_told_moments(columns["last_modified"], "last_modified", row_name, dated=dated)
+    moments = read_dates(columns["last_modified"], origin is not None, row_name)
     if moments is None:
         return None
     refuse_epochs(moments, time_unit, "last_modified")

@@ -37,8 +37,6 @@ _TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns":
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
-# Sitemaps and feeds tell the day of a change as often as the moment.
-_OFTEN_DAYS = ("last_modified",)
 # Digits are 0 to 9: those of other scripts are no numbers to polars.
 _ISO = (
     r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -171,7 +169,7 @@ def read_text(
         return dates_of_numbers(
             numbers.to_numpy(), what, row_name, _parse, time_unit, digits=digits, dated=bool(dated)
         )
-    moments, zoned = _parse_iso(times)
+    moments, zoned = parse_iso(times)
     if moments.is_not_null()[0] or numbers.is_null()[0]:
         _warn_of_mixed_offsets(moments.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
         read = moments
@@ -407,8 +405,6 @@ def _warn_of_mixed_offsets(
 ) -> None:
     """Warn if some known times have an offset and others not."""
     naive = np.flatnonzero(known & ~zoned)
-    if what in _OFTEN_DAYS and len(naive) and zoned.any():
-        naive = np.array([k for k in naive.tolist() if _has_clock(times[k])], dtype=np.int64)
     if len(naive) == 0 or not zoned.any():
         return
     k = int(naive[0])
@@ -419,16 +415,12 @@ def _warn_of_mixed_offsets(
     )
 
 
-def _has_clock(time: object) -> bool:
-    return len(time.strip()) > len("2026-01-01") if isinstance(time, str) else isinstance(time, datetime)
-
-
 def _parse(times: polars.Series) -> polars.Series:
     """Return the moments of dates, null where a text is none."""
-    return _parse_iso(times)[0]
+    return parse_iso(times)[0]
 
 
-def _parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
+def parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     """Parse ISO 8601, compact and HTTP dates and times of mixed precision.
 
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and

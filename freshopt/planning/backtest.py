@@ -162,9 +162,9 @@ def backtest(
         As in `plan`. With `success` fetches fail at random by these chances, those of one moment alike for
         all policies; no rates are best in hindsight then, nor with `changed_cost`.
     statuses : (source, status, time), optional
-        In place of `success`: every fetch behind the log, failed ones too, with its HTTP status (0 or NaN
-        without an answer) and its time on the log's clock. Chances are learnt from those before a window, and
-        in it a fetch ends as the recorded one of its source that is nearest in time.
+        In place of `success`: every fetch behind the log, failed ones too, with its HTTP status (0 without an
+        answer, NaN where nothing is known) and its time on the log's clock. Chances are learnt from those
+        before a window, and in it a fetch ends as the recorded one of its source that is nearest in time.
 
     Returns
     -------

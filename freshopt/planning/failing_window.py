@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.inference.success_rates import SuccessRates, ended, failed, status_columns
+from freshopt.inference.success_rates import SuccessRates, status_columns
+from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import uniforms
@@ -42,7 +43,7 @@ class Statuses(NamedTuple):
     source : ndarray, shape (rows,)
         Names.
     status : ndarray, shape (rows,)
-        HTTP statuses; 0 or NaN where there was no answer.
+        HTTP statuses; 0 where there was no answer, NaN where nothing is known.
     time : ndarray, shape (rows,)
     """
 
@@ -152,7 +153,7 @@ def _rows(window: HeldOutWindow, statuses: Statuses) -> tuple[IntArray, Array, B
     """Return the recorded fetches of a window's sources, source by source."""
     names = window.past.sources_
     place = np.minimum(np.searchsorted(names, statuses.source), len(names) - 1)
-    ours = (names[place] == statuses.source) & ~ended(statuses.status)
+    ours = (names[place] == statuses.source) & ~ended(statuses.status) & ~np.isnan(statuses.status)
     source, time, lost = place[ours], statuses.time[ours], failed(statuses.status[ours])
     order = np.lexsort((time, source))
     return source[order], time[order], ~lost[order]

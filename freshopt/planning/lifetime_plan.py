@@ -21,7 +21,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import ObjectiveError, SourceDataError, expect
+from freshopt.errors import ObjectiveError, SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.exporters.cache_control import CacheControl
 from freshopt.exporters.dns import Dns
@@ -101,6 +101,8 @@ class LifetimePlan:
         What was asked.
     seconds : float
         Time that it took.
+    warnings : tuple of str
+        As a `Plan` has them.
     """
 
     log: CrawlLog
@@ -113,6 +115,7 @@ class LifetimePlan:
     needed: BandwidthFor | None
     request: PlanRequest
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def sources(self) -> Sources:
@@ -149,6 +152,7 @@ class LifetimePlan:
             "bandwidth": problem.bandwidth,
             "bandwidth_used": solution.bandwidth_used,
             "status": solution.status.value,
+            "warnings": list(self.warnings),
             "value": solution.value,
             "bound": proof.bound if proof else None,
             "gap": proof.gap if proof and math.isfinite(proof.gap) else None,
@@ -211,6 +215,7 @@ class LifetimePlan:
         better = "higher" if facts["sense"] == "maximise" else "lower"
         found = [
             ("log", read or size),
+            *(("warning", text) for text in self.warnings),
             (
                 "change rates",
                 f"{changes} in all; median source one in {often}{flags}",
@@ -433,7 +438,8 @@ def plan_lifetimes(
         requests=requests,
         windows=stale_while_revalidate,
     )
-    estimate, lower, upper, sources = learn(crawls, request)
+    with hearing() as heard:
+        estimate, lower, upper, sources = learn(crawls, request)
     needed = None
     if request.freshness is not None:
         needed = needed_bandwidth(goal, sources, request.host_limits, request.freshness, None)
@@ -443,4 +449,6 @@ def plan_lifetimes(
     rules = {name: rule.solve(problem, SolveOptions(certify=False)) for name, rule in RULES.items()}
     frontier = tuple(frontier_of(solution))
     seconds = time.perf_counter() - begin
-    return LifetimePlan(crawls, estimate, lower, upper, solution, rules, frontier, needed, request, seconds)
+    told = by_weight([*crawls.warnings, *heard])
+    found = crawls, estimate, lower, upper, solution, rules, frontier, needed, request, seconds
+    return LifetimePlan(*found, told)

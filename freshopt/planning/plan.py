@@ -22,6 +22,7 @@ from typing import Any
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
+from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
@@ -119,6 +120,9 @@ class Plan:
         Time of each step.
     crawled : bool
         Whether the log's crawls were made; those of a change history were not.
+    warnings : tuple of str
+        What was warned of while the log was read and the plan was made; first what may make the change rates
+        wrong, and with them all that the plan promises.
     """
 
     log: CrawlLog
@@ -140,6 +144,7 @@ class Plan:
     few: FewChanges | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     crawled: bool = True
+    warnings: tuple[str, ...] = ()
 
     @property
     def problem(self) -> Problem:
@@ -356,6 +361,13 @@ def make_plan(
     crawled : bool
         Whether the log's crawls were made, and not derived from a history.
     """
+    with hearing() as heard:
+        made = _made(log, request, on_progress, crawled=crawled)
+        return replace(made, warnings=by_weight([*log.warnings, *heard]))
+
+
+def _made(log: CrawlLog, request: PlanRequest, on_progress: Progress, *, crawled: bool) -> Plan:
+    """Return the plan, step by step."""
     seconds: dict[str, float] = {}
 
     def step(name: str) -> None:

@@ -187,6 +187,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "bandwidth_used": total(problem.used_by_source(solution.rates)),
         "horizon": plan.schedule.horizon,
         "status": solution.status.value,
+        "warnings": list(plan.warnings),
         "value": solution.value,
         "bound": proof.bound if proof else None,
         "gap": proof.gap if proof else None,

@@ -64,6 +64,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
     )
     return [
         ("log", f"{read or size}, {span_words(made.log)}"),
+        *(("warning", text) for text in made.warnings),
         *((label, rows[label]) for label in order if label in rows),
         *_questions(made),
         *_changes(made, FetchWords.of(facts)),

@@ -92,6 +92,7 @@ def assembled(
     sections: Sequence[Section | None],
     *,
     answers: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> Markup:
     """Return the page of a plan, with its script.
 
@@ -106,12 +107,15 @@ def assembled(
         Those that are there make the contents.
     answers : sequence of str
         To what was asked, a sentence each.
+    warnings : sequence of str
+        Of what may make all of that wrong, before what is proved.
     """
     there = [section for section in sections if section is not None]
     contents = [element("li", element("a", section.title, href=f"#{section.anchor}")) for section in there]
     header: list[Child] = [
         element("h1", title),
         element("p", lead, class_="lead"),
+        [element("p", f"Warning: {text}", class_="answer") for text in warnings],
         element("p", standing),
         [element("p", text, class_="answer") for text in answers],
         tiles,

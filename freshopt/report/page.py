@@ -125,7 +125,10 @@ def page(folder: Path) -> Markup:
     ]
     title = f"Refresh plan for {count(told.sources, 'source')}"
     words = overview.lead(told), overview.standing(told)
-    return assembled(title, *words, overview.tiles(told), sections, answers=overview.answers(told))
+    heard = facts.texts("warnings")
+    return assembled(
+        title, *words, overview.tiles(told), sections, answers=overview.answers(told), warnings=heard
+    )
 
 
 def _sources(folder: Path, told: Context) -> Iterable[Part]:

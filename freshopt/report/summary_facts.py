@@ -95,6 +95,15 @@ class Facts:
             raise self._refuse(key, "a text")
         return value
 
+    def texts(self, key: str) -> list[str]:
+        """Return the texts of a list, or an empty list."""
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self._refuse(key, "a list of texts")
+        return value
+
     def name(self, key: str) -> str:
         """Return a name, written as a text or whole number."""
         value = self.values.get(key)

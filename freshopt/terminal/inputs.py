@@ -61,12 +61,21 @@ def log_of(
     time_unit: str,
     columns: Mapping[str, str] | None = None,
     client: Client = ALL,
+    *,
+    answers_are_changes: bool = False,
 ) -> CrawlLog:
     """Return the crawl log of LOG or --example, in `time_unit`."""
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
-        return read_log(path or "", time_unit, columns=columns, client=client.address, agent=client.agent)
+        return read_log(
+            path or "",
+            time_unit,
+            columns=columns,
+            client=client.address,
+            agent=client.agent,
+            answers_are_changes=answers_are_changes,
+        )
     log = load_example(example)
     if log.time_unit == time_unit:
         return log

@@ -30,7 +30,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.plan_rows import span_words
 from freshopt.planning.request import as_crawl_log
-from freshopt.terminal import inputs
+from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import look_up, starts_of
@@ -45,6 +45,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         metavar="NAMES",
         help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
     ),
+    options.answers_option,
     click.option(
         "--client",
         metavar="ADDRESS",
@@ -115,7 +116,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "exists, empty where not known. Without it, the date of a first crawl may be a birth.",
     ),
 )
-_OF_LOG = ("columns", "sources", "client", "agent")
+_OF_LOG = ("columns", "answers_are_changes", "client", "agent", "sources")
 _GIT = ("since", "files", "min_changes")
 
 
@@ -159,6 +160,7 @@ class Origin:
     log: Path | None
     example: str | None
     columns: str | None
+    answers_are_changes: bool
     client: str | None
     agent: str | None
     git: Path | None
@@ -182,13 +184,13 @@ class Origin:
                 "--changedetection and --bing, and only one."
             )
         for key in _OF_LOG:
-            if getattr(self, key) is not None and self.log is None:
-                raise click.UsageError(f"--{key} is for LOG. Leave it out.")
+            if getattr(self, key) not in (None, False) and self.log is None:
+                raise click.UsageError(f"--{key.replace('_', '-')} is for LOG. Leave it out.")
         if self.log is not None and is_planner(self.log):
             for key in _OF_LOG:
-                if getattr(self, key) is not None:
+                if getattr(self, key) not in (None, False):
                     raise click.UsageError(
-                        f"--{key} is for files, and {self.log} is a planner. Leave it out."
+                        f"--{key.replace('_', '-')} is for files, and {self.log} is a planner. Leave it out."
                     )
             log, weights = read_planner(self.log, time_unit)
             return Found(log, f"live planner in {self.log}", weights)
@@ -218,7 +220,14 @@ class Origin:
                 raise click.UsageError("--bing is in days. Leave out --time-unit.")
             data = read_bing(self.bing)
             return Found(data.log, str(self.bing), data.importance)
-        log = inputs.log_of(self.log, self.example, time_unit, self.names(), self.chosen)
+        log = inputs.log_of(
+            self.log,
+            self.example,
+            time_unit,
+            self.names(),
+            self.chosen,
+            answers_are_changes=self.answers_are_changes,
+        )
         if self.sources is not None:
             log = since_birth(log, starts_of(self.sources, log.sources_))
         return Found(log, self.example or str(self.log))

@@ -141,6 +141,12 @@ horizon_option: Decorator = click.option(
     metavar="TIME",
     help="Length of the schedule, such as 7d or 12h. Required but with --refresh on-request.",
 )
+answers_option: Decorator = click.option(
+    "--answers-are-changes",
+    is_flag=True,
+    help="For a LOG in which no row has a status 304, a hash or an ETag: take answers 200 for changes, which "
+    "is right of a crawler that asks conditionally and found a change each time.",
+)
 time_unit_option: Decorator = click.option(
     "--time-unit",
     type=click.Choice(list(SECONDS)),

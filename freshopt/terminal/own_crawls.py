@@ -23,7 +23,9 @@ from freshopt.numerics.arrays import Array, IntArray
 from freshopt.terminal.inputs import moments
 
 
-def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False) -> CrawlLog:
+def with_own_crawls(
+    log: CrawlLog, paths: Sequence[Path], *, empty: bool = False, answers_are_changes: bool = False
+) -> CrawlLog:
     """Return a log continued by the crawls in files.
 
     Parameters
@@ -34,6 +36,8 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False
         written as those of the log are.
     empty : bool
         Whether a file may have column names alone: nothing was crawled yet.
+    answers_are_changes : bool
+        As in `freshopt.io.read_log`.
 
     Raises
     ------
@@ -58,7 +62,14 @@ def with_own_crawls(log: CrawlLog, paths: Sequence[Path], *, empty: bool = False
         told[key] = [np.full(len(log), np.nan) if own is None else own]
     zero = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "us")
     for path in paths:
-        columns, labels, _ = read_columns(path, None, log.time_unit, dated=zero is not None)
+        columns, labels, _ = read_columns(
+            path,
+            None,
+            log.time_unit,
+            dated=zero is not None,
+            answers_are_changes=answers_are_changes,
+            continued=True,
+        )
         if "time" not in columns:
             raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
         names.append(labels)

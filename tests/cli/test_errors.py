@@ -22,7 +22,7 @@ LOGS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "time is infinite": ("source,time,changed\na,0,0\na,inf,1\n", ("line 3 of log.csv", "inf", "Correct")),
     "time is empty": ("source,time,changed\na,0,0\na,,1\n", ("time is empty", "line 3 of log.csv", "Fill")),
     "source is empty": ("source,time,changed\na,0,0\n,1,1\n", ("source is empty", "line 3", "Fill")),
-    "changed is empty": ("source,time,changed\na,0,0\na,1,\n", ("changed is empty", "line 3", "Write 1")),
+    "changed is empty": ("source,time,changed\na,0,\na,1,\n", ("changed is empty", "line 3", "Write 1")),
     "changed is 2": ("source,time,changed\na,0,0\na,1,2\n", ("changed is '2'", "line 3", "Write 1")),
     "changed is a word": ("source,time,changed\na,0,no\n", ("changed is 'no'", "line 2", "Write 1")),
     "time is a word": ("source,time,changed\na,today,0\n", ("time is 'today'", "line 2", "ISO 8601")),

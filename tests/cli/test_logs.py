@@ -125,7 +125,7 @@ def statuses(*, failing: bool) -> pl.DataFrame:
         for k in range(3)
         for day in range(0, 60, 1 + (k == 2))
     ]
-    failed = [("p2", day + 1.0, 503 if day % 4 else None) for day in range(0, 60, 2)]
+    failed = [("p2", day + 1.0, 503 if day % 4 else 0) for day in range(0, 60, 2)]
     schema = {"source": pl.String, "time": pl.Float64, "status": pl.Int64}
     return pl.DataFrame(rows + (failed if failing else []), schema=schema, orient="row")
 
@@ -215,7 +215,7 @@ def test_a_source_that_has_ended_gets_no_fetches(run: Run) -> None:
 
 
 def test_sources_that_never_answered_are_named(run: Run) -> None:
-    silent = pl.DataFrame({"source": ["p9"] * 3, "time": [1.0, 2.0, 3.0], "status": [503, None, 500]})
+    silent = pl.DataFrame({"source": ["p9"] * 3, "time": [1.0, 2.0, 3.0], "status": [503, 0, 500]})
     pl.concat([statuses(failing=True), silent]).write_csv("some.csv")
     rows = fields(run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "plan", "--csv").stdout)
     assert rows["statuses"].endswith("left out, as they never answered: 'p9'")

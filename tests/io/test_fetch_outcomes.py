@@ -27,18 +27,17 @@ def test_rows_are_not_read_for_columns_that_are_not_there(
         raise AssertionError("the rows were read")
 
     monkeypatch.setattr(log_files, "log_frame", refuse)
-    monkeypatch.setattr(fetch_outcomes, "log_frame", refuse)
+    monkeypatch.setattr(fetch_outcomes, "read_rows", refuse)
     assert fetch_statuses(path, {"url": "source"}) is None
     assert log_hosts(path, {"url": "source"}) is None
 
 
-def test_changed_takes_the_place_of_statuses(tmp_path: Path) -> None:
+def test_statuses_count_beside_changed_too(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
-    frame = polars.DataFrame({**ROWS, "status": [200, 304], "host": ["x", "y"]}).rename({"url": "source"})
-    frame.write_parquet(path)
-    assert fetch_statuses(path) is None
-    frame.drop("changed").write_parquet(path)
-    told = fetch_statuses(path)
-    assert told is not None
-    assert told.status.tolist() == [200.0, 304.0]
+    frame = polars.DataFrame({**ROWS, "status": [503, 304], "host": ["x", "y"]}).rename({"url": "source"})
+    for one in (frame, frame.drop("changed")):
+        one.write_parquet(path)
+        told = fetch_statuses(path)
+        assert told is not None
+        assert told.status.tolist() == [503.0, 304.0]
     assert log_hosts(path) == {"a": "x", "b": "y"}

@@ -6,7 +6,6 @@ import gzip
 import json
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -95,10 +94,16 @@ def test_unusable_access_logs(tmp_path: Path, lines: list[str], words: list[str]
     assert "\n" not in str(refusal.value)
 
 
-def test_statuses_without_304_are_told(tmp_path: Path) -> None:
-    with pytest.warns(SourceDataWarning, match="no status 304: every answer counts as a change"):
-        log = read_log(access(tmp_path, [ACCESS[0], ACCESS[2]]))
+def test_answers_alone_are_refused_unless_they_are_said_to_be_changes(tmp_path: Path) -> None:
+    path = access(tmp_path, [ACCESS[0], ACCESS[2]])
+    with pytest.raises(SourceDataError, match=r"no status 304, hash or ETag: .*answers_are_changes=True"):
+        read_log(path)
+    with pytest.warns(
+        SourceDataWarning, match="no status 304, hash or ETag: every answer counts as a change"
+    ):
+        log = read_log(path, answers_are_changes=True)
     assert [row[2] for row in found(log)] == [False, True]
+    assert [(each.of_rates, each.count("every answer")) for each in log.warnings] == [(True, 1)]
 
 
 def test_columns_have_other_names(tmp_path: Path) -> None:
@@ -127,52 +132,6 @@ def test_wrong_names_are_refused(tmp_path: Path, columns: dict[str, str], words:
     with pytest.raises(SourceDataError) as refusal:
         read_log(path, columns=columns)
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
-
-
-def by_hand(rows: list[tuple[str, float, str, str, str]]) -> list[tuple[str | int, float, bool]]:
-    """The rule, crawl by crawl: compare with the crawl before it of the same source."""
-    told: list[tuple[str | int, float, bool]] = []
-    for source in sorted({row[0] for row in rows}):
-        body: tuple[str, str] | None = None  # of the last answer with a body
-        before: tuple[str, str] | None = None  # of the last crawl that counts as one
-        for _, time, digest, etag, status in sorted(row for row in rows if row[0] == source):
-            if status not in ("", "200", "304"):
-                continue
-            state = (digest, etag) if status != "304" else body or ("", "")
-            body = state if status != "304" else body
-            if state == ("", "") and status != "304":
-                continue
-            verdict: bool | None = None
-            if before is None or status == "304":
-                verdict = False
-            elif state[0] and before[0]:
-                verdict = state[0] != before[0]
-            elif state[1] and before[1]:
-                verdict = state[1] != before[1]
-            before = state
-            if verdict is not None:
-                told.append((source, time, verdict))
-    return told
-
-
-def test_hashes_etags_and_statuses_together_against_the_rule_by_hand(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    rows = [
-        (
-            f"s{rng.integers(9)}",
-            float(time),
-            str(rng.choice(["", "aa", "bb"])),
-            str(rng.choice(["", "x", "y"])),
-            str(rng.choice(["", "200", "304", "500"])),
-        )
-        for time in rng.permutation(600)
-    ]
-    path = tmp_path / "log.csv"
-    frame = pl.DataFrame(rows, schema=["source", "time", "hash", "etag", "status"], orient="row")
-    frame.write_csv(path)
-    told = found(read_log(path))
-    assert 100 < len(told) < 500
-    assert told == by_hand(rows)
 
 
 def test_etags_may_be_weak_and_quoted(tmp_path: Path) -> None:

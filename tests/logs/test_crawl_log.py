@@ -197,7 +197,7 @@ A2 = {"source": ["a", "a"], "time": [0.0, 1.0], "changed": [0, 1]}
         ({"time": [None, 1.0]}, ["time", "None", "row 0"]),
         ({"time": [True, False]}, ["time", "bool"]),
         ({"changed": [0, 2]}, ["changed", "row 1", "'a'", "2"]),
-        ({"changed": [np.nan, 1]}, ["changed", "row 0"]),
+        ({"changed": [np.nan, None]}, ["changed is empty in all rows", "Write 1"]),
         ({"changed": ["no", "yes"]}, ["changed", "numbers"]),
         ({"changes": [np.nan, -1]}, ["changes", "row 1", "'a'", "-1"]),
         ({"changes": [np.nan, 1.5]}, ["changes", "row 1", "1.5"]),

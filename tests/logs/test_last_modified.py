@@ -50,17 +50,15 @@ def test_counted_rows_need_no_date() -> None:
     assert_dates(log.last_modified.tolist(), [-1.0, NAN])
 
 
-def test_dates_that_contradict_a_crawl_are_refused_by_row() -> None:
-    with pytest.raises(
-        SourceDataError, match=r"last_modified is after the crawl in row 1 \(source 'a'\): 1.5"
+def test_dates_that_contradict_a_crawl_are_left_out_and_counted() -> None:
+    with pytest.warns(
+        SourceDataWarning, match=r"after the crawl in 1 row, such as row 1 \(source 'a'\): 1.5"
     ):
-        dates_of([0, 1, 2], [0, 1, 1], [-1, 1.5, 1.9])
-    with pytest.raises(
-        SourceDataError, match=r"found the same state as row 2 \(source 'a'\): 1.5.*changed = 1"
-    ):
-        dates_of([0, 1, 2], [0, 1, 0], [-1, 0.5, 1.5])
-    with pytest.raises(SourceDataError, match=r"last_modified is no finite number in row 0"):
-        dates_of([0, 1], [0, 1], [-np.inf, 0.5])
+        assert_dates(dates_of([0, 1, 2], [0, 1, 1], [-1, 1.5, 1.9]), [-1.0, NAN, 1.9])
+    with pytest.warns(SourceDataWarning, match=r"found the same state in 1 row, such as row 2 .*'a'\): 1.5"):
+        assert_dates(dates_of([0, 1, 2], [0, 1, 0], [-1, 0.5, 1.5]), [-1.0, 0.5, NAN])
+    with pytest.warns(SourceDataWarning, match=r"last_modified is no date in 1 row, such as -inf in row 0"):
+        assert_dates(dates_of([0, 1], [0, 1], [-np.inf, 0.5]), [NAN, 0.5])
     with pytest.raises(SourceDataError, match="last_modified needs the times"):
         CrawlLog.from_columns({"source": ["a"], "elapsed": [1.0], "changed": [1], "last_modified": [0.0]})
     with pytest.raises(SourceDataError, match=r"dates but the log's times are numbers"):
@@ -81,8 +79,8 @@ def test_pages_dated_now_lose_their_dates_with_one_warning() -> None:
     assert_dates(kept[0].tolist(), [-1.0, NAN, NAN, NAN, 3.5])
     assert np.isnan(kept[1]).all()
     assert_dates(kept[2].tolist(), kept[0].tolist())
-    told[[1, 2, 6]] = [-1.0, -1.0, 0.5]  # one lie alone is refused
-    with pytest.raises(SourceDataError, match=r"row 6 \(source 'once'\)"):
+    told[[1, 2, 6]] = [-1.0, -1.0, 0.5]  # one lie alone is left out
+    with pytest.warns(SourceDataWarning, match=r"row 6 \(source 'once'\)"):
         CrawlLog(source, time, changed, last_modified=told)
 
 
@@ -130,9 +128,7 @@ def test_files_have_the_column_in_every_form(tmp_path: Any) -> None:  # noqa: AN
     )
     for form in forms:
         (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format(*form))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SourceDataWarning)  # of mixed offsets
-            log = read_log(tmp_path / "log.csv")
+        log = read_log(tmp_path / "log.csv")
         assert log.last_modified is not None
         assert_dates(log.last_modified.tolist(), expected)
     frame = pl.read_csv(tmp_path / "log.csv", try_parse_dates=True).with_columns(
@@ -141,8 +137,8 @@ def test_files_have_the_column_in_every_form(tmp_path: Any) -> None:  # noqa: AN
     frame.write_parquet(tmp_path / "log.parquet")
     assert read_log(tmp_path / "log.parquet").last_modified is None
     (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format("soon", ""))
-    with pytest.raises(SourceDataError, match=r"last_modified is 'soon' in row 1, line 2 of"):
-        read_log(tmp_path / "log.csv")
+    with pytest.warns(SourceDataWarning, match=r"no date in 1 row, such as 'soon' in row 1, line 2 of"):
+        assert read_log(tmp_path / "log.csv").last_modified is None
 
 
 def test_frames_and_round_trips_keep_the_dates() -> None:
@@ -171,9 +167,9 @@ def test_known_births_decide_what_first_dates_are() -> None:
     assert since_birth(dated, ["2026-01-01T12:00Z"]).interval.tolist() == [3.5]
 
 
-def test_refused_dates_are_written_as_dates() -> None:
+def test_dates_in_messages_are_written_as_dates() -> None:
     times, dates = ["2026-01-05T06:00Z", "2026-01-12T06:00Z"], ["2026-03-01", None]
-    with pytest.raises(SourceDataError, match=r"'a'\): 2026-03-01T00:00:00Z\. Correct"):
+    with pytest.warns(SourceDataWarning, match=r"'a'\): 2026-03-01T00:00:00Z\. It is not used"):
         CrawlLog(["a", "a"], times, [0, 0], last_modified=dates)
 
 

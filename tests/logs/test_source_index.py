@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, SourceDataWarning
 from freshopt.logs import source_index
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import code_integers, code_names, sorted_rows
@@ -116,7 +116,9 @@ def test_what_is_wrong_between_two_stretches_is_seen(place: int) -> None:
     time, source = np.arange(float(rows)), np.zeros(rows, dtype=np.int64)
     time[place] = time[place - 1]
     with pytest.raises(SourceDataError, match=f"row {place} .* repeats the time of row {place - 1}"):
-        CrawlLog(source, time, np.zeros(rows, dtype=np.bool_))
+        CrawlLog(source, time, np.arange(rows) == place)
+    with pytest.warns(SourceDataWarning, match=rf"1 row repeated and left out, such as row {place} \("):
+        assert len(CrawlLog(source, time, np.zeros(rows, dtype=np.bool_))) == rows - 1
     source[place:] = 1
     assert CrawlLog(source, time, np.zeros(rows, dtype=np.bool_)).offsets.tolist() == [0, place, rows]
     other = CrawlLog(1 - source, time, np.zeros(rows, dtype=np.bool_))

@@ -28,6 +28,17 @@ def test_a_first_row_follows_the_last_crawl_of_the_log(tmp_path: Path) -> None:
     assert with_own_crawls(log, []) is log
 
 
+def test_nothing_is_learnt_of_first_hashes_that_follow_none(tmp_path: Path) -> None:
+    log = fo.CrawlLog(["a", "a", "b"], [0.0, 2.0, 1.0], [0, 1, 0])
+    own = file(
+        tmp_path, "source,time,hash,status\nb,4,x,\nb,5,y,200\na,3,,304\na,4,,503\na,7,z,200\na,9,z,\n"
+    )
+    more = with_own_crawls(log, [own])
+    assert more.time.tolist() == [0.0, 2.0, 3.0, 7.0, 9.0, 1.0, 4.0, 5.0]
+    np.testing.assert_array_equal(more.interval, [np.nan, 2.0, 1.0, np.nan, 2.0, np.nan, np.nan, 1.0])
+    assert more.changed.tolist() == [False, True, False, False, False, False, False, True]
+
+
 @pytest.mark.parametrize("counted", [False, True])
 def test_dates_counts_and_known_first_intervals_stay(counted: bool, tmp_path: Path) -> None:
     days = np.array(["2026-01-05T06:00", "2026-01-07T06:00", "2026-01-06T00:00"], "M8[us]")

@@ -56,7 +56,8 @@ def lifetime_page(folder: Path, told: Context) -> Markup:
         _made(told, names),
     ]
     title = f"Lifetimes for {count(told.sources, 'source')}"
-    return assembled(title, _lead(told), plan_overview.standing(told), _tiles(told), sections)
+    heard, standing = told.facts.texts("warnings"), plan_overview.standing(told)
+    return assembled(title, _lead(told), standing, _tiles(told), sections, warnings=heard)
 
 
 def _fresh(told: Context) -> dict[str, float]:
