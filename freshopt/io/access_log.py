@@ -21,6 +21,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
+from freshopt.io.access_clients import ALL, WHOSE, Client, requests_of_client
 from freshopt.io.tables import parsing
 from freshopt.numerics.arrays import IntArray
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 # A separator that no line holds, so that polars reads each line as one cell.
 _NOTHING = "\x01"
 _LINE = (
-    r"^(?:(?P<host>[^\s:\[]+|\[[0-9A-Fa-f:]+\]):[0-9]+ )?\S+ \S+ [^\[]*\[(?P<moment>[^\]]+)\] "
-    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>[0-9]{3}) (?:[0-9]+|-)(?: .*)?$'
+    r"^(?:(?P<host>[^\s:\[]+|\[[0-9A-Fa-f:]+\]):[0-9]+ )?(?P<client>\S+) \S+ [^\[]*\[(?P<moment>[^\]]+)\] "
+    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>[0-9]{3}) (?:[0-9]+|-)'
+    r'(?: "(?:[^"\\]|\\.)*" "(?P<agent>(?:[^"\\]|\\.)*)".*| .*)?$'
 )
 _REQUEST = r"^(?:GET|HEAD) (?P<url>\S+)(?: HTTP/[0-9.]+)?$"
 _MOMENT = "%d/%b/%Y:%H:%M:%S %z"
@@ -44,7 +46,8 @@ class Requests(NamedTuple):
     Attributes
     ----------
     frame : DataFrame
-        Columns source, time, status, and host where the log has virtual hosts.
+        Columns source, time, status, and host where the log has virtual hosts; client and agent where
+        there are several clients and none was chosen.
     line : ndarray of int
         Line of each row, from 0.
     """
@@ -53,13 +56,19 @@ class Requests(NamedTuple):
     line: IntArray
 
 
-def read_access_log(path: Path) -> Requests:
+def read_access_log(path: Path, client: Client = ALL) -> Requests:
     """Read the requests of an access log, GET and HEAD.
+
+    Parameters
+    ----------
+    path : Path
+    client : Client
+        Whose requests are read.
 
     Raises
     ------
     SourceDataError
-        If the file cannot be read, or no line of it is in one of the formats.
+        If the file cannot be read, no line of it is in one of the formats, or there is none of the client.
 
     Warns
     -----
@@ -89,6 +98,8 @@ def read_access_log(path: Path) -> Requests:
     asked = asked.filter(col("url").is_not_null() & col("time").is_not_null())
     if asked.height == 0:
         raise SourceDataError(f"{path} has no request by GET or HEAD. Check that it is a crawler's log.")
+    line = asked["row"].to_numpy().astype(np.int64)
+    asked, kept = requests_of_client(asked, client, path)
     absolute = col("url").str.contains("^[A-Za-z][A-Za-z0-9+.-]*://")
     hosted = asked["host"].is_not_null().any()
     source = (
@@ -99,8 +110,9 @@ def read_access_log(path: Path) -> Requests:
         "time",
         col("status").cast(polars.Float64),
         *([col("host").alias("host")] if hosted else []),
+        *(key for key in WHOSE if key in asked.columns),
     )
-    return Requests(frame, asked["row"].to_numpy().astype(np.int64))
+    return Requests(frame, line[kept])
 
 
 def _report(path: Path, lines: polars.Series, wrong: polars.Series) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.io.access_clients import ALL, Client
 from freshopt.io.log_files import may_have
 from freshopt.io.read_log import COLUMNS, SEEN, read_rows
 from freshopt.numerics.arrays import Array
@@ -24,7 +25,13 @@ class Fetches(NamedTuple):
     time: Array
 
 
-def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetches | None:
+def fetch_statuses(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    dated: bool | None = None,
+    client: Client | None = None,
+) -> Fetches | None:
     """Return the fetches of a log with statuses, or None.
 
     None without a column ``status`` or ``time``. A crawl that is evidence and has no status was answered.
@@ -35,6 +42,10 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
         Of a crawl log, as `freshopt.io.read_log` takes it.
     columns : mapping of str to str, optional
         Names of the file's columns to those of a log.
+    dated : bool, optional
+        Whether the times of the log are dates.
+    client : Client, optional
+        Of an access log, whose fetches are wanted. Default: everybody's.
 
     Raises
     ------
@@ -44,7 +55,7 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
     # Most logs have none, and their rows are not read for it.
     if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
         return None
-    rows = read_rows(path, columns)
+    rows = read_rows(path, columns, dated=dated, client=client or ALL)
     if rows.said is None or rows.status is None:
         return None
     time = rows.columns["time"]

@@ -16,7 +16,7 @@ from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
-from freshopt.logs.timestamps import Moments, read_text, scattered
+from freshopt.logs.timestamps import Moments, read_moments, read_text, scattered
 from freshopt.logs.told_dates import read_dates, read_text_dates
 from freshopt.numerics.arrays import Array
 
@@ -104,23 +104,31 @@ class Cells:
             found = None
         else:
             known = column.is_not_null().arg_true().to_numpy().astype(np.int64)
-            typed = self.times(column.filter(column.is_not_null()))
+            typed = self.times(column.filter(column.is_not_null()), dated=False)
             found = read_dates(scattered(typed, known, len(column)), dated, self.row_name)
         return np.full(len(column), np.nan) if found is None else found
 
-    def times(self, column: polars.Series) -> Moments:
-        """Return times as numbers or UTC moments."""
+    def times(
+        self, column: polars.Series, time_unit: str | None = None, *, dated: bool | None = None
+    ) -> Moments:
+        """Return times as numbers or UTC moments.
+
+        Which of both short numbers are, the column decides where its `time_unit` is given, or `dated`.
+        """
         import polars
 
         self._require_filled(column)
+        if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
+            column = column.cast(polars.String)
         if column.dtype == polars.String:
-            return read_text(column, column.name, self.row_name)
+            return read_text(column, column.name, self.row_name, time_unit, dated=dated)
         if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
             # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
             # file from holding days beyond any calendar.
             unit = column.dtype.time_unit if isinstance(column.dtype, polars.Datetime) else "D"
             return column.to_physical().cast(polars.Int64).to_numpy().view(f"datetime64[{unit}]")
-        return self.numbers(column).to_numpy()
+        numbers = column if column.dtype.is_numeric() else self.numbers(column)
+        return read_moments(numbers.to_numpy(), column.name, self.row_name, time_unit, dated=dated)
 
     def flags(self, column: polars.Series, *, alone: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.bool_]:
         """Return `changed` as numbers or booleans, NaN where a cell is empty.

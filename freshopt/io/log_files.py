@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shown
+from freshopt.io.access_clients import ALL, WHOSE, Client, requests_of_client
 from freshopt.io.access_log import read_access_log
 from freshopt.io.tables import (
     ENDINGS,
@@ -53,7 +54,10 @@ class Layout(NamedTuple):
 
 
 def log_frame(
-    path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None
+    path: Path,
+    wanted: tuple[str, ...],
+    columns: Mapping[str, str] | None = None,
+    client: Client | None = None,
 ) -> tuple[polars.DataFrame, Layout]:
     """Return the wanted columns of a log's file, by a log's names.
 
@@ -64,27 +68,40 @@ def log_frame(
         Columns to read, where present.
     columns : mapping of str to str, optional
         Names of the file's columns to names of a log's.
+    client : Client, optional
+        Whose requests are wanted, where an access log or a table's `columns` tell: one's, or everybody's,
+        then with the columns client and agent where there are several.
 
     Raises
     ------
     SourceDataError
-        If the file is of no known kind or cannot be read, or `columns` names what is not there.
+        If the file is of no known kind or cannot be read, or `columns` or `client` name what is not there.
     """
     if is_access_log(path):
         if columns:
             raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
-        frame, line = read_access_log(path)
-        chosen = [name for name in frame.columns if name in wanted]
+        frame, line = read_access_log(path, client or ALL)
+        chosen = [name for name in frame.columns if name in (wanted if client is None else wanted + WHOSE)]
         return frame.select(chosen), Layout(frame.columns, 0, line)
     own = _own_names(path)
-    taken = _renamed(path, own, wanted, columns)
+    taken = _renamed(path, own, wanted, columns, whose=client is not None)
+    head: int | None = 0
     if path.name.lower().endswith(JSON_LINES):
-        frame = without_blank_end(_read_json(path, list(taken)))
-        return frame.rename(taken), Layout(_present(own, taken), 0)
-    is_text = table_ending(path) != ".parquet"
-    frame = read_table(path, columns=list(taken), as_text=is_text).rename(taken)
-    frame = without_blank_end(frame) if is_text else frame
-    return frame, Layout(_present(own, taken), 1 if is_text else None)
+        frame = without_blank_end(_read_json(path, list(taken))).rename(taken)
+    else:
+        head = 1 if table_ending(path) != ".parquet" else None
+        frame = read_table(path, columns=list(taken), as_text=head is not None).rename(taken)
+        frame = frame if head is None else without_blank_end(frame)
+    layout = Layout(_present(own, taken), head)
+    if set(WHOSE) & set(frame.columns):
+        frame, line = requests_of_client(frame, client or ALL, path)
+        layout = layout._replace(line=line)
+    elif client:
+        raise SourceDataError(
+            f"{path} does not tell clients. Name the columns that do, such as --columns remote_addr=client,"
+            "user_agent=agent, or leave the choice out."
+        )
+    return frame, layout
 
 
 def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -179,11 +196,17 @@ def _refuse_ending(path: Path) -> None:
 
 
 def _renamed(
-    path: Path, own: list[str], wanted: tuple[str, ...], columns: Mapping[str, str] | None
+    path: Path,
+    own: list[str],
+    wanted: tuple[str, ...],
+    columns: Mapping[str, str] | None,
+    *,
+    whose: bool = False,
 ) -> dict[str, str]:
     """Return the file's columns to read, with their names in a log.
 
-    A column that is named for it takes the place of one that has the name.
+    A column that is named for it takes the place of one that has the name. `whose` requests rows are is read
+    only where it is named.
     """
     given = dict(columns or {})
     expect(columns if columns is not None else {}, Mapping, "columns", "Pass a mapping of names to names")
@@ -193,7 +216,7 @@ def _renamed(
             f"{path} has no column {list_offenders(map(repr, absent))}; it has "
             f"{list_offenders(map(repr, own))}. Name columns of the file, as in url=source."
         )
-    unknown = [name for name in given.values() if name not in (*wanted, "host")]
+    unknown = [name for name in given.values() if name not in (*wanted, *WHOSE, "host")]
     if unknown:
         raise SourceDataError(
             f"columns: {list_offenders(map(repr, unknown))} is no column of a log. Write the file's name "
@@ -203,7 +226,8 @@ def _renamed(
     if twice:
         raise SourceDataError(f"columns: {twice[0]!r} is named for two columns of {path}. Keep one of them.")
     same = {name: name for name in own if name in wanted and name not in (*given, *given.values())}
-    return {name: to for name, to in given.items() if to in wanted} | same
+    named = (*wanted, *WHOSE) if whose else wanted
+    return {name: to for name, to in given.items() if to in named} | same
 
 
 def _present(own: list[str], taken: Mapping[str, str]) -> list[str]:

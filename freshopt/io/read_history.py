@@ -16,7 +16,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.log_cells import Cells
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.timestamps import Times, read_moments
+from freshopt.logs.timestamps import Times
 from freshopt.numerics.arrays import LARGEST
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_history(
         raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
     cells = Cells(path, is_text)
     names, codes = cells.sources(frame["source"])
-    times = read_moments(cells.times(frame["time"]), "time", cells.row_name)
+    times = cells.times(frame["time"], time_unit=time_unit)
     if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
         rows = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
         where = list_offenders(f"{cells.row_name(k)}: {times[k]:g}" for k in rows)

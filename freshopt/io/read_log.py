@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
+from freshopt.io.access_clients import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.io.log_cells import Cells, more_than_five
 from freshopt.io.log_files import log_frame
 from freshopt.logs.crawl_log import CrawlLog
@@ -36,10 +37,13 @@ from freshopt.numerics.arrays import Array
 if TYPE_CHECKING:
     import os
 
+    import polars
+
 
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
 # What crawls saw, from which `changed` follows where it is not there.
+_TELLING = ("changed", "elapsed")
 SEEN = ("hash", "etag", "status")
 
 
@@ -48,6 +52,8 @@ def read_log(
     time_unit: str = "day",
     *,
     columns: Mapping[str, str] | None = None,
+    client: str | None = None,
+    agent: str | None = None,
     answers_are_changes: bool | None = False,
 ) -> CrawlLog:
     """Read a crawl log from a file.
@@ -61,6 +67,7 @@ def read_log(
 
         * ``source``: names, or integers;
         * ``time``: numbers in `time_unit`, or dates and times (in text: ISO 8601; without an offset: UTC);
+          dates without separators, such as 20230307 and 20230307092216, are dates as numbers too;
         * ``changed``: 0 or 1, false or true; empty where that is not known. Beside it or in its place, what
           crawls saw: ``hash`` (of the content), ``etag`` or ``status`` (HTTP, of conditional requests; empty
           where there is none, 0 without an answer), one or more of them; a crawl found a change if that
@@ -74,11 +81,16 @@ def read_log(
 
         Other columns are ignored. Rows may be in any order. A source's first row is its baseline, unless
         ``elapsed`` says otherwise. In an access log the URL is the source, and requests by GET or HEAD are
-        its crawls: answers 200 found a change, answers 304 none, others are no evidence.
+        its crawls: answers 200 found a change, answers 304 none, others are no evidence. Where a server's log
+        has several clients, each is a history of its own, see `freshopt.logs.client_copies`.
     time_unit : str
         The log's clock: "second", "minute", "hour", "day" or "week".
     columns : mapping of str to str, optional
         Names of the file's columns to those above, such as ``{"url": "source", "fetched_at": "time"}``.
+    client, agent : str, optional
+        The client whose requests are read: its address, or a part of its agent's name, or both. What is
+        chosen counts as one client, whatever its other addresses or agents. A table has clients where
+        `columns` names ``client`` or ``agent``.
     answers_are_changes : bool
         Whether answers 200 may count as changes where no row has a status 304, a hash or an ETag: true only
         of a crawler that asks conditionally and always found a change. Such a log is refused by default. None
@@ -103,7 +115,13 @@ def read_log(
     """
     path, begun = Path(path), time.perf_counter()
     with hearing() as heard:
-        found, names, cells = read_columns(path, columns, answers_are_changes=answers_are_changes)
+        found, names, cells = read_columns(
+            path,
+            columns,
+            time_unit,
+            client=Client(client, agent),
+            answers_are_changes=answers_are_changes,
+        )
         log = CrawlLog.from_columns(found, names=names, time_unit=time_unit, row_name=cells.row_name)
         object.__setattr__(log, "warnings", by_weight(heard))
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
@@ -124,6 +142,8 @@ class FileRows(NamedTuple):
     said : RowOutcomes or None
         None where the column ``changed`` alone tells.
     status : ndarray, shape (rows,), or None
+    whose : DataFrame or None
+        The client and agent of each row, where there are several and statuses alone tell.
     """
 
     columns: dict[str, npt.NDArray[Any]]
@@ -132,17 +152,28 @@ class FileRows(NamedTuple):
     told: list[str]
     said: RowOutcomes | None = None
     status: Array | None = None
+    whose: polars.DataFrame | None = None
 
 
-def read_rows(path: Path, columns: Mapping[str, str] | None = None) -> FileRows:
+def read_rows(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str = "day",
+    *,
+    dated: bool | None = None,
+    client: Client = ALL,
+) -> FileRows:
     """Return the rows of a log's file.
+
+    Numbers that can be dates are so if the times are known to be `dated`, and are not if they are known not
+    to be.
 
     Raises
     ------
     SourceDataError
         As `read_log`, of cells that cannot be used; what rows say together is not looked at.
     """
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns)
+    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
     _check_columns(path, layout.present)
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     if frame.height == 0:
@@ -153,7 +184,7 @@ def read_rows(path: Path, columns: Mapping[str, str] | None = None) -> FileRows:
     if "changed" in frame.columns:
         found["changed"] = cells.flags(frame["changed"], alone=not told)
     if "time" in frame.columns:
-        found["time"] = np.asarray(cells.times(frame["time"]))
+        found["time"] = np.asarray(cells.times(frame["time"], time_unit, dated=dated))
     for key in ("elapsed", "changes"):
         if key in frame.columns:
             found[key] = cells.numbers(frame[key]).to_numpy()
@@ -170,13 +201,17 @@ def read_rows(path: Path, columns: Mapping[str, str] | None = None) -> FileRows:
         seen={key: frame[key] for key in told if key != "status"},
         more={key: found[key] for key in ("elapsed", "changes", "last_modified") if key in found},
     )
-    return FileRows(found, names, cells, told, said, status)
+    several = set(WHOSE) <= set(frame.columns) and told == ["status"] and found.keys().isdisjoint(_TELLING)
+    return FileRows(found, names, cells, told, said, status, frame.select(WHOSE) if several else None)
 
 
 def read_columns(
     path: Path,
     columns: Mapping[str, str] | None = None,
+    time_unit: str = "day",
     *,
+    dated: bool | None = None,
+    client: Client = ALL,
     answers_are_changes: bool | None = False,
     continued: bool = False,
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any], Cells]:
@@ -190,9 +225,14 @@ def read_columns(
     SourceDataError
         As `read_rows`; if no row is evidence, or statuses cannot be.
     """
-    rows = read_rows(path, columns)
+    rows = read_rows(path, columns, time_unit, dated=dated, client=client)
     if rows.said is None:
         return rows.columns, rows.names, rows.cells
+    if rows.whose is not None and rows.status is not None:
+        own = rows.columns
+        made = evidence_of_clients(rows.whose, own["source"], own["time"], rows.status, path, time_unit)
+        known, made["source"] = np.unique(made["source"], return_inverse=True)
+        return made, rows.names[known], rows.cells
     said, crawls = rows.said, rows.said.crawls
     _require_evidence(path, rows, answers_are_changes=answers_are_changes)
     kept = {key: column[crawls] for key, column in rows.columns.items()}

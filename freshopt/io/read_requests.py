@@ -18,7 +18,7 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.io.log_cells import Cells
 from freshopt.io.log_files import log_frame
-from freshopt.logs.timestamps import midnight_before, read_moments, time_since
+from freshopt.logs.timestamps import on_own_clock
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit
 
@@ -76,9 +76,8 @@ def read_requests(
         raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
     cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
     names, codes = cells.sources(frame["source"])
-    moments = read_moments(cells.times(frame["time"]), "time", cells.row_name)
-    origin = midnight_before(moments) if moments.dtype.kind == "M" else None
-    times = time_since(origin, moments, time_unit, "time")
+    moments = cells.times(frame["time"], time_unit)
+    times = on_own_clock(moments, "time", cells.row_name, time_unit)[0]
     if not np.isfinite(times).all():
         k = int(np.flatnonzero(~np.isfinite(times))[0])
         raise SourceDataError(f"time is no moment in {cells.row_name(k)}. Correct or drop this row.")

@@ -52,7 +52,7 @@ class Clock:
         SourceDataError
             If they are no times, or numbers that look like Unix time in another unit.
         """
-        moments = np.atleast_1d(read_moments(_listed(times), "time", str))
+        moments = np.atleast_1d(read_moments(_listed(times), "time", str, time_unit))
         if moments.dtype.kind != "M":
             refuse_epochs(moments, time_unit, "time")
             return cls(time_unit, None)
@@ -78,7 +78,8 @@ class Clock:
 
     def numbers(self, times: Any, what: str) -> Array:  # noqa: ANN401
         """Return moments as numbers, shape (m,); raises as `number`."""
-        moments = np.atleast_1d(read_moments(_listed(times), what, lambda k: f"row {k}"))
+        known = self.origin is not None
+        moments = np.atleast_1d(read_moments(_listed(times), what, lambda k: f"row {k}", dated=known))
         dated = moments.dtype.kind == "M"
         if dated is not (self.origin is not None):
             one, other = ("a date", "numbers") if dated else ("a number", "dates")

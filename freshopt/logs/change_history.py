@@ -119,7 +119,7 @@ class ChangeHistory:
     ) -> None:
         check_time_unit(time_unit)
         names, codes = code_sources(source)
-        moments = read_moments(time, "time", position_name)
+        moments = read_moments(time, "time", position_name, time_unit)
         if moments.shape != codes.shape:
             raise SourceDataError(
                 f"source has {len(codes)} entries but time has shape {moments.shape}. Give one of each per "
@@ -131,7 +131,9 @@ class ChangeHistory:
             raise SourceDataError(
                 "the history has no changes. Pass at least one, or sources with start and end."
             )
-        known = moments if len(moments) or start is None else read_moments(start, "start", position_name)
+        known = moments
+        if len(moments) == 0 and start is not None:
+            known = read_moments(start, "start", position_name, time_unit)
         moments = moments.astype(known.dtype)  # of no changes at all, the kind is that of start
         refuse_epochs(known, time_unit, "time")
         origin = midnight_before(known) if known.dtype.kind == "M" else None
@@ -312,7 +314,7 @@ def _among(
 
 def _edge(edge: Times, n: int, origin: np.datetime64 | None, time_unit: str, what: str) -> Array:
     """Return one end of the watched times as numbers."""
-    moments = read_moments(edge, what, lambda k: f"its entry {k}")
+    moments = read_moments(edge, what, lambda k: f"its entry {k}", dated=origin is not None)
     offsets = as_vector(time_since(origin, moments, time_unit, what), n, what)
     wrong = np.flatnonzero(~(np.abs(offsets) <= LARGEST))
     if len(wrong):

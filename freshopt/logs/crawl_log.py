@@ -47,7 +47,9 @@ class CrawlLog:
         Names or integers, in any order.
     time : array_like, shape (rows,)
         When the crawl took place: numbers in `time_unit`, or datetime64, dates, datetimes, ISO 8601 text.
-        Datetimes with an offset are converted to UTC, those without are taken as UTC.
+        Datetimes with an offset are converted to UTC, those without are taken as UTC. Dates without
+        separators are dates as numbers too, such as 20230307 and 20230307092216; numbers that can be a date
+        and a count of time as well are refused.
     changed : array_like of bool, shape (rows,)
         Whether the source had changed since its previous crawl; NaN or None where that is not known.
     changes : array_like of float, shape (rows,), optional
@@ -306,7 +308,8 @@ def derived_log(
     `origin`. NaN in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
     """
     log = object.__new__(CrawlLog)
-    _fill(log, LogRows.read(columns, time_unit, position_name, names), None, derived=True)
+    rows = LogRows.read(columns, time_unit, position_name, names, read_before=True)
+    _fill(log, rows, None, derived=True)
     if origin is not None:
         object.__setattr__(log, "origin", origin)
     return log

@@ -19,7 +19,7 @@ from freshopt.formatting import count
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
 from freshopt.logs.timestamps import (
     Times,
-    midnight_before,
+    on_own_clock,
     read_moments,
     refuse_epochs,
     time_since,
@@ -98,10 +98,13 @@ class LogRows:
         time_unit: str,
         row_name: RowName,
         names: npt.NDArray[Any] | None = None,
+        *,
+        read_before: bool = False,
     ) -> LogRows:
         """Read and check the columns of a log.
 
-        If `names` are given, ``source`` holds positions in them, sorted.
+        If `names` are given, ``source`` holds positions in them, sorted. Times that were `read_before` are
+        moments, or numbers that count time.
         """
         missing = [key for key in ("source", "changed") if key not in columns]
         if "time" not in columns and "elapsed" not in columns:
@@ -121,10 +124,9 @@ class LogRows:
         elapsed = as_vector(columns["elapsed"], n, "elapsed") if "elapsed" in columns else None
         origin = None
         if "time" in columns:
-            moments = read_moments(columns["time"], "time", row_name)
-            refuse_epochs(moments, time_unit, "time")
-            origin = midnight_before(moments) if moments.dtype.kind == "M" else None
-            time = time_since(origin, moments, time_unit, "time")
+            time, origin = on_own_clock(
+                columns["time"], "time", row_name, time_unit, numbers_count=read_before
+            )
         else:
             time = _add_up(codes, columns["elapsed"])
         rows = cls(
@@ -214,7 +216,8 @@ class LogRows:
 
         NaN for a baseline.
         """
-        moments = read_moments(start, "start", lambda k: f"its entry {k}")
+        dated = self.origin is not None
+        moments = read_moments(start, "start", lambda k: f"its entry {k}", dated=dated)
         begin = as_vector(time_since(self.origin, moments, self.time_unit, "start"), len(first), "start")
         intervals: Array = self.time[first] - begin
         wrong = np.flatnonzero((intervals < 0) | np.isinf(begin) | (np.abs(begin) > LARGEST))

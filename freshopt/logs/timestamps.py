@@ -1,6 +1,6 @@
 """Timestamps turned into offsets on one clock.
 
-They are read as people write them: numbers, dates, ISO 8601 text, dates of HTTP.
+They are read as people write them: numbers, dates, ISO 8601 text with and without separators, dates of HTTP.
 
 A log with dates is counted from midnight UTC of its first day, its `origin`. Counted from 1970, float64 days
 resolve a third of a microsecond only; counted from the origin they resolve a nanosecond for a century.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
+from freshopt.logs.compact_times import compact_as_iso, dates_of_numbers
 from freshopt.logs.http_dates import http_as_iso
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, chunks, shape_of
 from freshopt.units import SECONDS
@@ -43,10 +45,18 @@ _ISO = (
 )
 
 
-def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Moments:
+def read_moments(
+    times: Times,
+    what: str,
+    row_name: Callable[[int], str],
+    time_unit: str | None = None,
+    *,
+    dated: bool | None = None,
+) -> Moments:
     """Return times as numbers or as UTC moments.
 
-    Numbers are float64, moments datetime64 in seconds or finer.
+    Numbers are float64, moments datetime64 in seconds or finer. Numbers that are dates without separators,
+    such as 20230307092216, are moments.
 
     Parameters
     ----------
@@ -57,11 +67,16 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
         The name used in messages.
     row_name : callable
         How the row at a position is called in messages.
+    time_unit : str, optional
+        Of the clock that the column defines. Without it, numbers of less than twelve digits stay numbers.
+    dated : bool, optional
+        Whether the clock has dates, where that is known before: all numbers are dates then, or none.
 
     Raises
     ------
     SourceDataError
-        If an entry is none of these. NaN and NaT pass: the caller knows what they mean.
+        If an entry is none of these, or numbers can be dates as well as counts of `time_unit`. NaN and NaT
+        pass: the caller knows what they mean.
 
     Warns
     -----
@@ -79,13 +94,19 @@ def read_moments(times: Times, what: str, row_name: Callable[[int], str]) -> Mom
     if array.dtype.kind == "M":
         return _to_ticks(_in_calendar(_in_nanoseconds(array), what, row_name))
     if array.dtype.kind in "iuf":
-        return array.astype(np.float64, copy=False)
+        if dated is False:
+            return array.astype(np.float64, copy=False)
+        flat = array.reshape(-1)
+        found = dates_of_numbers(flat, what, row_name, _parse, time_unit, dated=bool(dated))
+        return found.reshape(array.shape)
     if array.dtype.kind in "OUT":
-        return _read_objects(array, what, row_name)
+        return _read_objects(array, what, row_name, time_unit, dated)
     raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
 
 
-def read_told_moments(times: ToldTimes, what: str, row_name: Callable[[int], str]) -> Moments | None:
+def read_told_moments(
+    times: ToldTimes, what: str, row_name: Callable[[int], str], *, dated: bool | None = None
+) -> Moments | None:
     """Return moments of which some are not told, None where none is.
 
     As `read_moments`; None, NaN, NaT and empty text become NaN or NaT.
@@ -100,16 +121,16 @@ def read_told_moments(times: ToldTimes, what: str, row_name: Callable[[int], str
     if array.dtype.kind == "U" and not isinstance(times, np.ndarray):
         array = np.asarray(times, dtype=object)  # a list such as ["2026-01-02", nan] was made into text
     if array.dtype.kind in "fM":
-        return None if np.isnan(array).all() else read_moments(array, what, row_name)
+        return None if np.isnan(array).all() else read_moments(array, what, row_name, dated=dated)
     if array.dtype.kind in "OUT":
         told = np.array([each is not None and each == each and each != "" for each in array.tolist()])
         row = np.flatnonzero(told)
         if len(row) == 0:
             return None
         values = array[row].tolist()
-        found = read_moments(values, what, lambda k: row_name(int(row[k])))
+        found = read_moments(values, what, lambda k: row_name(int(row[k])), dated=dated)
         return scattered(found, row, len(array))
-    return read_moments(array, what, row_name)
+    return read_moments(array, what, row_name, dated=dated)
 
 
 def scattered(found: Moments, row: IntArray, rows: int) -> Moments:
@@ -120,10 +141,17 @@ def scattered(found: Moments, row: IntArray, rows: int) -> Moments:
     return every
 
 
-def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -> Moments:
+def read_text(
+    times: polars.Series,
+    what: str,
+    row_name: Callable[[int], str],
+    time_unit: str | None = None,
+    *,
+    dated: bool | None = None,
+) -> Moments:
     """Return a column of text as numbers or UTC moments.
 
-    The first entry says which.
+    As `read_moments`; in a column of both, the first entry says which are wanted.
 
     Raises
     ------
@@ -132,10 +160,19 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
     """
     import polars
 
-    read = numbers = times.str.strip_chars().cast(polars.Float64, strict=False)
-    if numbers.is_null().any() and (numbers.is_null().all() or numbers.is_null()[0]):
-        read, zoned = parse_iso(times)
-        _warn_of_mixed_offsets(read.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
+    text = times.str.strip_chars()
+    read = numbers = text.cast(polars.Float64, strict=False)
+    if not numbers.has_nulls():
+        if dated is False:
+            return numbers.to_numpy()
+        digits = None if text.str.contains("[eE]").any() else text
+        return dates_of_numbers(
+            numbers.to_numpy(), what, row_name, _parse, time_unit, digits=digits, dated=bool(dated)
+        )
+    moments, zoned = parse_iso(times)
+    if moments.is_not_null()[0] or numbers.is_null()[0]:
+        _warn_of_mixed_offsets(moments.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
+        read = moments
     failed = (read.is_null() & times.is_not_null()).arg_true()
     if len(failed):
         k = int(failed[0])
@@ -143,8 +180,8 @@ def read_text(times: polars.Series, what: str, row_name: Callable[[int], str]) -
             f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
             "Correct it."
         )
-    moments: Moments = read.to_numpy()
-    return _in_calendar(moments, what, row_name) if moments.dtype.kind == "M" else moments
+    array = read.to_numpy()
+    return _in_calendar(array, what, row_name) if array.dtype.kind == "M" else array
 
 
 def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
@@ -189,6 +226,26 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
             f"{datetime.fromtimestamp(begin, UTC):%Y-%m-%dT%H:%M:%SZ}, or {unit}name the unit, which is that "
             "of all results too (--time-unit second, time_unit='second')."
         )
+
+
+def on_own_clock(
+    times: Times, what: str, row_name: Callable[[int], str], time_unit: str, *, numbers_count: bool = False
+) -> tuple[Array, np.datetime64 | None]:
+    """Return times in time units, and the moment of time 0.
+
+    That is midnight UTC of the first day, None of numbers. Raises as `read_moments` and `refuse_epochs`,
+    unless it is known that numbers count time.
+
+    Examples
+    --------
+    >>> on_own_clock([20260101, 20260103], "time", str, "day")
+    (array([0., 2.]), np.datetime64('2026-01-01'))
+    """
+    moments = read_moments(times, what, row_name, time_unit, dated=False if numbers_count else None)
+    if not numbers_count:
+        refuse_epochs(moments, time_unit, what)
+    origin = midnight_before(moments) if moments.dtype.kind == "M" else None
+    return time_since(origin, moments, time_unit, what), origin
 
 
 def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
@@ -300,13 +357,23 @@ def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
     return array if step == 1 else array.astype(f"datetime64[{unit}]")
 
 
-def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], str]) -> Moments:
-    """Read Python dates, datetimes or text."""
+def _read_objects(
+    array: npt.NDArray[Any],
+    what: str,
+    row_name: Callable[[int], str],
+    time_unit: str | None,
+    dated: bool | None,
+) -> Moments:
+    """Read Python dates, datetimes, text, or numbers of no NumPy type."""
     import polars
 
     values = array.reshape(-1).tolist()
-    if set(map(type, values)) <= {int, float}:
-        return np.array(as_vector(array.reshape(-1), array.size, what)).reshape(array.shape)
+    kinds = set(map(type, values))
+    if kinds == {int} or kinds == {Decimal}:  # of more than 64 bits, or of a table of them
+        values, kinds = [str(value) for value in values], {str}
+    if kinds <= {int, float}:
+        numbers = np.array(as_vector(array.reshape(-1), array.size, what)).reshape(array.shape)
+        return read_moments(numbers, what, row_name, time_unit, dated=dated)
     wrong = next((k for k, value in enumerate(values) if not isinstance(value, date | str)), None)
     texts = sum(map(isinstance, values, [str] * len(values)))
     if wrong is None and 0 < texts < len(values):
@@ -317,7 +384,8 @@ def _read_objects(array: npt.NDArray[Any], what: str, row_name: Callable[[int], 
             " Correct it."
         )
     if texts:
-        return read_text(polars.Series(values, dtype=polars.String), what, row_name).reshape(array.shape)
+        column = polars.Series(values, dtype=polars.String)
+        return read_text(column, what, row_name, time_unit, dated=dated).reshape(array.shape)
     # pandas' NaT is a datetime that differs from itself.
     known = np.array([value == value for value in values])
     zoned = np.array([isinstance(value, datetime) and value.tzinfo is not None for value in values])
@@ -347,8 +415,13 @@ def _warn_of_mixed_offsets(
     )
 
 
+def _parse(times: polars.Series) -> polars.Series:
+    """Return the moments of dates, null where a text is none."""
+    return parse_iso(times)[0]
+
+
 def parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """Parse ISO 8601 and HTTP dates and times of mixed precision.
+    """Parse ISO 8601, compact and HTTP dates and times of mixed precision.
 
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
     which times have an offset.
@@ -356,7 +429,7 @@ def parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     import polars
     from polars import col
 
-    parts = http_as_iso(times).str.extract_groups(_ISO).struct.unnest()
+    parts = compact_as_iso(http_as_iso(times)).str.extract_groups(_ISO).struct.unnest()
     clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
     text = col("day") + "T" + clock + col("fraction").fill_null("")
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)

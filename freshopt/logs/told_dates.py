@@ -75,7 +75,7 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
             return read_text_dates(polars.Series(text, dtype=polars.String), dated, row_name)
         row = np.flatnonzero(told)
         found = read_moments(
-            [values[k] for k in row.tolist()], "last_modified", lambda k: row_name(int(row[k]))
+            [values[k] for k in row.tolist()], "last_modified", lambda k: row_name(int(row[k])), dated=False
         )
         array = scattered(found, row, len(values))
     elif array.dtype.kind == "M":
@@ -89,7 +89,7 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
         return _or_none(array)
     if dated:
         return read_text_dates(_written(array), dated, row_name)
-    array = read_moments(array, "last_modified", row_name)
+    array = read_moments(array, "last_modified", row_name, dated=False)
     used = np.where(np.abs(array) <= LARGEST, array, np.nan)
     _warn_of_lost(~np.isnan(array) & np.isnan(used), lambda k: f"{array[k]:.15g}", row_name)
     return _or_none(used)

@@ -12,6 +12,8 @@ import numpy as np
 
 from freshopt.certificates.certificate import Certificate
 from freshopt.formatting import count, number, percent
+from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
@@ -61,7 +63,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         "host limits",
     )
     return [
-        ("log", f"{read or size}, {_span(made)}"),
+        ("log", f"{read or size}, {span_words(made.log)}"),
         *(("warning", text) for text in made.warnings),
         *((label, rows[label]) for label in order if label in rows),
         *_questions(made),
@@ -382,12 +384,16 @@ def gap_text(proof: Certificate) -> str:
     return f"{text}; {proof.reason}" if proof.reason else text
 
 
-def _span(made: Plan) -> str:
-    """Return the time that the log covers."""
-    log = made.log
-    begin, end = float(np.min(log.time)), log.end
+def span_words(log: CrawlLog | ChangeHistory) -> str:
+    """Return the time that a log covers, as dates or numbers."""
+    if isinstance(log, ChangeHistory):
+        begin, end = float(np.min(log.start)), float(np.max(log.end))
+    else:
+        begin, end = float(np.min(log.time)), log.end
+        if not log.timed:
+            return "without times"
     if log.origin is None:
-        return f"time {number(begin)} to {count(end, log.time_unit)}"
+        return f"times as plain numbers of {log.time_unit}s, from {number(begin)} to {number(end)}"
     seconds = SECONDS[log.time_unit]
     first, last = (log.origin + timedelta(seconds=t * seconds) for t in (begin, end))
     return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"

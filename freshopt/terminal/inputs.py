@@ -13,6 +13,7 @@ import numpy as np
 
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
+from freshopt.io.access_clients import ALL, Client
 from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array
@@ -64,6 +65,7 @@ def log_of(
     example: str | None,
     time_unit: str,
     columns: Mapping[str, str] | None = None,
+    client: Client = ALL,
     *,
     answers_are_changes: bool = False,
 ) -> CrawlLog:
@@ -71,7 +73,14 @@ def log_of(
     if (path is None) == (example is None):
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
-        return read_log(path or "", time_unit, columns=columns, answers_are_changes=answers_are_changes)
+        return read_log(
+            path or "",
+            time_unit,
+            columns=columns,
+            client=client.address,
+            agent=client.agent,
+            answers_are_changes=answers_are_changes,
+        )
     log = load_example(example)
     if log.time_unit == time_unit:
         return log

@@ -12,6 +12,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.io.access_clients import Client
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.log_files import log_hosts
 from freshopt.io.read_bing import read_bing
@@ -27,6 +28,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.url_hosts import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
+from freshopt.planning.plan_rows import span_words
 from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
@@ -44,6 +46,17 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
     ),
     options.answers_option,
+    click.option(
+        "--client",
+        metavar="ADDRESS",
+        help="For LOG with requests of several clients, an access log or a table with --columns "
+        "remote_addr=client: take those from this address, as one client's.",
+    ),
+    click.option(
+        "--agent",
+        metavar="TEXT",
+        help="For such a LOG: take the requests of agents with this in their names, as one client's.",
+    ),
     click.option(
         "--git",
         type=click.Path(path_type=Path),
@@ -103,6 +116,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "exists, empty where not known. Without it, the date of a first crawl may be a birth.",
     ),
 )
+_OF_LOG = ("columns", "answers_are_changes", "client", "agent", "sources")
 _GIT = ("since", "files", "min_changes")
 
 
@@ -147,6 +161,8 @@ class Origin:
     example: str | None
     columns: str | None
     answers_are_changes: bool
+    client: str | None
+    agent: str | None
     git: Path | None
     since: str | None
     files: tuple[str, ...]
@@ -167,17 +183,14 @@ class Origin:
                 "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
                 "--changedetection and --bing, and only one."
             )
-        if self.columns is not None and self.log is None:
-            raise click.UsageError("--columns is for LOG. Leave it out.")
-        if self.sources is not None and self.log is None:
-            raise click.UsageError("--sources is for LOG. Leave it out.")
-        if self.answers_are_changes and self.log is None:
-            raise click.UsageError("--answers-are-changes is for LOG. Leave it out.")
+        for key in _OF_LOG:
+            if getattr(self, key) not in (None, False) and self.log is None:
+                raise click.UsageError(f"--{key.replace('_', '-')} is for LOG. Leave it out.")
         if self.log is not None and is_planner(self.log):
-            for key in ("columns", "sources", "answers-are-changes"):
-                if getattr(self, key.replace("-", "_")) not in (None, False):
+            for key in _OF_LOG:
+                if getattr(self, key) not in (None, False):
                     raise click.UsageError(
-                        f"--{key} is for files, and {self.log} is a planner. Leave it out."
+                        f"--{key.replace('_', '-')} is for files, and {self.log} is a planner. Leave it out."
                     )
             log, weights = read_planner(self.log, time_unit)
             return Found(log, f"live planner in {self.log}", weights)
@@ -212,11 +225,17 @@ class Origin:
             self.example,
             time_unit,
             self.names(),
+            self.chosen,
             answers_are_changes=self.answers_are_changes,
         )
         if self.sources is not None:
             log = since_birth(log, starts_of(self.sources, log.sources_))
         return Found(log, self.example or str(self.log))
+
+    @property
+    def chosen(self) -> Client:
+        """The client of an access log."""
+        return Client(self.client, self.agent)
 
     def names(self) -> dict[str, str] | None:
         """Return the names of --columns: of the file, and of a log."""
@@ -235,7 +254,7 @@ class Origin:
         """Return the fetches behind a log, on its clock; None without statuses."""
         if self.log is None or is_planner(self.log):
             return None
-        told = fetch_statuses(self.log, self.names())
+        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None, client=self.chosen)
         if told is None or not len(told.source):
             return None
         time = told.time
@@ -258,11 +277,12 @@ class Origin:
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:
-    """Return how many crawls found a change.
+    """Return how many crawls found a change, and in which time.
 
-    The text is appended to `Found.words`; for a change history it is empty.
+    The text is appended to `Found.words`.
     """
-    return f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
+    found = f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
+    return f"{found}, {span_words(data)}"
 
 
 def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:

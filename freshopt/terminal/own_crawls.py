@@ -62,7 +62,14 @@ def with_own_crawls(
         told[key] = [np.full(len(log), np.nan) if own is None else own]
     zero = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "us")
     for path in paths:
-        columns, labels, _ = read_columns(path, answers_are_changes=answers_are_changes, continued=True)
+        columns, labels, _ = read_columns(
+            path,
+            None,
+            log.time_unit,
+            dated=zero is not None,
+            answers_are_changes=answers_are_changes,
+            continued=True,
+        )
         if "time" not in columns:
             raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
         names.append(labels)

@@ -22,7 +22,9 @@ from tests.ground_truth.tolerances import SCALAR
 def test_estimate_says_how_many_sources_are_of_which_kind(run: Run) -> None:
     Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\nb,0,0\nc,0,0\nc,1,1\n")
     shown = fields(run("estimate", "log.csv", "--out", "rates.csv", "--smoothing", "0").output)
-    assert shown["log"] == "log.csv: 6 crawls of 3 sources, 2 found a change"
+    assert shown["log"] == (
+        "log.csv: 6 crawls of 3 sources, 2 found a change, times as plain numbers of days, from 0 to 2"
+    )
     assert shown["change rates"] == "median source one in 1.44 days; 1 always changed, 1 baseline only, 1 ok"
     frame = pl.read_csv("rates.csv")
     assert frame.columns == ["source", "change_rate", "lower", "upper", "flag"]

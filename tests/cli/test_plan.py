@@ -109,7 +109,7 @@ def test_numbers_as_times_count_in_the_unit_and_have_no_timestamp(run: Run) -> N
     pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row").write_csv("log.csv")
     options = ("--bandwidth", "1/hour", "--horizon", "1d", "--time-unit", "hour", "--csv", "--out", "plan")
     shown = fields(run("plan", "log.csv", *options).output)
-    assert shown["log"] == "log.csv: 90 crawls of 3 sources, time 0 to 58 hours"
+    assert shown["log"] == "log.csv: 90 crawls of 3 sources, times as plain numbers of hours, from 0 to 58"
     assert "in 1 day at equal" in shown["schedule"]
     schedule = pl.read_csv("plan/schedule.csv")
     assert schedule.columns == ["source", "time"]
@@ -202,7 +202,7 @@ def test_old_copies_explain_the_value_over_the_horizon(run: Run) -> None:
 def test_one_of_anything_is_singular(run: Run) -> None:
     Path("log.csv").write_text("source,time,changed\na,0,0\na,1,1\na,2,0\n")
     shown = fields(run("plan", "log.csv", "--bandwidth", "1", "--horizon", "1", "--out", "plan").output)
-    assert shown["log"] == "log.csv: 3 crawls of 1 source, time 0 to 2 days"
+    assert shown["log"] == "log.csv: 3 crawls of 1 source, times as plain numbers of days, from 0 to 2"
     assert shown["intervals"] == "1 day; 0 sources never refreshed"
     assert shown["schedule"].startswith("1 refresh in 1 day at equal intervals")
 

@@ -1,0 +1,213 @@
+"""Evidence of a server's own log, of several clients that hold copies.
+
+An answer compares the source with the copy of the client that asked: 304 says that it has not changed since
+this client's own request before, 200 that it has, if the client asks conditionally. So each client's requests
+of a source are a history of their own, whose first answer is a baseline. A client counts after its first 304,
+which shows that it asks conditionally. (What came before is left out whatever it says: a client that came
+twice would else count where nothing had changed, and not where something had.)
+
+Histories of one source see the same changes. Their evidence is that of one history: time is unchanged where
+some client's 304 says so, and a change lies in what remains of an interval that ended with 200. Where nothing
+remains the 200 is no answer to a conditional request, and a client with many such is not believed. Of changes
+that overlap, which may be one, those are taken that end first.
+
+Cost: some sorts of the requests, and a loop over the answers 200.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.numerics.arrays import BoolArray, IntArray
+
+_OK, _NOT_MODIFIED = 200.0, 304.0
+# Share of a client's changes which answers to others rule out, above which it is not believed.
+_DOUBTED = 0.1
+# Clients with one agent that share a copy are answered 304 at their first request about as often as later,
+# others hardly ever. They share one if it is more than a quarter as often.
+_SHARED = 0.25
+
+
+class CopyEvidence(NamedTuple):
+    """What clients' requests say of the sources, by source and time.
+
+    Attributes
+    ----------
+    source : ndarray of int, shape (k,)
+    time, elapsed : ndarray of int, shape (k,)
+        In the unit of the requests' times; an elapsed time of 0 is a baseline's.
+    changed : ndarray of bool, shape (k,)
+    clients : int
+        How many of them count.
+    ruled_out : int
+        Answers 200 where others show that nothing had changed.
+    shared : ndarray of int
+        Agents whose addresses share copies, and do not count.
+    """
+
+    source: IntArray
+    time: IntArray
+    elapsed: IntArray
+    changed: BoolArray
+    clients: int
+    ruled_out: int
+    shared: IntArray
+
+
+class _Requests(NamedTuple):
+    """Requests by client, source and time, one for each moment."""
+
+    client: IntArray
+    agent: IntArray
+    source: IntArray
+    time: IntArray
+    modified: BoolArray
+    first: BoolArray
+
+
+class _Spans(NamedTuple):
+    """Disjoint stretches (start, end] of a line, source after source."""
+
+    start: IntArray
+    end: IntArray
+
+    @classmethod
+    def of(cls, start: IntArray, end: IntArray) -> _Spans:
+        """Return the union of stretches."""
+        order = np.argsort(start, kind="stable")
+        start, reach = start[order], np.maximum.accumulate(end[order])
+        begins = np.flatnonzero(np.append(True, start[1:] > reach[:-1]) if len(start) else [])
+        return cls(start[begins], reach[np.append(begins[1:], len(start)) - 1] if len(begins) else start)
+
+    def before(self, at: IntArray) -> IntArray:
+        """Return the length of the union up to each point."""
+        if len(self.start) == 0:
+            return np.zeros(len(at), dtype=np.int64)
+        total = np.concatenate([[0], np.cumsum(self.end - self.start)])
+        k = np.searchsorted(self.start, at, side="right") - 1
+        inside = np.minimum(at, self.end[k]) - self.start[k]
+        return np.where(k < 0, 0, total[k] + inside)
+
+    def entered(self, at: IntArray) -> IntArray:
+        """Return the begin of the stretch around a point, or the point."""
+        if len(self.start) == 0:
+            return at
+        k = np.searchsorted(self.start, at, side="left") - 1
+        return np.where((k >= 0) & (at <= self.end[k]), self.start[k], at)
+
+
+def evidence_of_copies(
+    source: IntArray, client: IntArray, agent: IntArray, time: IntArray, status: npt.NDArray[np.float64]
+) -> CopyEvidence:
+    """Return what the requests of several clients say of the sources.
+
+    Parameters
+    ----------
+    source, client, agent : ndarray of int, shape (rows,)
+        Codes from 0; all requests of a client have one agent.
+    time : ndarray of int, shape (rows,)
+        In any unit.
+    status : ndarray of float, shape (rows,)
+
+    Examples
+    --------
+    One client comes daily, and finds a change on the third day; another comes on that day for the first time.
+
+    >>> source, day = np.zeros(5, dtype=np.int64), 86_400 * np.array([0, 1, 2, 2, 3])
+    >>> client = np.array([0, 0, 0, 1, 0])
+    >>> found = evidence_of_copies(source, client, client, day, np.array([200, 304, 304, 200, 200.0]))
+    >>> (found.time // 86_400).tolist(), (found.elapsed // 86_400).tolist(), found.changed.tolist()
+    ([0, 2, 3], [0, 1, 1], [False, False, True])
+    """
+    asked = _by_copy(source, client, agent, time, status)
+    shared = _sharing(asked)
+    first_304 = np.full(int(client.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first_304, asked.client[~asked.modified], asked.time[~asked.modified])
+    begin = int(asked.time.min(initial=0))
+    span = int(asked.time.max(initial=0)) - begin + 1
+    at = asked.source * span + (asked.time - begin)
+    later = np.flatnonzero(~asked.first & ~np.isin(asked.agent, shared))
+    start, end, modified = at[later - 1], at[later], asked.modified[later]
+    counts = asked.time[later] > first_304[asked.client[later]]
+    known = _Spans.of(start[~modified], end[~modified])
+    # Positions on a line from which the known time is taken out: what remains of an interval is left there.
+    left = [point - known.before(point) for point in (start, end)]
+    void = modified & (left[0] == left[1])
+    voided, found = (
+        np.bincount(asked.client[later[rows]], minlength=len(first_304)) for rows in (void, modified)
+    )
+    counts &= (voided <= _DOUBTED * found)[asked.client[later]]
+    unchanged = _cuts(start[counts & ~modified], end[counts & ~modified])
+    rows = np.flatnonzero(counts & modified & ~void)
+    rows = rows[_disjoint(left[0][rows], left[1][rows])]
+    line = np.sort(at)
+    base = line[np.diff(line // span, prepend=-1) != 0]  # each source's first request is its baseline
+    place = np.concatenate([base, unchanged[0], known.entered(end[rows])])
+    remains = left[1][rows] - left[0][rows]
+    elapsed = np.concatenate([np.zeros(len(base), dtype=np.int64), unchanged[1], remains])
+    changed = np.arange(len(place)) >= len(base) + len(unchanged[0])
+    order = np.argsort(place, kind="stable")
+    return CopyEvidence(
+        source=place[order] // span,
+        time=place[order] % span + begin,
+        elapsed=elapsed[order],
+        changed=changed[order],
+        clients=len(np.unique(asked.client[later[counts]])),
+        ruled_out=int(np.count_nonzero(void)),
+        shared=shared,
+    )
+
+
+def _by_copy(
+    source: IntArray, client: IntArray, agent: IntArray, time: IntArray, status: npt.NDArray[np.float64]
+) -> _Requests:
+    """Return the requests that were answered 200 or 304, sorted.
+
+    Of those at one moment, one that was answered 200 tells.
+    """
+    row = np.flatnonzero((status == _OK) | (status == _NOT_MODIFIED))
+    row = row[np.lexsort((status[row], time[row], source[row], client[row]))]
+    new_copy = np.append(True, (np.diff(client[row]) != 0) | (np.diff(source[row]) != 0))[: len(row)]
+    new = new_copy | np.append(True, np.diff(time[row]) != 0)[: len(row)]
+    row, first, modified = row[new], new_copy[new], status[row[new]] == _OK
+    return _Requests(client[row], agent[row], source[row], time[row], modified, first)
+
+
+def _sharing(asked: _Requests) -> IntArray:
+    """Return the agents whose clients share copies."""
+    order = np.lexsort((asked.time, asked.source, asked.agent))
+    agent, source = asked.agent[order], asked.source[order]
+    followed = np.zeros(len(order), dtype=np.bool_)
+    followed[order] = ~np.append(True, (np.diff(agent) != 0) | (np.diff(source) != 0))[: len(order)]
+    n = int(asked.agent.max(initial=-1)) + 1
+
+    def share(rows: BoolArray) -> npt.NDArray[np.float64]:
+        total = np.bincount(asked.agent[rows], minlength=n)
+        return np.bincount(asked.agent[rows & ~asked.modified], minlength=n) / np.maximum(total, 1)
+
+    # The first requests of a client for what another with this agent had asked for before.
+    return np.flatnonzero(share(asked.first & followed) > _SHARED * share(~asked.first))
+
+
+def _cuts(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """Return points that part the union of stretches, and the parts' lengths.
+
+    It is parted where a stretch ends.
+    """
+    union = _Spans.of(start, end)
+    point = np.unique(np.concatenate([union.start, end]))
+    inside = ~np.isin(point, union.start)
+    return point[inside], np.diff(point, prepend=0)[inside]
+
+
+def _disjoint(start: IntArray, end: IntArray) -> IntArray:
+    """Return as many intervals as can be of which none overlap."""
+    kept, reached = [], -1
+    for k in np.lexsort((-start, end)).tolist():
+        if start[k] >= reached:
+            kept.append(k)
+            reached = int(end[k])
+    return np.array(kept, dtype=np.int64)
