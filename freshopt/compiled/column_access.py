@@ -188,7 +188,7 @@ def _wide(_context: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - nu
 
 one_by_one: Any = intrinsic(_one_by_one)
 wide: Any = intrinsic(_wide)
-# Numba pickles intrinsics into the key of a loop's cache with an id that is random in each process: with one that
-# is always the same, loops are found there again.
+# Numba pickles intrinsics into the key of a loop's cache with an id that is random in each process: with one
+# that is always the same, loops are found there again.
 one_by_one._set_uuid("freshopt.one_by_one")
 wide._set_uuid("freshopt.wide")

@@ -224,7 +224,8 @@ def _write(
         shutil.rmtree(staging / table)
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
     facts = summary(learnt, solution, scheduled, calendar, steps)
-    (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(facts, indent=2, allow_nan=False)
+    (staging / MARKER).write_text(text + "\n", encoding="utf-8", newline="\n")
     return facts, declared_rows(solution, request, unit)
 
 

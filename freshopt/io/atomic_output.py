@@ -172,7 +172,7 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
         return
     if not target.is_dir():
         raise SourceDataError(f"{target} is a file, not a folder. Choose another folder.")
-    if target in (Path.cwd(), *Path.cwd().parents):
+    if any(target.samefile(folder) for folder in (Path.cwd(), *Path.cwd().parents)):  # whatever their case
         raise SourceDataError(
             f"{target} is the working folder or above it, and cannot be replaced. Name a folder inside it."
         )

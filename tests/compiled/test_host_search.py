@@ -101,7 +101,7 @@ def upright(worth: float, d: float) -> float:
 
 @pytest.mark.parametrize("seed", range(4, 8))
 def test_a_price_beside_a_vertical_slope_is_found(seed: int) -> None:
-    """Logarithms of prices near 1 are finer than prices: two of them may have one demand, not quite the limit."""
+    """Logarithms of prices near 1 are finer than prices: two may have one demand, not quite the limit."""
     rng = np.random.default_rng(seed)
     for near in 10.0 ** rng.uniform(-13.0, -9.0, 100):
         many = int(rng.integers(1, 13))

@@ -25,6 +25,13 @@ def test_a_name_comes_out_as_it_is(name: str) -> None:
     assert found.content == hashlib.sha256(name.encode()).hexdigest()
 
 
+def test_a_backslash_between_folders_is_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: program)
+    for sep, program in (("/", "C:toolsget.exe"), ("\\", "C:\\tools\\get.exe")):
+        monkeypatch.setattr("os.sep", sep)
+        assert SourceCommand.parse(r"C:\tools\get.exe 'a b' {source}").words == (program, "a b", "{source}")
+
+
 def test_the_output_tells_a_change() -> None:
     command = shell('echo "$1"; echo noise >&2')
     assert command.run("a").content == command.run("a").content

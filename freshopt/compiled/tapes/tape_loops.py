@@ -105,11 +105,11 @@ def _kept(name: str, text: str) -> Path | None:
     for folder in (*given, Path(__file__).parent / "__pycache__", home / "freshopt"):
         path = folder / f"{name}.py"
         try:
-            if path.is_file() and path.read_text() == text:
+            if path.is_file() and path.read_text(encoding="utf-8") == text:
                 return path
             folder.mkdir(parents=True, exist_ok=True)
             handle, other = mkstemp(dir=folder, suffix=".tmp")
-            with os.fdopen(handle, "w") as file:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
             Path(other).replace(path)
         except OSError:
