@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from freshopt.io.log_files import log_frame, may_have
 from freshopt.io.read_log import COLUMNS, SEEN, Cells, filled
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, labels_of
 
 _NEEDED = frozenset({"source", "time", "status"})
 
@@ -55,4 +55,4 @@ def fetch_statuses(path: Path, columns: Mapping[str, str] | None = None) -> Fetc
     time = np.asarray(cells.times(frame["time"]))
     clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
     status = np.asarray(cells.numbers(filled(frame["status"])).to_numpy(), dtype=np.float64)
-    return Fetches(names[codes], status, clock.astype(np.float64))
+    return Fetches(labels_of(names, codes), status, clock.astype(np.float64))

@@ -24,6 +24,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
 from freshopt.logs.timestamps import Moments, RowNames, read_text, scattered
 from freshopt.logs.verdicts import NOT_MODIFIED, Verdicts, verdicts
+from freshopt.numerics.arrays import label_array
 
 if TYPE_CHECKING:
     import os
@@ -217,7 +218,7 @@ class Cells:
             labels, codes = ranked_names(column)
             if labels.str.contains("\0", literal=True).any():
                 self._require_known(column, ~column.str.contains("\0", literal=True))
-            return np.asarray(labels.to_list(), dtype=np.str_), codes
+            return label_array(labels.to_list()), codes
         return code_integers(column.to_numpy())
 
     def told_times(self, column: polars.Series) -> Moments:

@@ -38,7 +38,7 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     >>> born.interval.tolist(), born.changed.tolist()
     ([9.0, 8.0], [True, False])
     """
-    moments = read_told_moments(start, "start", lambda k: f"the row of source {log.sources_[k].item()!r}")
+    moments = read_told_moments(start, "start", lambda k: f"the row of source {log.sources_.item(k)!r}")
     if moments is None:
         return log
     if not log.timed:

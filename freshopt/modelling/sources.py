@@ -24,6 +24,7 @@ from freshopt.numerics.arrays import (
     as_vector,
     chunks,
     is_scalar,
+    label_array,
     read_only,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -441,7 +442,7 @@ def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] 
     """Return names or hosts as a read-only vector of n labels."""
     if value is None:
         return None
-    labels = np.asarray(value)
+    labels = label_array(value)
     if labels.ndim == 0:
         labels = np.broadcast_to(labels, (n,))
     if labels.shape != (n,):
@@ -467,7 +468,10 @@ def _require_unique(names: npt.NDArray[Any] | None) -> None:
     Results are matched by name.
     """
     # Names of a log are sorted: no two that stand side by side are equal then, and no others.
-    if names is None or (names.dtype.kind in "iuU" and bool(np.all(names[1:] > names[:-1]))):
+    if names is None:
+        return
+    alike = names.dtype.kind in "iuU" or all(isinstance(name, str) for name in names.tolist())
+    if alike and bool(np.all(names[1:] > names[:-1])):
         return
     seen: set[object] = set()
     twice: list[str] = []

@@ -19,7 +19,16 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_number,
+    as_vector,
+    label_array,
+    read_only,
+    shape_of,
+    total,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import RateTable, read_rates
@@ -198,7 +207,7 @@ class Schedule:
         for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
             shape_of(given, what)
         refreshes, n = np.size(time), np.size(rates)
-        labels = None if names is None else np.asarray(names)
+        labels = None if names is None else label_array(names)
         if np.shape(source) != (refreshes,) or (labels is not None and labels.shape != (n,)):
             raise SourceDataError(
                 f"{refreshes} times have sources of shape {np.shape(source)}, {n} rates have names of shape "
