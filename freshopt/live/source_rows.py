@@ -17,7 +17,7 @@ from freshopt.live.database import Database, new_revision
 from freshopt.live.settings import PlannerSettings
 from freshopt.logs.dataframes import frame_columns
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array
+from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
 from freshopt.planning.request import rate_of
 from freshopt.units import SECONDS
 
@@ -69,7 +69,9 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
             continue
         if key in columns:
             raise SourceDataError(f"{key} is given twice, beside the sources and with them. Drop one.")
-        own = [value] * n if isinstance(value, str) or np.ndim(value) == 0 else label_array(value).tolist()
+        own = (
+            [value] * n if isinstance(value, str) or not shape_of(value, key) else label_array(value).tolist()
+        )
         if len(own) != n:
             raise SourceDataError(f"{key} has {len(own)} values for {n} sources. Pass one each.")
         columns[key] = own

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs import row_loops
-from freshopt.numerics.arrays import Array, IntArray, chunks, label_array, shape_of
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_objects,
+    chunks,
+    is_listed_text,
+    label_array,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -106,7 +114,7 @@ def _texts(labels: list[str]) -> npt.NDArray[Any]:
 def _as_labels(source: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a vector of integers or of strings, or refuse."""
     shape_of(source, "source")
-    rows = label_array(source)
+    rows = as_objects(source) if is_listed_text(source) else np.asarray(source)
     if rows.ndim != 1:
         raise SourceDataError(f"source has shape {rows.shape}. Pass one name or integer per row.")
     if rows.dtype.kind == "U" and not isinstance(source, np.ndarray):

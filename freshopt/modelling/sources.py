@@ -21,8 +21,10 @@ from freshopt.numerics.arrays import (
     BoolArray,
     as_column,
     as_float64,
+    as_objects,
     as_vector,
     chunks,
+    is_listed_text,
     is_scalar,
     label_array,
     read_only,
@@ -420,7 +422,9 @@ def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     lengths: dict[str, int] = {}
     for key, value in arguments.items():
         try:
-            shape = () if value is None else np.shape(value)
+            shape = (
+                as_objects(value).shape if is_listed_text(value) else () if value is None else np.shape(value)
+            )
         except ValueError:
             raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
         if shape:

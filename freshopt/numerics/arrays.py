@@ -182,7 +182,7 @@ def shape_of(value: object, what: str) -> tuple[int, ...]:
     (2,)
     """
     try:
-        shape: tuple[int, ...] = np.shape(label_array(value))
+        shape: tuple[int, ...] = as_objects(value).shape if is_listed_text(value) else np.shape(value)  # type: ignore[arg-type]
     except ValueError:
         raise SourceDataError(f"{what} has rows of different lengths. Pass one entry each.") from None
     return shape
@@ -199,13 +199,22 @@ def label_array(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_li
     >>> label_array(["a", "bc"]).dtype, label_array(["a"] * 20_000 + ["b" * 10_000]).dtype
     (dtype('<U2'), dtype('O'))
     """
-    if isinstance(labels, list | tuple) and len(labels) and isinstance(labels[0], str):
-        listed = np.asarray(labels, dtype=object)
-        if listed.ndim == 1 and all(isinstance(each, str) for each in labels):
-            sizes = [len(each) for each in labels]
-            fixed = max(sizes) * len(sizes)
-            return listed if 4 * fixed > LITTLE and fixed > WIDE * sum(sizes) else listed.astype(np.str_)
+    if is_listed_text(labels) and all(isinstance(each, str) for each in labels):
+        sizes = [len(each) for each in labels]
+        fixed = max(sizes) * len(sizes)
+        if 4 * fixed > LITTLE and fixed > WIDE * sum(sizes):
+            return as_objects(labels)
     return np.asarray(labels)
+
+
+def is_listed_text(labels: object) -> bool:
+    """Return whether labels are a list that begins with text."""
+    return isinstance(labels, list | tuple) and len(labels) > 0 and isinstance(labels[0], str)
+
+
+def as_objects(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_like
+    """Return an array of the very objects that a list has."""
+    return np.asarray(labels, dtype=object)
 
 
 def are_text(labels: npt.NDArray[Any]) -> bool:
