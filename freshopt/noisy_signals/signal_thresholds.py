@@ -256,4 +256,4 @@ def _follow() -> Callable[..., None]:
 def _compiled() -> Callable[..., None]:
     from freshopt.noisy_signals.loops import build_rules  # noqa: PLC0415 - numba loads only if needed
 
-    return backend.built(build_rules)
+    return build_rules()

@@ -182,7 +182,7 @@ def shape_of(value: object, what: str) -> tuple[int, ...]:
     (2,)
     """
     try:
-        shape: tuple[int, ...] = as_objects(value).shape if is_listed_text(value) else np.shape(value)  # type: ignore[arg-type]
+        shape = (as_objects(value) if is_listed_text(value) else np.asarray(value)).shape
     except ValueError:
         raise SourceDataError(f"{what} has rows of different lengths. Pass one entry each.") from None
     return shape
@@ -214,7 +214,8 @@ def is_listed_text(labels: object) -> bool:
 
 def as_objects(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_like
     """Return an array of the very objects that a list has."""
-    return np.asarray(labels, dtype=object)
+    objects: npt.NDArray[Any] = np.asarray(labels, dtype=object)
+    return objects
 
 
 def are_text(labels: npt.NDArray[Any]) -> bool:
@@ -230,7 +231,9 @@ def labels_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[
     >>> labels_of(np.array(["a", "b"]), np.array([1, 0, 1])).tolist()
     ['b', 'a', 'b']
     """
-    return (labels.astype(object) if labels.dtype.kind == "U" else labels)[codes]
+    once = labels.astype(object) if labels.dtype.kind == "U" else labels
+    rows: npt.NDArray[Any] = once[codes]
+    return rows
 
 
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

@@ -23,10 +23,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import config
 from numba.extending import register_jitable
 
+from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.tapes import atom_functions, marginal_search
 from freshopt.compiled.tapes.tape_source import Part, numbers_of
 from freshopt.compiled.tapes.tape_templates import loop_source
@@ -87,12 +88,8 @@ def _compiled(text: str, signature: tuple[Any, ...]) -> Callable[..., None]:
         if key != "run":
             register_jitable(forceinline=True, **_INNER)(function)
     run = names["run"]
-    if path is not None:
-        try:
-            return njit(signature, nogil=True, error_model="numpy", cache=True)(run)
-        except RuntimeError:  # numba's error where no folder to cache in can be written
-            pass
-    return njit(signature, nogil=True, error_model="numpy")(run)
+    compiled: Callable[..., None] = compile_loop(signature, nogil=True, error_model="numpy")(run)
+    return compiled
 
 
 def _kept(name: str, text: str) -> Path | None:
