@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 from freshopt.automata import heaps, observed_costs, polls, random_numbers, transitions
 from freshopt.automata.polls import Slots
 from freshopt.automata.transitions import Tree
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics.arrays import Array, IntArray
 
 STEPS = (random_numbers, heaps, transitions, observed_costs, polls)

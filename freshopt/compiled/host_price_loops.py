@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.column_access import at, entries, gathered
 from freshopt.compiled.column_passes import members_of, memory_of
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import EDITION, source_of, spent

@@ -29,7 +29,6 @@ from freshopt.compiled import (
     proof_tables,
     source_columns,
 )
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.cells import (
     attempt_functions,
     attempt_roots,
@@ -57,6 +56,7 @@ from freshopt.compiled.column_passes import (
 )
 from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray

@@ -16,8 +16,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import loops
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.column_access import at
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST
 from freshopt.compiled.source_columns import Data
 from freshopt.numerics import vector_math

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from freshopt.compiled import loops
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, BoolArray

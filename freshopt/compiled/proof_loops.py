@@ -15,10 +15,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
 from freshopt.compiled.column_access import at, entries, wide
 from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell, proved
 from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN, MATERIALS_MEAN

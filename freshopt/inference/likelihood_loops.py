@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.inference.crawl_sum_loops import (
     EDITION,
     FAST,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.inference.crawl_sum_loops import (
     EDITION,
     FAST,

@@ -14,7 +14,7 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.noisy_signals import (
     cycle_terms,
     poisson_tails,

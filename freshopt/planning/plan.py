@@ -63,6 +63,7 @@ from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.scheduling.schedule_size import PLANNED_BYTES, check_size
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
@@ -423,6 +424,7 @@ def make_plan(
     step("schedule")
     method = method_of(request, problem) if phases is None else phased_method(phases)
     begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
+    check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
     times = schedule(solution, request.horizon, method, start=begin)
     problem = solution.problem
     value = schedule_value_of(times, solution, log)

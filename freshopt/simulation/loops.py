@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics import random_streams
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word

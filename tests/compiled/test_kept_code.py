@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 
 START = """
 import numpy as np, freshopt as fo

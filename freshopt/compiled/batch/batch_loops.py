@@ -15,13 +15,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import proof_loops
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.batch import batch_extrapolation, batch_records, batch_search
 from freshopt.compiled.batch.batch_records import FOUND, UNSOLVED, BatchFound, BatchGroups
 from freshopt.compiled.batch.batch_search import settle
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import sums_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL
 from freshopt.compiled.rows import mixed_costs, row_loops
 from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses

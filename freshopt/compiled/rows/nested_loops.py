@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates, sources_of
 from freshopt.compiled.demand_functions import Demand
@@ -30,6 +29,7 @@ from freshopt.compiled.host_search import (
     write_between,
     write_met,
 )
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import EDITION, FAST, respond_of
 from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.compiled.source_columns import LARGEST_RATE, SearchStart, SourceColumns

@@ -15,10 +15,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops
-from freshopt.compiled.backend import compile_loop
 from freshopt.compiled.column_passes import sources_of
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.rows import row_records, row_sums
 from freshopt.compiled.rows.row_records import RowEntries, RowPrices, RowSums

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics.arrays import Array, IntArray
 
 Ints = npt.NDArray[np.int32]

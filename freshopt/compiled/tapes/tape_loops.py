@@ -27,7 +27,7 @@ from numba import types
 from numba.core import config
 from numba.extending import register_jitable
 
-from freshopt.compiled.backend import compile_loop
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.tapes import atom_functions, marginal_search
 from freshopt.compiled.tapes.tape_source import Part, numbers_of
 from freshopt.compiled.tapes.tape_templates import loop_source
