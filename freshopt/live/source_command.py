@@ -32,6 +32,8 @@ PLACEHOLDERS = ("source", "host")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # Seconds that a process which was asked to end is given before it is killed.
 _GRACE = 2.0
+# What a signal to a group that has ended raises; the second on macOS, until its first process is waited for.
+_NO_GROUP = (ProcessLookupError, PermissionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         # The group outlives its first process where that leaves others behind.
         try:
             os.killpg(process.pid, ask)
-        except ProcessLookupError:
+        except _NO_GROUP:
             break
         try:
             process.wait(_GRACE)
@@ -227,7 +229,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 def _group_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
+    except _NO_GROUP:
         return False
     return True
 

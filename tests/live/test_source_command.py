@@ -63,6 +63,16 @@ def test_what_hangs_is_ended_with_all_that_it_started() -> None:
     assert shell("yes", timeout=0.2).run("a").failure
 
 
+@pytest.mark.parametrize("raised", [ProcessLookupError, PermissionError])
+def test_a_group_that_has_ended_is_no_error(raised: type[OSError], monkeypatch: pytest.MonkeyPatch) -> None:
+    def killpg(_group: int, _signal: int) -> None:
+        raise raised
+
+    monkeypatch.setattr("os.killpg", killpg)
+    assert shell("true").run("a").content
+    assert shell("exit 1", changed_by="exit-code").run("a").changed is True
+
+
 def test_refusals() -> None:
     for text, why in (
         ("cat 'x {source}", r"cannot be split into words"),
