@@ -27,8 +27,8 @@ optimum it is their cell over the periodic one.
 LOADS = """
 Binary freshness, periodic optimum, one day. Seconds of one core; memory of the whole process at its
 largest, the problem and its solution included. Methods with slots refresh at a constant rate; equal
-intervals have phases chosen for the day. A schedule of more than 16 GiB, at 48 bytes a refresh, raises
-an error before it is begun.
+intervals have phases chosen for the day. A schedule that does not fit in the memory that is free, at 64
+bytes a refresh (160 in a plan), raises an error before it is begun.
 
 ![Refreshes per minute over a day, divided by their mean, for six methods](load.png)
 """

@@ -29,4 +29,4 @@ _PLAIN: Mapping[str, Callable[..., None]] = {
 def _compiled() -> Mapping[str, Callable[..., None]]:
     from freshopt.automata.loops import build  # noqa: PLC0415 - numba loads only if needed
 
-    return backend.built(build)
+    return build()

@@ -12,12 +12,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.automata import heaps, observed_costs, polls, random_numbers, transitions
 from freshopt.automata.polls import Slots
 from freshopt.automata.transitions import Tree
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics.arrays import Array, IntArray
 
 STEPS = (random_numbers, heaps, transitions, observed_costs, polls)
@@ -29,12 +29,12 @@ for _module in STEPS:
 EDITION = hashlib.sha256("".join(map(inspect.getsource, STEPS)).encode()).hexdigest()
 
 
-def build(*, cache: bool) -> dict[str, Callable[..., None]]:
+def build() -> dict[str, Callable[..., None]]:
     """Return the loops `simulate`, `observe`, `choose_many` and `learn_many` of `steps`."""
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def simulate(
         tree: Tree,
         slots: Slots,
@@ -49,7 +49,7 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         _ = edition
         polls.simulate(tree, slots, count, scheduler, rule, reward, penalty, gain, probing)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def observe(
         tree: Tree,
         slots: Slots,
@@ -64,12 +64,12 @@ def build(*, cache: bool) -> dict[str, Callable[..., None]]:
         _ = edition
         polls.observe(tree, slots, leaves, values, scheduler, rule, penalty, gain, probing)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
         _ = edition
         transitions.choose_many(tree, scheduler, out)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def learn_many(tree: Tree, leaves: IntArray, values: Array, reward: bool, penalty: bool) -> None:
         _ = edition
         transitions.learn_many(tree, leaves, values, reward, penalty)

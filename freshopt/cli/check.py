@@ -146,7 +146,7 @@ def check(
                 click.echo(_row(checked))
         _conclude(digest, idle=sources is None)
         if staging is not None:
-            staging.write_text(page(digest, about=about), encoding="utf-8")
+            staging.write_text(page(digest, about=about), encoding="utf-8", newline="\n")
     if html is not None:
         click.echo(f"wrote {html}")
     context.exit(0 if digest.passed() else 1)

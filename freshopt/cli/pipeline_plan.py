@@ -215,7 +215,7 @@ class PipelinePlan:
         for name, frame in zip(TABLES, (rates, nodes), strict=True):
             write_table(with_unit(frame, unit), folder / f"{name}{ending}")
         text = json.dumps(self.facts() | dict(more), indent=2, allow_nan=False)
-        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "summary.json").write_text(text + "\n", encoding="utf-8", newline="\n")
         return [*(f"{name}{ending}" for name in TABLES), "summary.json"]
 
 

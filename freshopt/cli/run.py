@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.io.log_files import JSON_LINES
@@ -24,6 +25,7 @@ from freshopt.live.running import run_planner
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.numerics.arrays import labels_of
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
@@ -143,7 +145,7 @@ def run(
     listed = None if sources is None else _sources(sources)
     history = None if log is None else _history(log, answers_are_changes=answers_are_changes)
     if history is not None and listed is None and _is_new(folder):
-        listed = _named(history.sources_.astype(str).tolist())
+        listed = _named(_texts(history).tolist())
     if listed is not None:
         needed = host_limits is not None or host_gap is not None
         needed = needed or (command is not None and command.names_host)
@@ -255,15 +257,20 @@ def _history(path: Path, *, answers_are_changes: bool) -> CrawlLog:
     return found
 
 
+def _texts(history: CrawlLog) -> npt.NDArray[np.object_]:
+    """Return the names of a log's sources; a planner has no integers."""
+    return np.array([*map(str, history.sources_.tolist())], dtype=object)
+
+
 def _record(planner: Planner, history: CrawlLog) -> None:
     """Record the crawls so far of the planner's sources."""
-    known = np.isin(history.sources_.astype(str), planner.to_frame()["source"].to_numpy().astype(str))
+    known = np.isin(_texts(history), planner.to_frame()["source"].to_numpy())
     rows = np.flatnonzero(known[history.source_index])
     first = np.zeros(len(history), dtype=np.bool_)
     first[history.offsets[:-1]] = True
     changed = np.where(np.isnan(history.interval) & ~first, np.nan, history.changed)
     planner.observed_many(
-        history.sources_.astype(str)[history.source_index[rows]],
+        labels_of(_texts(history), history.source_index[rows]),
         inputs.moments(history, history.time[rows]),
         changed[rows],
         changes=None if history.changes is None else history.changes[rows],

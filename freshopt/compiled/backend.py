@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
-Loops = TypeVar("Loops")
+from freshopt.compiled.kept_code import compile_loop
+
 Pass = TypeVar("Pass", bound=Callable[..., Any])
 
 # Evaluations of single sources that NumPy makes in the .9 s of loading numba and a first loop.
@@ -113,17 +114,8 @@ def fast(function: Pass) -> Pass:
     return loop
 
 
-def built(build: Callable[..., Loops]) -> Loops:
-    """Return compiled loops, cached on disk where possible."""
-    try:
-        return build(cache=True)
-    except RuntimeError:  # numba's error where no folder to cache in can be written
-        return build(cache=False)
-
-
 @cache
 def _compiled(function: Any) -> Any:  # noqa: ANN401 - a function as a function
-    from numba import njit
     from numba.extending import register_jitable
 
     import freshopt.compiled.loops  # noqa: F401, PLC0415 - tells numba of the demands
@@ -132,4 +124,4 @@ def _compiled(function: Any) -> Any:  # noqa: ANN401 - a function as a function
     for name, other in inspect.getmembers(module, inspect.isfunction):
         if other.__module__ == module.__name__ and name != function.__name__:
             register_jitable(other)
-    return built(lambda cache: njit(nogil=True, error_model="numpy", cache=cache)(function))
+    return compile_loop(nogil=True, error_model="numpy")(function)

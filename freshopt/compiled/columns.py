@@ -274,8 +274,5 @@ def _loops(formula: Demand, announced: Demand | None) -> _Loops:
     if key not in _BUILT:
         from freshopt.compiled.loops import build  # noqa: PLC0415 - numba loads only if needed
 
-        try:
-            _BUILT[key] = _Loops(*build(formula, announced, cache=True))
-        except RuntimeError:  # numba's error where no folder to cache in can be written
-            _BUILT[key] = _Loops(*build(formula, announced, cache=False))
+        _BUILT[key] = _Loops(*build(formula, announced))
     return _BUILT[key]

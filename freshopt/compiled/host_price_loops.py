@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled.column_access import at, entries, gathered
 from freshopt.compiled.column_passes import members_of, memory_of
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import EDITION, source_of, spent
@@ -43,10 +43,10 @@ FLAT = 1.5
 STEPS, GOLDEN = 80, (math.sqrt(5.0) - 1.0) / 2.0
 
 
-def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> Callable[..., None]:
+def build(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]:
     """Return the loop over hosts that writes their prices, of a cell."""
     source, marginal = source_of(silent, announced), _marginal(silent, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     # A variable of the closures below, hence part of what their cache is looked up by.
     edition = EDITION + hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
 
@@ -135,7 +135,7 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> Cal
                 values[a : b + 1] = np.inf
         return 0.0 if idle <= least else math.exp(x)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def settle(
         begin: int,
         end: int,

@@ -151,7 +151,14 @@ def search_price(
             break
         low, high = (x, high) if excess > ROUNDED else (low, x)
         narrow = high - low <= WIDTH + ULP * abs(x)
-        quadratic = turn > 0 and kept and abs(excess) * abs(excess_before) <= CLOSE
+        # Beside a vertical slope the last two may lie on one side, with the same demand to rounding: their
+        # secant tells nothing.
+        quadratic = (
+            turn > 0
+            and kept
+            and abs(excess) * abs(excess_before) <= CLOSE
+            and abs(excess) <= abs(excess - excess_before)
+        )
         # Most steps end nowhere near: the rates are not compared there.
         if narrow or quadratic or abs(excess) <= CLOSE:
             state = search_state(own, excess, rates, earlier, narrow, quadratic)

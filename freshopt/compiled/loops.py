@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import (
@@ -57,6 +56,7 @@ from freshopt.compiled.column_passes import (
 )
 from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray
@@ -109,13 +109,13 @@ EDITION = hashlib.sha256(
 ).hexdigest()
 
 
-def build(formula: Demand, announced: Demand | None, *, cache: bool) -> tuple[Callable[..., None], ...]:
+def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None], ...]:
     """Return the loops (demand, fill, by_host, hosts) of a demand function.
 
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
     respond = respond_of(formula, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     passes = (
         _passes_in_steps(respond, options)
         if formula in STEPS
@@ -200,14 +200,14 @@ def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], C
     """
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:
         _ = edition
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
             sums[chunk] = demand_of(rate, sources_of(columns, a, b), b - a, 1.0 / price)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def fill(
         begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
     ) -> None:
@@ -225,7 +225,7 @@ def _passes_in_steps(
     """Return `_passes` of a formula of tables."""
     edition = EDITION
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def demand_by_steps(
         begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array
     ) -> None:
@@ -235,7 +235,7 @@ def _passes_in_steps(
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
             sums[chunk] = demand_in_steps(respond, sources_of(columns, a, b), b - a, 1.0 / price, memory)
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def fill_by_steps(
         begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
     ) -> None:
@@ -253,7 +253,7 @@ def _host_passes(
     """Return the passes over hosts: total demand, and price search."""
     edition = EDITION
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def by_host(
         begin: int,
         end: int,
@@ -275,7 +275,7 @@ def _host_passes(
                 for k in range(b - a):
                     own[host[k]] += at(chunk.cost, k) * rates[k]
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def hosts(
         begin: int,
         end: int,

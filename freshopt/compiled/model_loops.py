@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import loops
 from freshopt.compiled.column_access import at
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST
 from freshopt.compiled.source_columns import Data
 from freshopt.numerics import vector_math
@@ -53,12 +53,12 @@ EDITION = hashlib.sha256(
 ).hexdigest()
 
 
-def build(*, cache: bool) -> tuple[Callable[..., Any], ...]:
+def build() -> tuple[Callable[..., Any], ...]:
     """Return the loops (respond, fill, take)."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def respond(
         log_price: float,
         inverse: float,
@@ -94,7 +94,7 @@ def build(*, cache: bool) -> tuple[Callable[..., Any], ...]:
                 falls += some * at(cost, k)
         return used, falls
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def fill(
         log_price: float,
         inverse: float,
@@ -119,7 +119,7 @@ def build(*, cache: bool) -> tuple[Callable[..., Any], ...]:
             for k in range(len(rate)):
                 out[k] = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def take(
         paid: float,
         log_price: float,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from freshopt.compiled import backend
 from freshopt.compiled.tapes.tape_passes import enabled
 
 
@@ -37,5 +36,5 @@ def model_passes(n: int) -> ModelPasses | None:
 def _built() -> ModelPasses:
     from freshopt.compiled.model_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-    loops: tuple[Any, ...] = backend.built(build)
+    loops: tuple[Any, ...] = build()
     return ModelPasses(*loops)

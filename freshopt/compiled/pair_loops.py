@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from freshopt.compiled import loops
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, BoolArray
@@ -29,16 +29,16 @@ from freshopt.numerics.arrays import CACHED, IN_TURN, Array, BoolArray
 EDITION = hashlib.sha256((loops.EDITION + inspect.getsource(sys.modules[__name__])).encode()).hexdigest()
 
 
-def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable[..., None]:
+def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     """Return the loop over chunks at two prices.
 
     Of each chunk it writes the demand at both, at both without the sources that jump, and of the mixture.
     """
     respond = respond_of(formula, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def pair(
         begin: int,
         end: int,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns, run_chunks_in_threads
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import SourceColumns
@@ -96,5 +95,5 @@ def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     if key not in _BUILT:
         from freshopt.compiled.pair_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-        _BUILT[key] = backend.built(lambda cache: build(formula, announced, cache=cache))
+        _BUILT[key] = build(formula, announced)
     return _BUILT[key]

@@ -186,7 +186,7 @@ def _loops(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[...
     if key not in _BUILT:
         from freshopt.compiled.proof_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-        _BUILT[key] = backend.built(lambda cache: build(silent, announced, cache=cache))
+        _BUILT[key] = build(silent, announced)
     return _BUILT[key]
 
 
@@ -199,5 +199,5 @@ def _host_loop(silent: ProofCell, announced: ProofCell | None) -> Callable[..., 
     if key not in _HOST_LOOPS:
         from freshopt.compiled.host_price_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-        _HOST_LOOPS[key] = backend.built(lambda cache: build(silent, announced, cache=cache))
+        _HOST_LOOPS[key] = build(silent, announced)
     return _HOST_LOOPS[key]

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
 from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
 from freshopt.compiled.column_access import at, entries, wide
 from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.proof_functions import ProofCell, proved
 from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN, MATERIALS_MEAN
@@ -53,7 +53,7 @@ EDITION = hashlib.sha256(
 ).hexdigest()
 
 
-def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tuple[Callable[..., None], ...]:
+def build(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[..., None], ...]:
     """Return the loops (prove, prove_hosts) of a cell.
 
     With `announced` they are loops of two cells: the second is that of signalled sources. `prove` writes the
@@ -61,10 +61,10 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
     rounding lost of it.
     """
     source, sums_at = source_of(silent, announced), sums_of(silent, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def prove(
         begin: int, end: int, n: int, price: float, columns: SourceColumns, rates: Array, sums: Array
     ) -> None:
@@ -75,7 +75,7 @@ def build(silent: ProofCell, announced: ProofCell | None, *, cache: bool) -> tup
             row = sums[chunk]
             row[0], row[1], row[2], row[3], row[4] = cost, gain, used, gap, outside
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def prove_hosts(
         begin: int,
         end: int,

@@ -19,7 +19,12 @@ _POOL: dict[int, ThreadPoolExecutor] = {}
 def threads() -> int:
     """Return how many threads share a pass."""
     given = os.environ.get("FRESHOPT_THREADS", "")
-    return max(1, int(given)) if given.isdigit() else len(os.sched_getaffinity(0))
+    return max(1, int(given)) if given.isdigit() else _cores()
+
+
+def _cores() -> int:
+    """Return how many cores the process may use, or has where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_chunks_in_threads(part: Callable[[int, int], None], pieces: int, least: int) -> None:
@@ -73,12 +78,13 @@ def _pool(size: int) -> ThreadPoolExecutor:
     found = next(iter(_POOL.items()), None)
     if found is not None and found[0] >= size:
         return found[1]
-    most = max(size, len(os.sched_getaffinity(0)))
+    most = max(size, _cores())
     made = ThreadPoolExecutor(most, thread_name_prefix="freshopt")
     _POOL.clear()
     _POOL[most] = made
     return made
 
 
-# A child has none of its parent's threads.
-os.register_at_fork(after_in_child=_POOL.clear)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    # A child has none of its parent's threads.
+    os.register_at_fork(after_in_child=_POOL.clear)

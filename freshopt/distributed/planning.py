@@ -231,7 +231,8 @@ def _write(
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
     told = by_weight([*heard, *(each for one in learnt for each in one.warnings)])
     facts = summary(learnt, solution, scheduled, calendar, steps) | {"warnings": list(told)}
-    (staging / MARKER).write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(facts, indent=2, allow_nan=False)
+    (staging / MARKER).write_text(text + "\n", encoding="utf-8", newline="\n")
     return facts, declared_rows(solution, request, unit)
 
 

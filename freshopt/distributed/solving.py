@@ -246,7 +246,7 @@ def part_names(folder: Path) -> set[str]:
 def _tidy(staging: Path, solution: DistributedSolution) -> None:
     """Add the summary."""
     require_parts(staging, len(solution.calls))
-    with (staging / MARKER).open("w", encoding="utf-8") as file:
+    with (staging / MARKER).open("w", encoding="utf-8", newline="\n") as file:
         json.dump(summary(solution), file, indent=2, allow_nan=False)  # as text it may have a line per host
         file.write("\n")
 

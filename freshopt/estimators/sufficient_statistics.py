@@ -20,7 +20,16 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog, require_log
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_number, as_vector
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    BoolArray,
+    IntArray,
+    are_text,
+    as_number,
+    as_vector,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import convert_time
@@ -192,7 +201,7 @@ class SufficientStatistics:
                 f"time_unit of this batch is {log.time_unit!r} but that of the batches before is "
                 f"{earlier.time_unit!r}. Build its CrawlLog in the same unit."
             )
-        if (log.sources_.dtype.kind == "U") is not (earlier.sources.dtype.kind == "U"):
+        if are_text(log.sources_) is not are_text(earlier.sources):
             raise SourceDataError(
                 f"source {log.sources_[0]!r} of this batch and {earlier.sources[0]!r} of those before are "
                 "not of one kind. Call all sources by names or all by integers."

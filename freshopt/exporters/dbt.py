@@ -109,15 +109,12 @@ class Dbt(IntervalFormat):
             if own != NEVER:
                 by_rung.setdefault(rung_of[own], []).append(place)
         used = sorted(by_rung, key=lambda rung: rung.seconds)
-        (path / "selectors.yml").write_text(
-            "selectors:\n" + "".join(_selector(rung, by_rung[rung]) for rung in used)
-            if used
-            else "selectors: []\n",
-            encoding="utf-8",
-        )
-        (path / "sources.yml").write_text(_sources(by_rung), encoding="utf-8")
+        text = "selectors:\n" + "".join(_selector(rung, by_rung[rung]) for rung in used)
+        text = text if used else "selectors: []\n"
+        (path / "selectors.yml").write_text(text, encoding="utf-8", newline="\n")
+        (path / "sources.yml").write_text(_sources(by_rung), encoding="utf-8", newline="\n")
         lines = [f"{rung.cron} dbt build --selector {_name(rung)}\n" for rung in used]
-        (path / "crontab").write_text("".join(lines), encoding="utf-8")
+        (path / "crontab").write_text("".join(lines), encoding="utf-8", newline="\n")
         return exported(table, seconds, "left out")
 
 

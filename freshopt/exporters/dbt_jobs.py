@@ -136,13 +136,13 @@ class DbtJobs(IntervalFormat):
             if before:
                 together.setdefault(before, []).append(step)
         text = "\n".join(selectors) + "\n" if before else "selectors: []\n"
-        (path / "selectors.yml").write_text(text, encoding="utf-8")
+        (path / "selectors.yml").write_text(text, encoding="utf-8", newline="\n")
         lines = [
             f"{cron} dbt build --selector {name}\n"
             for name, steps in together.items()
             for cron in cron_lines(steps)
         ]
-        (path / "crontab").write_text("".join(lines), encoding="utf-8")
+        (path / "crontab").write_text("".join(lines), encoding="utf-8", newline="\n")
         return exported(table, seconds, "left out")
 
 

@@ -22,7 +22,7 @@ from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.rate_grid import RateGrid, Span
 from freshopt.inference.reset_filter import aged, crawl_rows, dated, filtered, most_changes
 from freshopt.logs.crawl_log import CrawlLog, require_log
-from freshopt.numerics.arrays import LARGEST, Array, IntArray, as_number
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, are_text, as_number
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import convert_time
 
@@ -199,7 +199,7 @@ class Beliefs:
 
     def _with(self, batch: CrawlLog) -> Beliefs:
         """Return the beliefs with those about new sources, before their crawls."""
-        if len(self.sources_) and (self.sources_.dtype.kind == "U") is not (batch.sources_.dtype.kind == "U"):
+        if len(self.sources_) and are_text(self.sources_) is not are_text(batch.sources_):
             raise SourceDataError("sources are integers here and text there. Name them alike in all batches.")
         new = ~np.isin(batch.sources_, self.sources_)
         if not new.any():

@@ -125,4 +125,4 @@ def plain(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 def _loops() -> tuple[Callable[..., int], Callable[..., int]]:
     from freshopt.inference.likelihood_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-    return backend.built(build)
+    return build()

@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 
-from freshopt.compiled import backend
 from freshopt.errors import FreshoptError
 from freshopt.inference.compiled_likelihood import NONE, plain
 from freshopt.inference.dated_crawls import GammaParameters, first_dates
@@ -89,4 +88,4 @@ def _told(log: CrawlLog) -> tuple[Array, Array]:
 def _loops() -> tuple[Callable[..., int], Callable[..., None]]:
     from freshopt.inference.posterior_loops import build  # noqa: PLC0415 - as above
 
-    return backend.built(build)
+    return build()

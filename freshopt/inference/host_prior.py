@@ -28,7 +28,7 @@ from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
 from freshopt.inference.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray, shape_of
+from freshopt.numerics.arrays import Array, IntArray, are_text, shape_of
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import convert_time
 
@@ -149,7 +149,7 @@ class HostPriors:
         """
         at = np.zeros(len(log.sources_), dtype=np.int64)
         known = np.zeros(len(log.sources_), dtype=np.bool_)
-        if (self.names.dtype.kind == "U") is (log.sources_.dtype.kind == "U"):
+        if are_text(self.names) is are_text(log.sources_):
             at = np.minimum(np.searchsorted(self.names, log.sources_), len(self.names) - 1)
             known = self.names[at] == log.sources_
         if not known.any():

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.inference.crawl_sum_loops import (
     EDITION,
     FAST,
@@ -104,11 +104,11 @@ def climb(
     return rate, left
 
 
-def build(*, cache: bool) -> tuple[Callable[..., int], Callable[..., int]]:
+def build() -> tuple[Callable[..., int], Callable[..., int]]:
     """Return the loops (maximise, split)."""
     key = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @njit(cache=cache, **OPTIONS)  # type: ignore[untyped-decorator]
+    @compile_loop(**OPTIONS)
     def maximise(
         begin: int,
         end: int,
@@ -148,7 +148,7 @@ def build(*, cache: bool) -> tuple[Callable[..., int], Callable[..., int]]:
                 peaks.value[k], peaks.bend[k] = value, bend
         return unsettled
 
-    @njit(cache=cache, **OPTIONS)  # type: ignore[untyped-decorator]
+    @compile_loop(**OPTIONS)
     def split(
         offsets: IntArray,
         interval: Array,

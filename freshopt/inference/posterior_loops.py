@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.inference.crawl_sum_loops import (
     EDITION,
     FAST,
@@ -287,12 +287,12 @@ def gather(
     return Told(m, n, rows, counted, time, number, span, wait)
 
 
-def build(*, cache: bool) -> tuple[Callable[..., int], Callable[..., None]]:
+def build() -> tuple[Callable[..., int], Callable[..., None]]:
     """Return the loops (quantiles, extremes)."""
     key = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
     first_node, last_node, node_count = NODES
 
-    @njit(cache=cache, **OPTIONS)  # type: ignore[untyped-decorator]
+    @compile_loop(**OPTIONS)
     def quantiles(
         begin: int,
         end: int,
@@ -423,7 +423,7 @@ def build(*, cache: bool) -> tuple[Callable[..., int], Callable[..., None]]:
                 unsettled += math.isnan(place)
         return unsettled
 
-    @njit(cache=cache, **OPTIONS)  # type: ignore[untyped-decorator]
+    @compile_loop(**OPTIONS)
     def extremes(
         columns: LogRowColumns, changes: Array, dates: Array, never: BoolArray, always: BoolArray
     ) -> None:

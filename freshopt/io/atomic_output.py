@@ -172,7 +172,7 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
         return
     if not target.is_dir():
         raise SourceDataError(f"{target} is a file, not a folder. Choose another folder.")
-    if target in (Path.cwd(), *Path.cwd().parents):
+    if any(_same(target, folder) for folder in (Path.cwd(), *Path.cwd().parents)):
         raise SourceDataError(
             f"{target} is the working folder or above it, and cannot be replaced. Name a folder inside it."
         )
@@ -190,6 +190,11 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
             f"{target} already holds a result ({marker}). It would be replaced. "
             "Choose another folder, or overwrite it (--overwrite, overwrite=True)."
         )
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Return whether two paths are one folder, by either case where the system takes both."""
+    return str(one).casefold() == str(other).casefold() and one.samefile(other)
 
 
 def _foreign(folder: Path, known: Collection[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from freshopt.io.access_clients import ALL, Client
 from freshopt.io.log_files import may_have
 from freshopt.io.read_log import COLUMNS, SEEN, read_rows
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, labels_of
 
 _NEEDED = frozenset({"source", "time", "status"})
 
@@ -62,4 +62,5 @@ def fetch_statuses(
     clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
     status = rows.said.statuses(rows.status)
     told = ~np.isnan(status)
-    return Fetches(rows.names[rows.columns["source"]][told], status[told], clock.astype(np.float64)[told])
+    names = labels_of(rows.names, rows.columns["source"][told])
+    return Fetches(names, status[told], clock.astype(np.float64)[told])

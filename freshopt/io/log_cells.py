@@ -18,7 +18,7 @@ from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
 from freshopt.logs.timestamps import Moments, read_moments, read_text, scattered
 from freshopt.logs.told_dates import read_dates, read_text_dates
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, label_array
 
 if TYPE_CHECKING:
     import polars
@@ -87,7 +87,7 @@ class Cells:
             labels, codes = ranked_names(column)
             if labels.str.contains("\0", literal=True).any():
                 self._require_known(column, ~column.str.contains("\0", literal=True))
-            return np.asarray(labels.to_list(), dtype=np.str_), codes
+            return label_array(labels.to_list()), codes
         return code_integers(column.to_numpy())
 
     def dates(self, column: polars.Series, time: Moments | None) -> Moments:

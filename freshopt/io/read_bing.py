@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.source_index import code_sources
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -220,7 +221,7 @@ def _histories(path: Path, limit: int | None) -> CrawlLog:
     if not ids:
         raise SourceDataError(f"{path} has no lines. Check that it was unpacked completely.")
     count = np.array(sizes)
-    names, codes = np.unique(np.array(ids), return_inverse=True)
+    names, codes = code_sources(ids)
     if len(names) < len(ids):
         known = np.bincount(codes)
         raise SourceDataError(

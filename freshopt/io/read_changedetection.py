@@ -32,6 +32,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
+from freshopt.numerics.arrays import label_array
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def history_of_watches(watches: list[Watch], time_unit: str) -> ChangeHistory:
     watches, names = [watches[k] for k in order], [names[k] for k in order]
     changes = [(name, time) for name, watch in zip(names, watches, strict=True) for time in watch.times[1:]]
     return ChangeHistory(
-        np.array([name for name, _ in changes], dtype=np.str_),
+        label_array([name for name, _ in changes]),
         _moments([time for _, time in changes]),
         start=_moments([watch.times[0] for watch in watches]),
         end=_moments([max(watch.checked, watch.times[-1]) for watch in watches]),

@@ -26,7 +26,7 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.io.git_process import fields, output_of, running
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.numerics.arrays import IntArray
+from freshopt.numerics.arrays import IntArray, label_array, labels_of
 from freshopt.units import check_time_unit
 
 # A commit and its time.
@@ -203,11 +203,11 @@ class _Touched:
                 "of them "
                 f"changed {min_changes} times or more. Look at more paths, further back, or at fewer changes."
             )
-        labels = np.array([name.decode("utf-8", "backslashreplace") for name in names])
+        labels = label_array([name.decode("utf-8", "backslashreplace") for name in names])
         rows = is_change & kept[file]
         order = np.argsort(labels[kept], kind="stable")
         return ChangeHistory(
-            labels[file[rows]],
+            labels_of(labels, file[rows]),
             time[rows].astype("datetime64[s]"),
             opened[kept][order].astype("datetime64[s]"),
             closed[kept][order].astype("datetime64[s]"),

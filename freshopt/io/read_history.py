@@ -17,7 +17,7 @@ from freshopt.io.log_cells import Cells
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.timestamps import Times
-from freshopt.numerics.arrays import LARGEST
+from freshopt.numerics.arrays import LARGEST, labels_of
 
 if TYPE_CHECKING:
     import os
@@ -72,4 +72,4 @@ def read_history(
         rows = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
         where = list_offenders(f"{cells.row_name(k)}: {times[k]:g}" for k in rows)
         raise SourceDataError(f"time is not a finite number in {where}. Correct or drop these rows.")
-    return ChangeHistory(names[codes], times, start, end, time_unit=time_unit)
+    return ChangeHistory(labels_of(names, codes), times, start, end, time_unit=time_unit)

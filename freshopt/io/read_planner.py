@@ -18,6 +18,7 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.last_modified import usable_dates
+from freshopt.logs.source_index import code_sources
 from freshopt.numerics.arrays import Array
 from freshopt.units import convert_time
 
@@ -65,7 +66,7 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     unit, _, origin = kept["clock"].partition(" ")
     scale = convert_time(1.0, unit, time_unit)
     name, *found = zip(*rows, strict=True)
-    names, source = np.unique(np.array(name), return_inverse=True)
+    names, source = code_sources(name)
     time, changed, changes, dates = (np.array(column, dtype=np.float64) for column in found)
     order = np.lexsort((time, source))
     changed = np.where(changed < 0.0, np.nan, changed)

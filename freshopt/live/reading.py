@@ -26,7 +26,7 @@ from freshopt.live.status import PlannerStatus
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array, label_array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
@@ -61,7 +61,7 @@ def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> Cr
     if log is None or clock is None:
         raise SourceDataError("nothing was observed yet. Record what crawls find first.")
     names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
-    own = np.array([names[number] for number in log.sources_.tolist()])
+    own = label_array([names[number] for number in log.sources_.tolist()])
     order = np.argsort(own, kind="stable")
     rank = np.empty(len(own), dtype=np.int64)
     rank[order] = np.arange(len(own))

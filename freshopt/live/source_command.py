@@ -1,7 +1,7 @@
 """`SourceCommand`: a program that fetches one source and tells whether it changed.
 
 The words of the command are split as a shell splits them, once; placeholders are then filled in within the
-words.
+words. Where a backslash separates folders (Windows) it escapes nothing.
 No shell reads a source's name, so that no name can say anything to it. Output is hashed as it comes and not
 kept. A program that runs too long ends with all that it has started.
 """
@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import selectors
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Literal
 
@@ -31,6 +32,8 @@ PLACEHOLDERS = ("source", "host")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # Seconds that a process which was asked to end is given before it is killed.
 _GRACE = 2.0
+# What a signal to a group that has ended raises; the second on macOS, until its first process is waited for.
+_NO_GROUP = (ProcessLookupError, PermissionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class SourceCommand:
         freshopt.errors.SourceDataError: the command has {url}, which is unknown. Write {source} or {host}.
         """
         try:
-            words = tuple(shlex.split(text))
+            words = tuple(_words(text))
         except ValueError as error:
             raise SourceDataError(
                 f"the command {shortened(text)} cannot be split into words ({error}). Close its quotes."
@@ -171,17 +174,13 @@ class SourceCommand:
         deadline = time.monotonic() + self.timeout
         digest = hashlib.sha256()
         if process.stdout is not None:
-            with selectors.DefaultSelector() as ready:
-                ready.register(process.stdout, selectors.EVENT_READ)
-                while True:
-                    if not ready.select(max(0.0, deadline - time.monotonic())):
-                        return None
-                    part = os.read(process.stdout.fileno(), _CHUNK)
-                    if not part:
-                        break
-                    digest.update(part)
-                    if time.monotonic() > deadline:
-                        return None
+            # Not every system can wait for a pipe and for a moment at once. The thread outlives the run only
+            # where a process that left the group holds the pipe open.
+            reader = threading.Thread(target=_read, args=(process.stdout, digest.update), daemon=True)
+            reader.start()
+            reader.join(self.timeout)
+            if reader.is_alive():
+                return None
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -189,15 +188,39 @@ class SourceCommand:
         return digest.hexdigest()
 
 
+def _words(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if os.sep == "\\":
+        lexer.escape = ""
+    return list(lexer)
+
+
+def _read(output: IO[bytes], update: Callable[[bytes], object]) -> None:
+    """Hand on all output, and close it at its end."""
+    with output:
+        while part := os.read(output.fileno(), _CHUNK):
+            update(part)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it has started."""
-    if process.stdout is not None:
-        process.stdout.close()
+    if hasattr(os, "killpg"):
+        _end_group(process)
+    elif process.poll() is None:
+        with suppress(OSError):  # the tree of a process is found while its root runs
+            tree = ["taskkill", "/F", "/T", "/PID", str(process.pid)]
+            subprocess.run(tree, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        process.kill()
+    process.wait()
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
     for ask in (signal.SIGTERM, signal.SIGKILL):
         # The group outlives its first process where that leaves others behind.
         try:
             os.killpg(process.pid, ask)
-        except ProcessLookupError:
+        except _NO_GROUP:
             break
         try:
             process.wait(_GRACE)
@@ -205,13 +228,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
         if ask == signal.SIGTERM and not _group_lives(process.pid):
             break
-    process.wait()
 
 
 def _group_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
+    except _NO_GROUP:
         return False
     return True
 

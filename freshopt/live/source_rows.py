@@ -17,7 +17,7 @@ from freshopt.live.database import Database, new_revision
 from freshopt.live.settings import PlannerSettings
 from freshopt.logs.dataframes import frame_columns
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST
+from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
 from freshopt.planning.request import rate_of
 from freshopt.units import SECONDS
 
@@ -57,7 +57,7 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
     elif hasattr(sources, "columns"):
         key = "source" if "source" in list(sources.columns) else "name"
         frame = frame_columns(sources, "the table of sources", (key,), tuple(USUAL))
-        columns = {name: np.asarray(column).tolist() for name, column in frame.items()}
+        columns = {name: label_array(column).tolist() for name, column in frame.items()}
         columns["name"] = columns.pop(key)
     elif isinstance(sources, str) or not isinstance(sources, Iterable):
         raise SourceDataError(f"sources is {shown(sources)}. Pass several names, or call add for one.")
@@ -69,7 +69,9 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
             continue
         if key in columns:
             raise SourceDataError(f"{key} is given twice, beside the sources and with them. Drop one.")
-        own = [value] * n if isinstance(value, str) or np.ndim(value) == 0 else np.asarray(value).tolist()
+        own = (
+            [value] * n if isinstance(value, str) or not shape_of(value, key) else label_array(value).tolist()
+        )
         if len(own) != n:
             raise SourceDataError(f"{key} has {len(own)} values for {n} sources. Pass one each.")
         columns[key] = own

@@ -41,7 +41,7 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     moments = read_told_moments(
         start,
         "start",
-        lambda k: f"the row of source {log.sources_[k].item()!r}",
+        lambda k: f"the row of source {log.sources_.item(k)!r}",
         dated=log.origin is not None,
     )
     if moments is None:

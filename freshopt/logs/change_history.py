@@ -140,7 +140,7 @@ class ChangeHistory:
         at = time_since(origin, moments, time_unit, "time")
         wrong = np.flatnonzero(~(np.abs(at) <= LARGEST))
         if len(wrong):
-            rows = (f"row {k} (source {names[codes[k]].item()!r})" for k in wrong.tolist())
+            rows = (f"row {k} (source {names.item(codes[k])!r})" for k in wrong.tolist())
             raise SourceDataError(
                 f"time is not a finite number in {list_offenders(rows)}. Correct or drop these rows."
             )
@@ -167,7 +167,7 @@ class ChangeHistory:
         if len(order):
             since = np.diff(self.time, prepend=np.nan)
             since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
-            label = partial(_row, order, names[codes[order]])
+            label = partial(_row, order, names, codes)
             with hearing() as heard:
                 warn_of_clock(self.time, since, label, time_unit, self.origin)
                 object.__setattr__(self, "warnings", by_weight(heard))
@@ -291,9 +291,9 @@ class ChangeHistory:
         return log
 
 
-def _row(order: IntArray, names: npt.NDArray[Any], k: int) -> str:
+def _row(order: IntArray, names: npt.NDArray[Any], codes: IntArray, k: int) -> str:
     """Return the original position and source of a sorted row."""
-    return f"row {order[k]} (source {names[k].item()!r})"
+    return f"row {order[k]} (source {names.item(codes[order[k]])!r})"
 
 
 def _among(
@@ -331,12 +331,11 @@ def _require_watched(names: npt.NDArray[Any], codes: IntArray, at: Array, start:
     if len(reversed_):
         k = int(reversed_[0])
         raise SourceDataError(
-            f"source {names[k].item()!r} has start {start[k]:.15g} after its end {end[k]:.15g}. "
-            "Exchange them."
+            f"source {names.item(k)!r} has start {start[k]:.15g} after its end {end[k]:.15g}. Exchange them."
         )
     outside = np.flatnonzero((at < start[codes]) | (at > end[codes]))
     if len(outside):
-        rows = (f"row {k} (source {names[codes[k]].item()!r}): {at[k]:.15g}" for k in outside.tolist())
+        rows = (f"row {k} (source {names.item(codes[k])!r}): {at[k]:.15g}" for k in outside.tolist())
         raise SourceDataError(
             f"time is outside the time watched in {list_offenders(rows)}. Drop these changes, or move start "
             "and end."

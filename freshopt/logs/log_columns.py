@@ -151,7 +151,7 @@ class LogRows:
 
         As messages have it.
         """
-        return f"{self.row_name(self._was(k))} (source {self.names[self.codes[k]].item()!r})"
+        return f"{self.row_name(self._was(k))} (source {self.names.item(self.codes[k])!r})"
 
     def in_order(self) -> LogRows:
         """Return the rows sorted by source and time, each once.
@@ -223,8 +223,7 @@ class LogRows:
         wrong = np.flatnonzero((intervals < 0) | np.isinf(begin) | (np.abs(begin) > LARGEST))
         if len(wrong):
             texts = (
-                f"source {self.names[k].item()!r}: {begin[k]:.15g} > {self.time[first[k]]:.15g}"
-                for k in wrong
+                f"source {self.names.item(k)!r}: {begin[k]:.15g} > {self.time[first[k]]:.15g}" for k in wrong
             )
             raise SourceDataError(
                 f"start is not a finite time before the first crawl of {_list(texts, len(wrong))}. "

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs import row_loops
-from freshopt.numerics.arrays import Array, IntArray, chunks, shape_of
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_objects,
+    chunks,
+    is_listed_text,
+    label_array,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -90,7 +98,7 @@ def _in_utf8(names: npt.NDArray[Any]) -> polars.Series | None:
         return None
 
 
-def _texts(labels: list[str]) -> npt.NDArray[np.str_]:
+def _texts(labels: list[str]) -> npt.NDArray[Any]:
     """Return labels as an array.
 
     It would drop zero bytes at their ends.
@@ -100,13 +108,13 @@ def _texts(labels: list[str]) -> npt.NDArray[np.str_]:
         raise SourceDataError(
             f"source {list_offenders(map(repr, zeros))} ends in a zero byte. Leave the zero bytes out."
         )
-    return np.asarray(labels, dtype=np.str_)
+    return label_array(labels)
 
 
 def _as_labels(source: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a vector of integers or of strings, or refuse."""
     shape_of(source, "source")
-    rows = np.asarray(source)
+    rows = as_objects(source) if is_listed_text(source) else np.asarray(source)
     if rows.ndim != 1:
         raise SourceDataError(f"source has shape {rows.shape}. Pass one name or integer per row.")
     if rows.dtype.kind == "U" and not isinstance(source, np.ndarray):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.numerics.arrays import label_array
 
 # With a scheme, or a host's name before a path as virtual hosts write it; user and port are no part.
 _URL = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^\]]+\]|[^/?#:\[\]]+)"
@@ -43,4 +44,4 @@ def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
             f"no host can be read from {list_offenders(map(repr, wrong))}: {each}."
             " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
         )
-    return np.array(hosts.to_list(), dtype=np.str_)
+    return label_array(hosts.to_list())

@@ -21,9 +21,12 @@ from freshopt.numerics.arrays import (
     BoolArray,
     as_column,
     as_float64,
+    as_objects,
     as_vector,
     chunks,
+    is_listed_text,
     is_scalar,
+    label_array,
     read_only,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -419,7 +422,9 @@ def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     lengths: dict[str, int] = {}
     for key, value in arguments.items():
         try:
-            shape = () if value is None else np.shape(value)
+            shape = (
+                as_objects(value).shape if is_listed_text(value) else () if value is None else np.shape(value)
+            )
         except ValueError:
             raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
         if shape:
@@ -441,7 +446,7 @@ def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] 
     """Return names or hosts as a read-only vector of n labels."""
     if value is None:
         return None
-    labels = np.asarray(value)
+    labels = label_array(value)
     if labels.ndim == 0:
         labels = np.broadcast_to(labels, (n,))
     if labels.shape != (n,):
@@ -467,7 +472,10 @@ def _require_unique(names: npt.NDArray[Any] | None) -> None:
     Results are matched by name.
     """
     # Names of a log are sorted: no two that stand side by side are equal then, and no others.
-    if names is None or (names.dtype.kind in "iuU" and bool(np.all(names[1:] > names[:-1]))):
+    if names is None:
+        return
+    alike = names.dtype.kind in "iuU" or all(isinstance(name, str) for name in names.tolist())
+    if alike and bool(np.all(names[1:] > names[:-1])):
         return
     seen: set[object] = set()
     twice: list[str] = []

@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.noisy_signals import (
     cycle_terms,
     poisson_tails,
@@ -41,20 +41,20 @@ for _module in INLINED:
 EDITION = hashlib.sha256("".join(inspect.getsource(module) for module in INLINED).encode()).hexdigest()
 
 
-def build(*, cache: bool) -> dict[str, Callable[..., None]]:
+def build() -> dict[str, Callable[..., None]]:
     """Return the passes of `threshold_passes` by name."""
-    return {function.__name__: _compiled(function, cache=cache) for function in PASSES}
+    return {function.__name__: _compiled(function) for function in PASSES}
 
 
-def build_rules(*, cache: bool) -> Callable[..., None]:
+def build_rules() -> Callable[..., None]:
     """Return `threshold_rule.follow`."""
-    return _compiled(threshold_rule.follow, cache=cache)
+    return _compiled(threshold_rule.follow)
 
 
-def _compiled(function: Callable[..., None], *, cache: bool) -> Callable[..., None]:
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
     edition = EDITION  # like the function a variable of the closure below: its cache is looked up by both
 
-    @njit(nogil=True, error_model="numpy", cache=cache)
+    @compile_loop(nogil=True, error_model="numpy")
     def run(*given: Any) -> None:  # noqa: ANN401 - the pass's own arguments
         _ = edition
         function(*given)

@@ -23,7 +23,16 @@ from freshopt.compiled import backend
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.noisy_signals import threshold_rule
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_number,
+    as_vector,
+    label_array,
+    read_only,
+    shape_of,
+    total,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
@@ -94,7 +103,7 @@ class SignalThresholds:
             object.__setattr__(self, key, column)
         if names is not None:
             shape_of(names, "names")
-        labels = None if names is None else read_only(np.asarray(names))
+        labels = None if names is None else read_only(label_array(names))
         if labels is not None and labels.shape != (n,):
             raise SourceDataError(
                 f"there are {n} thresholds and names of shape {labels.shape}. Give one each."
@@ -247,4 +256,4 @@ def _follow() -> Callable[..., None]:
 def _compiled() -> Callable[..., None]:
     from freshopt.noisy_signals.loops import build_rules  # noqa: PLC0415 - numba loads only if needed
 
-    return backend.built(build_rules)
+    return build_rules()

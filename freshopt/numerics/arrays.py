@@ -37,6 +37,8 @@ CUDA_KINDS = (2, 13)
 IN_TURN = 512
 # So many terms of rates that are written are added one after the other: equal ones lose 4e-15 at worst.
 PIECE = 64
+# Labels have a fixed width where that takes at most so many times the memory of their text, or so many bytes.
+WIDE, LITTLE = 4, 2**24
 # Sources of a chunk, 128 KiB of float64: the temporaries of a pass stay in the second-level cache.
 CHUNK = 16_384
 
@@ -180,10 +182,58 @@ def shape_of(value: object, what: str) -> tuple[int, ...]:
     (2,)
     """
     try:
-        shape: tuple[int, ...] = np.shape(np.asarray(value))
+        shape = (as_objects(value) if is_listed_text(value) else np.asarray(value)).shape
     except ValueError:
         raise SourceDataError(f"{what} has rows of different lengths. Pass one entry each.") from None
     return shape
+
+
+def label_array(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_like
+    """Return labels as an array that takes about as much memory as their text.
+
+    An array stays what it is. Text has a fixed width; where a few labels are much longer than most, and in
+    `labels_of`, labels are objects, each held once.
+
+    Examples
+    --------
+    >>> label_array(["a", "bc"]).dtype, label_array(["a"] * 20_000 + ["b" * 10_000]).dtype
+    (dtype('<U2'), dtype('O'))
+    """
+    if is_listed_text(labels) and all(isinstance(each, str) for each in labels):
+        sizes = [len(each) for each in labels]
+        fixed = max(sizes) * len(sizes)
+        if 4 * fixed > LITTLE and fixed > WIDE * sum(sizes):
+            return as_objects(labels)
+    return np.asarray(labels)
+
+
+def is_listed_text(labels: object) -> bool:
+    """Return whether labels are a list that begins with text."""
+    return isinstance(labels, list | tuple) and len(labels) > 0 and isinstance(labels[0], str)
+
+
+def as_objects(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_like
+    """Return an array of the very objects that a list has."""
+    objects: npt.NDArray[Any] = np.asarray(labels, dtype=object)
+    return objects
+
+
+def are_text(labels: npt.NDArray[Any]) -> bool:
+    """Return whether sorted labels of sources are text, not integers."""
+    return labels.dtype.kind not in "iu"
+
+
+def labels_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return each row's label; text is held once, whatever its length.
+
+    Examples
+    --------
+    >>> labels_of(np.array(["a", "b"]), np.array([1, 0, 1])).tolist()
+    ['b', 'a', 'b']
+    """
+    once = labels.astype(object) if labels.dtype.kind == "U" else labels
+    rows: npt.NDArray[Any] = once[codes]
+    return rows
 
 
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

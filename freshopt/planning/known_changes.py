@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.simulation.world import World
 from freshopt.units import SECONDS
 
@@ -48,7 +48,7 @@ def known_changes(data: CrawlLog | ChangeHistory) -> World:
         start, end = data.time[first] - np.where(np.isnan(gap), 0.0, gap), data.end
     names = data.sources_
     return World.from_events(
-        {"source": names[source], "time": time},
+        {"source": labels_of(names, source), "time": time},
         names=names,
         start=start,
         horizon=end,

@@ -317,7 +317,7 @@ class LifetimePlan:
         for table, frame in self.tables().items():
             write_table(frame, folder / f"{table}{ending}")
         text = json.dumps(self.facts() | dict(more), indent=2, allow_nan=False)
-        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "summary.json").write_text(text + "\n", encoding="utf-8", newline="\n")
         write_report(folder)
         return [*(f"{table}{ending}" for table in TABLES), "summary.json", PAGE]
 

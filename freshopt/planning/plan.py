@@ -65,6 +65,7 @@ from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.scheduling.schedule_size import PLANNED_BYTES, check_size
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
@@ -440,6 +441,7 @@ def _made(log: CrawlLog, request: PlanRequest, on_progress: Progress, *, crawled
     step("schedule")
     method = method_of(request, problem) if phases is None else phased_method(phases)
     begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
+    check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
     times = schedule(solution, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.

@@ -348,6 +348,6 @@ def write_files(
     for name, frame in made.items():
         write_table(frame, folder / f"{name}{ending}")
     text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "summary.json").write_text(text + "\n", encoding="utf-8", newline="\n")
     write_report(folder)
     return [*(f"{name}{ending}" for name in made), "summary.json", PAGE]

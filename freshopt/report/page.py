@@ -80,7 +80,7 @@ def write_report(
     target = home / PAGE if out is None else Path(out)
     text = page(home)
     with complete_file(target, overwrite=overwrite or out is None) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", newline="\n")
     return target
 
 

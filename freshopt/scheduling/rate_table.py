@@ -15,7 +15,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
-from freshopt.numerics.arrays import Array, BoolArray, as_vector
+from freshopt.numerics.arrays import Array, BoolArray, as_vector, label_array
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _checked(
     change_rate: npt.NDArray[Any] | None = None,
 ) -> RateTable:
     """Check rates by name and work out the crawl probabilities."""
-    labels = None if names is None else np.asarray(names)
+    labels = None if names is None else label_array(names)
     n = int(np.size(values)) if labels is None else len(labels)
     if n == 0:
         raise SourceDataError("there are no rates (length 0). Pass at least one source.")

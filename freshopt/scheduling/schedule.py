@@ -19,10 +19,19 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, read_only, shape_of, total
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_number,
+    as_vector,
+    label_array,
+    read_only,
+    shape_of,
+)
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.periodic import Periodic
-from freshopt.scheduling.rate_table import RateTable, read_rates
+from freshopt.scheduling.rate_table import read_rates
+from freshopt.scheduling.schedule_size import check_size
 from freshopt.units import SECONDS, check_time_unit
 from freshopt.weekly.week_clock import utc_moment
 
@@ -33,13 +42,8 @@ if TYPE_CHECKING:
 
 # Refreshes that become Python objects at once when a schedule is iterated.
 _AT_ONCE = 8192
-# Bytes per refresh while a schedule is made: 16 stay, the rest is for sorting (measured: 44 in NumPy, 28
-# compiled).
-PEAK_BYTES = 48
 # Longest horizon: microseconds since 1970 reach 292 000 years.
 MOST_SECONDS = 100_000 * 31_557_600.0
-# 358 million refreshes, more than a crawler loads at once; also below 2³¹ rows.
-MOST_BYTES = 16 * 2**30
 
 
 class Method(Protocol):
@@ -198,7 +202,7 @@ class Schedule:
         for what, given in (("source", source), ("time", time), ("rates", rates), ("names", names)):
             shape_of(given, what)
         refreshes, n = np.size(time), np.size(rates)
-        labels = None if names is None else np.asarray(names)
+        labels = None if names is None else label_array(names)
         if np.shape(source) != (refreshes,) or (labels is not None and labels.shape != (n,)):
             raise SourceDataError(
                 f"{refreshes} times have sources of shape {np.shape(source)}, {n} rates have names of shape "
@@ -429,7 +433,7 @@ def schedule(
     Raises
     ------
     SourceDataError
-        If the horizon or a rate cannot be used, or the schedule would not fit in 16 GiB.
+        If the horizon or a rate cannot be used, or the schedule would not fit in the memory that is free.
 
     Examples
     --------
@@ -442,7 +446,7 @@ def schedule(
     table = read_rates(rates, time_unit)
     horizon = _check_horizon(horizon, table.time_unit)
     clocked = table.rates if table.signalled is None else np.where(table.signalled, 0.0, table.rates)
-    _check_size(clocked, horizon, table)
+    check_size(clocked, horizon, table.time_unit)
     method = Periodic() if method is None else method
     if isinstance(method, type) or not hasattr(method, "times"):
         raise SourceDataError(f"method is {method!r}. Pass an instance of a method, such as Periodic().")
@@ -473,18 +477,3 @@ def _check_horizon(horizon: float, time_unit: str) -> float:
     if not 0 < horizon < np.inf:
         raise SourceDataError(f"horizon is {horizon} {time_unit}s. Pass a finite number > 0.")
     return float(horizon)
-
-
-def _check_size(rates: Array, horizon: float, table: RateTable) -> None:
-    """Raise if a schedule would not fit in memory.
-
-    Before making it.
-    """
-    load = total(rates)
-    if load * horizon * PEAK_BYTES > MOST_BYTES:
-        longest = MOST_BYTES / PEAK_BYTES / load
-        raise SourceDataError(
-            f"{load:.4g} refreshes per {table.time_unit} for {horizon:g} {table.time_unit}s need about "
-            f"{load * horizon * PEAK_BYTES / 2**30:.3g} GiB, and the limit is {MOST_BYTES / 2**30:g} GiB. "
-            f"Choose a horizon of at most {longest:.3g} {table.time_unit}s and schedule again after it."
-        )

@@ -277,7 +277,7 @@ def loops() -> dict[str, Callable[..., Any]]:
     """
     from freshopt.simulation.loops import build  # noqa: PLC0415 - numba loads only if needed
 
-    return backend.built(build)
+    return build()
 
 
 def rounds(source: IntArray) -> Iterator[IntArray]:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.logs.source_index import code_sources
+from freshopt.numerics.arrays import Array, IntArray, label_array
 
 
 def columns_of(events: Any) -> tuple[npt.NDArray[Any], Array]:  # noqa: ANN401 - any dataframe library's frame
@@ -35,14 +36,12 @@ def columns_of(events: Any) -> tuple[npt.NDArray[Any], Array]:  # noqa: ANN401 -
 
 def codes_of(source: npt.NDArray[Any], names: npt.ArrayLike | None) -> tuple[npt.NDArray[Any], IntArray]:
     """Return the sources' names and each event's position among them."""
-    if source.dtype.kind == "O":
-        source = source.astype(np.str_)
-    found, codes = np.unique(source, return_inverse=True)
+    found, codes = (
+        code_sources(source) if source.dtype.kind == "O" else np.unique(source, return_inverse=True)
+    )
     if names is None:
         return found, codes.astype(np.int64)
-    labels = np.asarray(names)
-    if labels.dtype.kind == "O":
-        labels = labels.astype(np.str_)
+    labels = label_array(names)
     order = np.argsort(labels, kind="stable")
     if len(labels) == 0 or (labels[order][1:] == labels[order][:-1]).any():
         raise SourceDataError("names is empty or has one name twice. Pass each source once.")

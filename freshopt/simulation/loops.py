@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics import random_streams
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word
@@ -322,16 +322,16 @@ EDITION = hashlib.sha256(
 ).hexdigest()
 
 
-def build(*, cache: bool) -> dict[str, Callable[..., Any]]:
+def build() -> dict[str, Callable[..., Any]]:
     """Return the loops by name."""
-    return {function.__name__: _compiled(function, cache=cache) for function in PASSES}
+    return {function.__name__: _compiled(function) for function in PASSES}
 
 
-def _compiled(function: Callable[..., None], *, cache: bool) -> Callable[..., None]:
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
     edition = EDITION  # like the function a variable of the closure below: its cache is looked up by both
 
     # No fast mathematics: sums and products in the order in which NumPy does them.
-    @njit(nogil=True, error_model="numpy", cache=cache)
+    @compile_loop(nogil=True, error_model="numpy")
     def run(*given: Any) -> None:  # noqa: ANN401 - the pass's own arguments
         _ = edition
         function(*given)

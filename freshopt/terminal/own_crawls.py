@@ -19,7 +19,7 @@ from freshopt.io.read_log import read_columns
 from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.timestamps import time_since
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, are_text
 from freshopt.terminal.inputs import moments
 
 
@@ -123,8 +123,8 @@ def _joined(
 
     Integers are names as they print where others are text.
     """
-    if any(each.dtype.kind not in "iu" for each in names):
-        names = [each.astype(np.str_) for each in names]
+    if any(map(are_text, names)):
+        names = [each if are_text(each) else each.astype(np.str_) for each in names]
     every = np.unique(np.concatenate(names))
     codes = [np.searchsorted(every, own)[row] for own, row in zip(names, source, strict=True)]
     return every, np.concatenate(codes).astype(np.int64)
@@ -138,7 +138,7 @@ def _elapsed(log: CrawlLog, names: npt.NDArray[Any], code: IntArray, time: Array
     repeated = np.flatnonzero(same & new[1:] & ~(np.diff(time[order]) > 0.0))
     for wrong, words in ((early, "before the log's last crawl of"), (repeated, "twice at one time of")):
         if len(wrong):
-            some = dict.fromkeys(repr(names[code[order[k]]].item()) for k in wrong.tolist())
+            some = dict.fromkeys(repr(names.item(code[order[k]])) for k in wrong.tolist())
             raise SourceDataError(
                 f"the own crawls have rows {words} {list_offenders(some)}. Keep the log as it was, and only "
                 "crawls after it, each once."

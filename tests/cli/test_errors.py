@@ -67,7 +67,10 @@ OPTIONS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "horizon negative": ({"--horizon": "-1d"}, ("--horizon: '-1d' is negative", "such as 7d")),
     "horizon is a rate": ({"--horizon": "3/day"}, ("'3/day' is a rate, not a duration", "such as 7d")),
     "horizon in months": ({"--horizon": "1month"}, ("'month'", "second, minute, hour, day")),
-    "horizon huge": ({"--horizon": "1e12d"}, ("1e+12 days", "limit is 16 GiB", "at most 3.58e+08 days")),
+    "horizon huge": (
+        {"--horizon": "1e12d"},
+        ("1e+12 days", "GiB until they are written", "Choose a horizon of at most"),
+    ),
     "horizon overflows": ({"--horizon": "1e308w"}, ("--horizon: '1e308w'", "such as 7d")),
     "min-rate is a word": ({"--min-rate": "often"}, ("--min-rate: 'often'", "such as 200/day")),
     "min-rate too high": ({"--min-rate": "1"}, ("need 3 refreshes/day", "bandwidth is 1", "lower min_rate")),

@@ -9,7 +9,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled.column_passes import best_response
-from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, HostSearch, search_price
+from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, HostSearch, search_price, settle_host
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.problems import BinaryFreshness
@@ -91,6 +91,41 @@ def test_demand_crosses_the_limit_between_both_ends(seed: int) -> None:
         # Rates and price are interpolated from the last two.
         near = 2.0 * abs(found.x - found.before) if found.state == LINEAR else 1e-11
         assert demand(found.x - near) > limit > demand(found.x + near)
+
+
+def upright(worth: float, d: float) -> float:
+    """Return Δ/t with e^{−t} = 1 − Δ/a: no rate at a = Δ, and a slope without bound there."""
+    share = min(d / worth, 1.0)
+    return d / -math.log1p(-share) if share < 1.0 else 1e-300
+
+
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_a_price_beside_a_vertical_slope_is_found(seed: int) -> None:
+    """Logarithms of prices near 1 are finer than prices: two may have one demand, not quite the limit."""
+    rng = np.random.default_rng(seed)
+    for near in 10.0 ** rng.uniform(-13.0, -9.0, 100):
+        many = int(rng.integers(1, 13))
+        d = rng.lognormal(size=many)
+        w = d * np.exp(rng.uniform(-0.5, 0.5, many))
+        one, rates = np.ones(many), np.empty(many)
+        own = SourceColumns(np.zeros(many, dtype=np.bool_), w, (d,), one, 1e-15 * one, np.inf * one)
+
+        def rate(_signalled: bool, worth: float, parameters: tuple[float]) -> float:
+            return upright(worth, *parameters)
+
+        def respond(columns: SourceColumns, inverse_price: float, out: Array) -> None:
+            for k in range(len(out)):
+                out[k] = best_response(rate, columns, k, inverse_price)
+
+        def demand(price: float, own: SourceColumns = own) -> float:
+            return math.fsum(map(upright, (own.importance / price).tolist(), own.parameters[0].tolist()))
+
+        limit = demand(float(rng.choice(w / d)) * (1.0 - near))
+        start = SearchStart(math.log(1e-3), 0.0, 1.0)
+        scratch = np.empty((2, many))
+        price = settle_host(respond, own, limit, demand(1e-3), start, scratch, np.arange(many), rates)
+        assert math.fsum(rates) == pytest.approx(limit, rel=EXACT)
+        assert demand(price * (1.0 - 1e-12)) >= limit >= demand(price * (1.0 + 1e-12))
 
 
 @pytest.mark.exhaustive

@@ -243,3 +243,19 @@ def test_complete_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "rates.csv.gz"]
     with pytest.raises(SourceDataError, match="not a regular file"), complete_file(tmp_path / "new", True):
         pytest.fail("the work began")
+
+
+def test_the_working_folder_is_not_replaced_by_its_name_in_other_letters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where a system takes both for one folder."""
+    for name in ("Plan", "plan"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "Plan")
+    monkeypatch.setattr(Path, "samefile", lambda one, other: str(one).lower() == str(other).lower())
+    with (
+        pytest.raises(SourceDataError, match="is the working folder or above it"),
+        complete_folder(tmp_path / "plan", overwrite=True, files=["summary.json"]),
+    ):
+        pass

@@ -25,6 +25,13 @@ def test_a_name_comes_out_as_it_is(name: str) -> None:
     assert found.content == hashlib.sha256(name.encode()).hexdigest()
 
 
+def test_a_backslash_between_folders_is_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: program)
+    for sep, program in (("/", "C:toolsget.exe"), ("\\", "C:\\tools\\get.exe")):
+        monkeypatch.setattr("os.sep", sep)
+        assert SourceCommand.parse(r"C:\tools\get.exe 'a b' {source}").words == (program, "a b", "{source}")
+
+
 def test_the_output_tells_a_change() -> None:
     command = shell('echo "$1"; echo noise >&2')
     assert command.run("a").content == command.run("a").content
@@ -54,6 +61,16 @@ def test_what_hangs_is_ended_with_all_that_it_started() -> None:
     running = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert f"sleep {mark}" not in running
     assert shell("yes", timeout=0.2).run("a").failure
+
+
+@pytest.mark.parametrize("raised", [ProcessLookupError, PermissionError])
+def test_a_group_that_has_ended_is_no_error(raised: type[OSError], monkeypatch: pytest.MonkeyPatch) -> None:
+    def killpg(_group: int, _signal: int) -> None:
+        raise raised
+
+    monkeypatch.setattr("os.killpg", killpg)
+    assert shell("true").run("a").content
+    assert shell("exit 1", changed_by="exit-code").run("a").changed is True
 
 
 def test_refusals() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.scheduling import Periodic, PoissonArrivals, Schedule
 from freshopt.scheduling.schedule import Method, schedule
+from freshopt.scheduling.schedule_size import PEAK_BYTES
 from tests.ground_truth.tolerances import EXACT
 
 METHODS: list[Method] = [Periodic(), PoissonArrivals(seed=3)]
@@ -235,12 +237,40 @@ def test_a_rate_that_is_no_rate_is_refused_by_name(bad: float) -> None:
         schedule(solved([1.0, bad], change_rate=[1.0, 1.0]), 1.0, Periodic())
 
 
-def test_a_schedule_that_does_not_fit_in_memory_is_refused_with_the_longest_that_does() -> None:
+@pytest.mark.parametrize(
+    ("free", "room", "longest"),
+    [(None, "the limit is 16 GiB", 16 * 2**30 / 64 / 2e9), (2**31, "2 GiB are free", 2**31 / 64 / 2e9)],
+)
+def test_a_schedule_that_does_not_fit_in_memory_is_refused_with_the_longest_that_does(
+    free: int | None, room: str, longest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("freshopt.scheduling.schedule_size.free_memory", lambda: free)
     rates = {"a": 1e9, "b": 1e9}
-    with pytest.raises(SourceDataError, match=r"GiB, and the limit is 16 GiB.*at most 0\.179 days"):
+    with pytest.raises(
+        SourceDataError, match=rf"GiB until .*, and {room}.*at most {longest:.3g} days"
+    ) as told:
         schedule(rates, 30.0, Periodic())
-    with pytest.raises(SourceDataError, match="limit is 16 GiB"):
+    assert "\n" not in str(told.value)
+    with pytest.raises(SourceDataError, match=room):
         schedule({"a": 1e100}, 1.0, PoissonArrivals())
+
+
+def test_what_a_schedule_takes_until_it_is_written_is_no_more_than_is_counted() -> None:
+    """A process of its own, whose largest memory tells; a plan takes more, for costs and page."""
+    script = """
+import resource, sys, numpy as np, freshopt as fo
+from freshopt.io.tables import write_table
+def made(days):
+    frame = fo.schedule({"a": 6e5, "b": 4e5}, days, start=np.datetime64("2026-01-01")).to_frame()
+    write_table(frame, sys.argv[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = made(0.1)
+print((made(3.0) - before) / (2.9 * 1e6))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", script, f"{folder}/times.parquet"]
+        each = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert 20.0 < each < 1.25 * PEAK_BYTES
 
 
 def test_signalled_sources_are_not_crawled_more_often_than_they_change() -> None:

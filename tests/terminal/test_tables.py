@@ -82,7 +82,10 @@ def test_sources(command: str, table: str, words: tuple[str, ...], folder: Path)
         ("source,rate\na,1\na,1\n", ("more than one rate for 'a'", "one row per source")),
         ("source,change_rate\na,1\n", ("no column 'rate'", "Add or rename")),
         ("source,rate\n", ("there are no rates", "Pass at least one")),
-        ("source,rate\na,1e9\n", ("1e+09 refreshes per day", "16 GiB", "at most 0.358 days")),
+        (
+            "source,rate\na,1e12\n",
+            ("1e+12 refreshes per day", "GiB until they are written", "Choose a horizon"),
+        ),
     ],
     ids=["negative", "inf", "word", "empty", "no name", "twice", "no column", "no rows", "too many"],
 )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled import backend
 from freshopt.compiled.batch.batch_records import BatchFound, BatchGroups
 from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.compiled.demand_functions import Demand
@@ -98,5 +97,5 @@ def _loop(cell: BatchCell) -> Callable[..., None]:
         from freshopt.compiled.batch.batch_loops import build  # noqa: PLC0415 - numba loads only if needed
 
         given = (cell.formula, cell.announced, cell.silent, cell.other)
-        _BUILT[cell] = backend.built(lambda cache: build(*given, cache=cache))
+        _BUILT[cell] = build(*given)
     return _BUILT[cell]

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import proof_loops
@@ -22,6 +21,7 @@ from freshopt.compiled.batch.batch_search import settle
 from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import sums_of
@@ -46,7 +46,7 @@ EDITION = hashlib.sha256(
 
 
 def build(
-    formula: Demand, announced: Demand | None, silent: ProofCell, other: ProofCell | None, *, cache: bool
+    formula: Demand, announced: Demand | None, silent: ProofCell, other: ProofCell | None
 ) -> Callable[..., None]:
     """Return the loop over problems of a demand function and its proof.
 
@@ -57,7 +57,7 @@ def build(
     respond, chunk_sums = respond_of(formula, announced), sums_of(silent, other)
     edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
-    @njit(nogil=True, fastmath=FAST, error_model="numpy", cache=cache)
+    @compile_loop(nogil=True, fastmath=FAST, error_model="numpy")
     def solve(
         begin: int,
         end: int,

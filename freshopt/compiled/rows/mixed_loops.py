@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL
 from freshopt.compiled.rows import mixed_costs, row_loops
 from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
@@ -82,12 +82,12 @@ def fill_outcome(
                 own_tilt[k] = -own_tilt[k] if own_tilt[k] < LARGEST_RATE else 0.0
 
 
-def build(*, cache: bool) -> Callable[..., None]:
+def build() -> Callable[..., None]:
     """Return the loop `scan`, as `freshopt.compiled.rows.row_loops` has it."""
     edition = EDITION
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def scan(
         begin: int,
         end: int,

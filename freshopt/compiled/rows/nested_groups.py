@@ -62,10 +62,9 @@ _BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
 
 def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     """Return the compiled loop of a demand function."""
-    from freshopt.compiled.backend import built  # noqa: PLC0415 - beside the loops
     from freshopt.compiled.rows.nested_loops import build  # noqa: PLC0415 - numba loads only if needed
 
     key = (formula, announced)
     if key not in _BUILT:
-        _BUILT[key] = built(lambda cache: build(formula, announced, cache=cache))
+        _BUILT[key] = build(formula, announced)
     return _BUILT[key]

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled.column_access import at
@@ -30,6 +29,7 @@ from freshopt.compiled.host_search import (
     write_between,
     write_met,
 )
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import EDITION, FAST, respond_of
 from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.compiled.source_columns import LARGEST_RATE, SearchStart, SourceColumns
@@ -138,7 +138,7 @@ def write_jump(
 NESTED_EDITION = EDITION + hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
 
 
-def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable[..., None]:
+def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     """Return the loop over groups of one height, for a demand function.
 
     It writes the prices at which groups keep to their limits and reserves, and narrows the bounds of rates.
@@ -146,9 +146,9 @@ def build(formula: Demand, announced: Demand | None, *, cache: bool) -> Callable
     respond = respond_of(formula, announced)
     # A variable of the closure below, hence part of what its cache is looked up by.
     edition = NESTED_EDITION
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def settle(
         begin: int,
         end: int,

@@ -190,13 +190,9 @@ def _loops(formula: Demand | None, announced: Demand | None, value: Value | None
     if key not in _BUILT:
         from freshopt.compiled.rows import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
 
-        def build(*, cache: bool) -> _Loops:
-            scan = (
-                mixed_loops.build(cache=cache)
-                if formula is None
-                else row_loops.build(formula, announced, value, cache=cache)
-            )
-            return _Loops(scan, row_loops.build_unpack(cache=cache))
+        def build() -> _Loops:
+            scan = mixed_loops.build() if formula is None else row_loops.build(formula, announced, value)
+            return _Loops(scan, row_loops.build_unpack())
 
-        _BUILT[key] = backend.built(build)
+        _BUILT[key] = build()
     return _BUILT[key]

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops
 from freshopt.compiled.column_passes import sources_of
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAITHFUL, FAST
 from freshopt.compiled.rows import row_records, row_sums
 from freshopt.compiled.rows.row_records import RowEntries, RowPrices, RowSums
@@ -56,18 +56,16 @@ EDITION = hashlib.sha256(
 ).hexdigest()
 
 
-def build(
-    formula: Demand, announced: Demand | None, cost: Value | None, *, cache: bool
-) -> Callable[..., None]:
+def build(formula: Demand, announced: Demand | None, cost: Value | None) -> Callable[..., None]:
     """Return the loop `scan` of a demand function and its cost.
 
     Without a cost all rows are of the rate.
     """
     rate, value, edition = loops.rate_of(formula, announced), _value_of(cost), EDITION
     has_value = cost is not None
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def scan(
         begin: int,
         end: int,
@@ -136,13 +134,13 @@ def build(
     return passes
 
 
-def build_unpack(*, cache: bool) -> Callable[..., None]:
+def build_unpack() -> Callable[..., None]:
     """Return the loop that adds up the packed triangles of blocks."""
     edition = EDITION
 
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy", "cache": cache}
+    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
 
-    @njit(**options)  # type: ignore[untyped-decorator]
+    @compile_loop(**options)
     def unpack(packed: Array, out: Array) -> None:
         _ = edition
         for i in range(len(out)):

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
+from numba import types
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics.arrays import Array, IntArray
 
 Ints = npt.NDArray[np.int32]
@@ -36,10 +37,10 @@ _USED = (
 _PAID = (types.int64, types.int64, *_ENTRIES, _given(types.float64), types.float64[:, ::1])
 
 
-def build(*, cache: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+def build() -> tuple[Callable[..., None], Callable[..., None]]:
     """Return the loops (used, paid)."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": cache}
-    return njit(_USED, **options)(used), njit(_PAID, **options)(paid)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    return compile_loop(_USED, **options)(used), compile_loop(_PAID, **options)(paid)
 
 
 def used(

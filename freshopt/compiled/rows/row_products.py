@@ -127,5 +127,5 @@ def _loops() -> _Loops:
     if not _BUILT:
         from freshopt.compiled.rows.row_product_loops import build  # noqa: PLC0415 - numba loads only if needed
 
-        _BUILT.append(_Loops(*backend.built(lambda cache: build(cache=cache))))
+        _BUILT.append(_Loops(*build()))
     return _BUILT[0]

@@ -23,10 +23,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import config
 from numba.extending import register_jitable
 
+from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.tapes import atom_functions, marginal_search
 from freshopt.compiled.tapes.tape_source import Part, numbers_of
 from freshopt.compiled.tapes.tape_templates import loop_source
@@ -87,12 +88,8 @@ def _compiled(text: str, signature: tuple[Any, ...]) -> Callable[..., None]:
         if key != "run":
             register_jitable(forceinline=True, **_INNER)(function)
     run = names["run"]
-    if path is not None:
-        try:
-            return njit(signature, nogil=True, error_model="numpy", cache=True)(run)
-        except RuntimeError:  # numba's error where no folder to cache in can be written
-            pass
-    return njit(signature, nogil=True, error_model="numpy")(run)
+    compiled: Callable[..., None] = compile_loop(signature, nogil=True, error_model="numpy")(run)
+    return compiled
 
 
 def _kept(name: str, text: str) -> Path | None:
@@ -105,11 +102,11 @@ def _kept(name: str, text: str) -> Path | None:
     for folder in (*given, Path(__file__).parent / "__pycache__", home / "freshopt"):
         path = folder / f"{name}.py"
         try:
-            if path.is_file() and path.read_text() == text:
+            if path.is_file() and path.read_text(encoding="utf-8") == text:
                 return path
             folder.mkdir(parents=True, exist_ok=True)
             handle, other = mkstemp(dir=folder, suffix=".tmp")
-            with os.fdopen(handle, "w") as file:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
             Path(other).replace(path)
         except OSError:

@@ -1,0 +1,72 @@
+"""`compile_loop`: compiled loops, whose machine code is kept on disk where that can be done.
+
+Numba keeps it beside the source, in ``NUMBA_CACHE_DIR``, or in the user's cache folder, and finds it again
+there in another process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pickle import UnpicklingError
+from typing import Any, TypeVar
+
+_LOGGER = logging.getLogger(__name__)
+Pass = TypeVar("Pass", bound=Callable[..., Any])
+
+
+def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Callable[[Pass], Pass]:  # noqa: ANN401
+    """Return a decorator that compiles, and keeps the machine code on disk where that can be done.
+
+    Parameters
+    ----------
+    signature : tuple of numba types, optional
+        What to compile for at once. By default for the arguments of each call.
+    **options
+        Of `numba.njit`.
+    """
+    from numba import njit
+
+    def compiling(function: Pass) -> Pass:
+        loop: Any = njit(**options)(function)
+        with suppress(RuntimeError):  # no folder to keep it in can be written
+            loop._cache = _kept_code()(function)
+        if signature is not None:
+            loop.compile(signature)
+            loop.disable_compile()
+        made: Pass = loop
+        return made
+
+    return compiling
+
+
+@cache
+def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded on use
+    from numba.core.caching import FunctionCache
+
+    class KeptCode(FunctionCache):
+        """Machine code on disk; nothing is kept, or found, where a file cannot be written or read.
+
+        What numba raises then (a full disk, a quota, rights, a file that was cut off) ends the call of a loop
+        that has been compiled and could run.
+        """
+
+        def load_overload(self, *arguments: Any) -> Any:  # noqa: ANN401 - numba's
+            with self._disabled_on_errors():
+                return super().load_overload(*arguments)  # type: ignore[no-untyped-call]
+
+        def save_overload(self, *arguments: Any) -> None:  # noqa: ANN401 - numba's
+            with self._disabled_on_errors():
+                super().save_overload(*arguments)  # type: ignore[no-untyped-call]
+
+        @contextmanager
+        def _disabled_on_errors(self) -> Iterator[None]:
+            try:
+                yield
+            except (OSError, EOFError, UnpicklingError) as error:
+                _LOGGER.info("machine code is not kept in %s: %s", self.cache_path, error)
+                self.disable()  # type: ignore[no-untyped-call]
+
+    return KeptCode
