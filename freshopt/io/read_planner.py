@@ -71,7 +71,7 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     columns |= {"changes": changes, "last_modified": dates * scale}
     columns = {key: column[order] for key, column in columns.items()}
     columns["last_modified"] = usable_dates(
-        *(columns[key] for key in ("source", "time", "changed", "last_modified"))
+        *(columns[key] for key in ("source", "time", "changed", "last_modified")), time_unit, names
     )
     told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
     began = datetime.fromisoformat(origin) if origin else None

@@ -83,8 +83,7 @@ class Evidence:
         names, positions = np.unique(columns["source"], return_inverse=True)
         unknown = columns["changed"] < 0
         columns |= {"source": positions, "changed": columns["changed"] > 0}
-        for key, told in (("changes", counts), ("last_modified", _dates)):
-            own = told(columns)
+        for key, own in (("changes", counts(columns)), ("last_modified", _dates(columns, time_unit))):
             if np.isnan(own).all():
                 del columns[key]
             else:
@@ -110,7 +109,8 @@ def counts(columns: dict[str, npt.NDArray[Any]]) -> Array:
     return found
 
 
-def _dates(columns: dict[str, npt.NDArray[Any]]) -> Array:
+def _dates(columns: dict[str, npt.NDArray[Any]], time_unit: str) -> Array:
     """Return the dates of last change that no crawl contradicts."""
     dates, time = (columns[key].astype(np.float64) for key in ("last_modified", "time"))
-    return usable_dates(columns["source"].astype(np.int64), time, columns["changed"].astype(np.bool_), dates)
+    source, changed = columns["source"].astype(np.int64), columns["changed"].astype(np.bool_)
+    return usable_dates(source, time, changed, dates, time_unit)
