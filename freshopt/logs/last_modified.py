@@ -8,12 +8,12 @@ change to the last one before the next change. A state has one date, the first t
 Some dates do not tell that. One that many sources share to the second is a deployment: nothing changed
 since, and what was before is not known. Pages that are made anew for every request are dated "now" whether
 they changed or not. Others are dated once, such as by a sitemap that nobody writes anew: they change between
-two crawls, and their date stays before the first of these. Such sources lose their dates, and so do those in
-their company (of the same host, or with the same date) that had no occasion to show what theirs are worth: a
-source that has not changed since is as old as its date tells only if the date would have moved. Other dates
-that contradict what a crawl found are refused by row, and one before the crawl interval of a change that was
-found, or at the very moment of the crawl, is left out. The rules come in this order, but that a date that
-stands still is no deployment. Where all dates of a host are days, the middle of the day stands for it.
+two crawls, and their date stays before the first of these. Such sources lose their dates, and so do others of
+the same host, or with the same date, that had no occasion to be contradicted: one that has not changed since
+is as old as its date tells only if the date would have moved. Other dates that contradict what a crawl found
+are refused by row, and one before the crawl interval of a change that was found, or at the very moment of the
+crawl, is left out. The rules come in this order, but that a date that stands still is no deployment. Where
+all dates of a host are days, the middle of the day stands for it.
 
 Cost: some passes over the rows.
 """
@@ -41,10 +41,10 @@ DEPLOYED = 100
 # Share of the rows that could contradict a source's dates, from which these are no dates of changes: a cache
 # that lags behind contradicts a few. Rows that show a source to be dated "now", at least.
 SHARE, SEVERAL = 0.3, 2
-# Share of the sources that could be shown to be wrongly dated, and least number of those that are, from which
-# a company is not believed. With a fifth of them dated by their birth, and the unchanged ones believed,
+# Share of the sources that could be contradicted, and least number of those that are, from which a group is
+# not believed. With a fifth of them dated by their birth, and the unchanged ones believed,
 # 95 % intervals covered 74 % of that fifth.
-COMPANY = 0.1
+GROUP_SHARE = 0.1
 # Dates that are all whole quarters of an hour are a calendar's or a timetable's: they tell the day. Seconds.
 QUARTER, DAY = 900.0, 86_400.0
 # Days between crawls from which such dates tell more than the crawls.
@@ -115,9 +115,9 @@ def dated_rows(
     told = _without_unset(rows, dates)
     deployed = _deployed(rows, told)
     lies = ~begins & (told > rows.time[begin[np.cumsum(begins) - 1]]) & ~deployed
-    company = _Company(rows.names, rows.codes, told)
-    now = company.joined(*_always_now(rows.codes, lies, ~begins & ~np.isnan(told), len(first)))
-    _warn_of(rows, now & company.dated, rows.codes[lies], _NOW)
+    groups = _Groups(rows.names, rows.codes, told)
+    now = groups.joined(*_always_now(rows.codes, lies, ~begins & ~np.isnan(told), len(first)))
+    _warn_of(rows, now & groups.dated, rows.codes[lies], _NOW)
     told = np.where(now[rows.codes], np.nan, told)
     rows.require_dates(told, lies & ~np.isnan(told))
     date, row = _dates_of_states(told, begin)
@@ -126,12 +126,12 @@ def dated_rows(
     time, source = rows.time[begin], rows.codes[begin]
     before = time - interval[begin]
     before[np.isin(begin, first)] = np.nan
-    behind, *worth = _standing_still(source, date, before, SECONDS[rows.time_unit], len(first))
-    frozen = company.joined(*worth) & ~now
-    _warn_of(rows, frozen & company.dated, source[behind & frozen[source]], _FROZEN)
+    behind, *sources = _standing_still(source, date, before, SECONDS[rows.time_unit], len(first))
+    frozen = groups.joined(*sources) & ~now
+    _warn_of(rows, frozen & groups.dated, source[behind & frozen[source]], _FROZEN)
     date[frozen[source]] = np.nan
     if rows.origin is not None:
-        date = _within_their_day(company, source, date, time, before, SECONDS[rows.time_unit])
+        date = _within_their_day(groups, source, date, time, before, SECONDS[rows.time_unit])
     date[date >= _moment_of(rows, time, told)] = np.nan
     if rows.changes is not None:
         date[~np.isnan(rows.changes[begin]) & ~np.isnan(interval[begin])] = np.nan
@@ -139,9 +139,9 @@ def dated_rows(
 
 
 def _dates_of_states(told: Array, begin: IntArray) -> tuple[Array, IntArray]:
-    """Return the date of each state, the first that its rows tell, and its row.
+    """Return the date of each state and its row.
 
-    NaN and -1 where none tells one.
+    It is the first that rows of the state tell; NaN and -1 where none does.
     """
     known = np.where(np.isnan(told), len(told), np.arange(len(told)))
     row = np.minimum.reduceat(known, begin)
@@ -201,13 +201,13 @@ def _deployed(rows: LogRows, dates: Array) -> BoolArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Company:
-    """Sources by whom their dates may come from the same hand.
+class _Groups:
+    """Sources whose dates may come from the same hand.
 
     Parameters
     ----------
     names : ndarray, shape (n,), or None
-        Those that are URLs are in the company of their host, the others in one.
+        Those that are URLs are grouped by host, the others are one group.
     codes : ndarray of int, shape (rows,)
         Sorted.
     told : ndarray of float, shape (rows,)
@@ -222,19 +222,19 @@ class _Company:
         """Which sources have dates, shape (n,)."""
         return np.bincount(self.codes, ~np.isnan(self.told)) > 0.0
 
-    def joined(self, liars: BoolArray, proven: BoolArray) -> BoolArray:
-        """Return the liars, and the sources not proven whose company has many."""
-        lost = liars.copy()
-        if np.count_nonzero(liars) < SEVERAL or np.all(liars | proven):
+    def joined(self, contradicted: BoolArray, confirmed: BoolArray) -> BoolArray:
+        """Return those contradicted, and in groups with many all not confirmed."""
+        lost = contradicted.copy()
+        if np.count_nonzero(contradicted) < SEVERAL or np.all(contradicted | confirmed):
             return lost
         known = ~np.isnan(self.told)
         sources, at = np.unique(self.codes[known], return_index=True)
-        first = np.full(len(liars), np.nan)
+        first = np.full(len(lost), np.nan)
         first[sources] = self.told[known][at]
         for label in (self.hosts, first):
             own = np.unique(label, return_inverse=True)[1]
-            lied, shown = np.bincount(own, liars), np.bincount(own, liars | proven)
-            lost |= ((lied >= SEVERAL) & (lied >= COMPANY * shown))[own] & ~proven
+            wrong, shown = np.bincount(own, contradicted), np.bincount(own, contradicted | confirmed)
+            lost |= ((wrong >= SEVERAL) & (wrong >= GROUP_SHARE * shown))[own] & ~confirmed
         return lost
 
     @property
@@ -248,7 +248,7 @@ class _Company:
 def _always_now(
     codes: Codes | IntArray, lies: BoolArray, unchanged: BoolArray, n: int
 ) -> tuple[BoolArray, BoolArray]:
-    """Return which sources are always dated about now, and which of them show that they are not.
+    """Return which sources are always dated now, and which never.
 
     `unchanged` are the dated rows that found no change, `lies` those of them dated after the change that they
     show.
@@ -260,7 +260,7 @@ def _always_now(
 def _standing_still(
     source: Codes | IntArray, date: Array, before: Array, seconds: float, n: int
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return which states have an older date, whose dates stand still, and whose do not.
+    """Return states with older dates, sources whose dates stand still, and others.
 
     A change that was found between two crawls cannot be dated `before` the first of them, with all of the day
     where dates tell the day; `before` is NaN in the first state of a source.
@@ -277,17 +277,18 @@ def _standing_still(
 
 
 def _within_their_day(
-    company: _Company, source: Codes, date: Array, time: Array, before: Array, seconds: float
+    groups: _Groups, source: Codes, date: Array, time: Array, before: Array, seconds: float
 ) -> Array:
-    """Return dates that tell the day alone, as all of their host's do, as the middle of what can be of it.
+    """Return the middle of the day for dates that tell no more.
 
-    Between crawls that are hardly farther apart than days they tell nothing.
+    As all dates of their host do. It is the middle of what crawls leave possible of the day; between crawls
+    that are hardly farther apart than days they tell nothing.
     """
     known = ~np.isnan(date)
     clock = known & (np.abs(np.nan_to_num(date) * seconds % DAY) > TICK)
     if np.count_nonzero(clock) == np.count_nonzero(known):
         return date
-    host = np.unique(company.hosts, return_inverse=True)[1][source]
+    host = np.unique(groups.hosts, return_inverse=True)[1][source]
     of_days = known & (np.bincount(host, clock) == 0.0)[host]
     day = DAY / seconds
     middle = 0.5 * (np.fmax(date, before) + np.minimum(date + day, time))
@@ -295,18 +296,17 @@ def _within_their_day(
     return np.where(of_days, np.where(told, middle, np.nan), date)
 
 
-def _warn_of(rows: LogRows, lost: BoolArray, found: Codes | IntArray, words: str) -> None:
-    """Warn of sources that lose their dates, with the rows in which this was `found`."""
+def _warn_of(rows: LogRows, lost: BoolArray, contradicted: Codes | IntArray, words: str) -> None:
+    """Warn of sources that lose their dates, with the contradicted rows."""
     if not np.any(lost):
         return
-    many = np.bincount(found, minlength=len(lost)) * lost
+    many = np.bincount(contradicted, minlength=len(lost)) * lost
     own = np.flatnonzero(many)
     names = [repr(name) for name in rows.names[own[:SHOWN]].tolist()] + [""] * max(0, len(own) - SHOWN)
-    others = np.count_nonzero(lost) - len(own)
-    company = f", nor are those of {count(others, 'source')} of the same host or date" if others else ""
-    warn(
-        words.format(count(len(own), "source"), f"{int(many.sum()):,}", list_offenders(names)) + company + "."
-    )
+    others = int(np.count_nonzero(lost)) - len(own)
+    more = f", nor are those of {count(others, 'source')} of the same host or date" if others else ""
+    found = words.format(count(len(own), "source"), f"{int(many.sum()):,}", list_offenders(names))
+    warn(f"{found}{more}.")
 
 
 def _moment_of(rows: LogRows, time: Array, dates: Array) -> Array:
@@ -344,10 +344,10 @@ def usable_dates(
     begins[1:] |= source[1:] != source[:-1]
     begin = np.flatnonzero(begins)
     lies = ~begins & (dates > time[begin[np.cumsum(begins) - 1]])
-    company, n = _Company(names, source, dates), int(source[-1]) + 1
-    now = company.joined(*_always_now(source, lies, ~begins & ~np.isnan(dates), n))
+    groups, n = _Groups(names, source, dates), int(source[-1]) + 1
+    now = groups.joined(*_always_now(source, lies, ~begins & ~np.isnan(dates), n))
     told = np.where((dates > time) | lies | now[source], np.nan, dates)
     before = np.where(np.diff(source[begin], prepend=-1) != 0, np.nan, time[begin - 1])
     date, _ = _dates_of_states(told, begin)
-    _, *worth = _standing_still(source[begin], date, before, SECONDS[time_unit], n)
-    return np.where(company.joined(*worth)[source], np.nan, told)
+    _, *sources = _standing_still(source[begin], date, before, SECONDS[time_unit], n)
+    return np.where(groups.joined(*sources)[source], np.nan, told)

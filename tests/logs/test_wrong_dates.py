@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from freshopt.errors import SourceDataWarning
@@ -14,10 +16,11 @@ from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.last_modified import usable_dates
 
+Column: TypeAlias = npt.NDArray[Any]
 BEGIN, SECOND = np.datetime64("2026-05-01T00:00:00", "us"), 1.0 / 86_400.0
 FROZEN = -20.0 + 0.123  # days before the first crawl
 # What a source tells at each of its crawls: its birth, the last change, and the crawl, in days.
-KINDS = {
+KINDS: dict[str, Callable[[float, Column, Column], Column]] = {
     "honest": lambda birth, last, crawl: last,  # noqa: ARG005
     "frozen": lambda birth, last, crawl: np.full(len(crawl), FROZEN),  # noqa: ARG005
     "frozen to the day": lambda birth, last, crawl: np.full(len(crawl), -20.0),  # noqa: ARG005
@@ -32,9 +35,9 @@ class Site(NamedTuple):
     """Columns of a simulated log, and each source's name, kind and true rate."""
 
     source: list[str]
-    time: np.ndarray
-    changed: np.ndarray
-    told: np.ndarray
+    time: Column
+    changed: Column
+    told: Column
     kind: dict[str, str]
     rate: dict[str, float]
 
@@ -53,11 +56,11 @@ class Site(NamedTuple):
         return dict(zip(log.sources_.tolist(), own.tolist(), strict=True))
 
 
-def moments(days: np.ndarray) -> np.ndarray:
+def moments(days: Column) -> Column:
     return BEGIN + np.rint(days * 86_400e6).astype("timedelta64[us]")
 
 
-def seconds(days: np.ndarray) -> np.ndarray:
+def seconds(days: Column) -> Column:
     return BEGIN + np.floor(days * 86_400.0 + 1e-6).astype("timedelta64[s]").astype("timedelta64[us]")
 
 
@@ -84,7 +87,8 @@ def site(
             times.append(crawl)
             changes.append(np.diff(seen, prepend=seen[0]) > 0)
             dates.append(KINDS[kind](birth, change[seen - 1], crawl))
-    return Site(source, *map(np.concatenate, (times, changes, dates)), kind_of, rate_of)
+    time, changed, told = (np.concatenate(own) for own in (times, changes, dates))
+    return Site(source, time, changed, told, kind_of, rate_of)
 
 
 class Fit(NamedTuple):
@@ -167,7 +171,7 @@ def test_mixed_sites_lose_only_the_sources_concerned(name: str) -> None:
     )
     honest = [own for own, kind in one.kind.items() if kind == "honest"]
     assert all(kept[own] for own in honest if changed[own])
-    # On a host of its own the others keep theirs, too: they are in the company of honest ones.
+    # On a host of its own the others keep theirs, too.
     assert all(kept[own] for own in honest if not changed[own]) == (name != ONE)
 
 
@@ -179,17 +183,17 @@ def test_honest_dates_stay_and_nobody_is_warned() -> None:
         assert all(one.dated(log).values())
 
 
-def row_by_row(worth: list[bool], company: int = 0) -> tuple[list[bool], list[str]]:
-    """Dates kept of a source whose changes are dated in their gaps or long before, and of its company."""
+def row_by_row(worth: list[bool], others: int = 0) -> tuple[list[bool], list[str]]:
+    """Dates kept of a source whose changes are dated in their gaps or long before, and of others."""
     rows = len(worth) + 1
     time, told = np.arange(float(rows)), np.full(rows, -40.0 + 0.123)
     inside = np.array(worth, dtype=bool)
     told[1:][inside] = time[1:][inside] - 0.321
     quiet = 3
-    source = ["a"] * rows + [f"q{k}" for k in range(company) for _ in range(quiet)]
-    time = np.concatenate([time, np.tile(np.arange(float(quiet)), company)])
-    changed = np.concatenate([[0], np.ones(rows - 1), np.zeros(quiet * company)])
-    told = np.concatenate([told, np.repeat(-30.0 - 0.1 * np.arange(company) - 0.01, quiet)])
+    source = ["a"] * rows + [f"q{k}" for k in range(others) for _ in range(quiet)]
+    time = np.concatenate([time, np.tile(np.arange(float(quiet)), others)])
+    changed = np.concatenate([[0], np.ones(rows - 1), np.zeros(quiet * others)])
+    told = np.concatenate([told, np.repeat(-30.0 - 0.1 * np.arange(others) - 0.01, quiet)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         log = CrawlLog(source, time, changed, last_modified=told)
@@ -205,7 +209,7 @@ def test_one_row_in_a_long_log_is_noise() -> None:
     assert not any(kept)
     assert "1 source stood still while the content changed, in 1 row" in said[0]
     # One source alone does not discredit those around it.
-    kept, _ = row_by_row([False, False], company=5)
+    kept, _ = row_by_row([False, False], others=5)
     assert kept == [False] * 3 + [True, False, False] * 5
 
 
@@ -225,7 +229,7 @@ def test_a_date_may_be_of_the_second_or_the_day_of_the_crawl_before() -> None:
         CrawlLog(["a"] * 4, times, [0, 0, 1, 1], last_modified=[None, None, "2026-01-01", None])
 
 
-def test_one_unchanged_crawl_is_enough_in_the_company_of_pages_dated_now() -> None:
+def test_one_unchanged_crawl_is_enough_among_pages_dated_now() -> None:
     """Alone its date would be refused; one whose every crawl found a change has none that contradicts."""
     source = ["a"] * 5 + ["b"] * 5 + ["c"] * 2 + ["d"] * 3
     time = np.array([*range(5), *range(5), 0, 1, 0, 1, 2], dtype=float)
@@ -251,13 +255,14 @@ def test_days_stand_for_their_middle() -> None:
     again = CrawlLog(
         log.source_index, moments_of(log), log.changed, last_modified=moments_of(log, dates=True)
     )
+    assert again.last_modified is not None
     np.testing.assert_allclose(again.last_modified, log.last_modified)
     mixed = CrawlLog(["a"] * 5, times, [0, 1, 1, 1, 1], last_modified=[*told[:4], "2026-01-20T08:30Z"])
     assert mixed.last_modified is not None
     assert mixed.last_modified[0] == -2.0
 
 
-def moments_of(log: CrawlLog, *, dates: bool = False) -> np.ndarray:
+def moments_of(log: CrawlLog, *, dates: bool = False) -> Column:
     assert log.origin is not None
     assert log.last_modified is not None
     days = log.last_modified if dates else log.time
