@@ -12,7 +12,7 @@ from freshopt.exporters.changedetection import LIMITS
 from freshopt.exporters.whole_intervals import whole_intervals
 from freshopt.formatting import percent
 from freshopt.io.changedetection_api import ChangeDetectionApi, ServedWatch
-from freshopt.io.read_changedetection import history_of_watches, names_of_watches
+from freshopt.io.read_changedetection import log_of_watches, names_of_watches
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
@@ -116,7 +116,7 @@ def sync(
                 "checked since its first snapshot. Let it check for a while."
             )
         on_progress("planning")
-        today = sum(_DAY / (each.interval or usual) for each in planned)
+        today = sum(_DAY / (each.watch.interval or usual) for each in planned)
         total = today if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, "day")
         if total < len(planned) * _DAY / most:
             raise SourceDataError(
@@ -125,7 +125,7 @@ def sync(
                 "--bandwidth or --longest."
             )
         made = make_plan(
-            history_of_watches([each.watch for each in planned], "day"),
+            log_of_watches([each.watch for each in planned], "day", usual),
             total,
             "1d",
             objective=objective_of(objective, "periodic", Parameters()),
@@ -158,7 +158,9 @@ def _changes(planned: list[ServedWatch], made: Plan) -> list[Change]:
     after = dict(zip(made.log.sources_.tolist(), seconds, strict=True))
     rates = dict(zip(made.log.sources_.tolist(), made.sources.change_rate.tolist(), strict=True))
     return [
-        Change(each.watch.key, name, each.interval, _settled(each.interval, after[name]), rates[name])
+        Change(
+            each.watch.key, name, each.watch.interval, _settled(each.watch.interval, after[name]), rates[name]
+        )
         for each, name in zip(planned, names, strict=True)
     ]
 

@@ -9,7 +9,7 @@ The hyperparameters maximise the marginal likelihood of the log, in which the ra
 could then all be births, and the shape infinite. A crawl or two of each source hardly tell how rates are
 spread. Both come with a weak hyperprior of the shape.
 
-Cost: some 150 maximisations of the likelihood, over 10 000 of the sources at most.
+Cost: some 250 maximisations of the likelihood, over 10 000 of the sources at most.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ ENOUGH = 10_000
 STEEPEST = 1e6
 # Initial simplex of the search in ln(shape) and ln(mean): the default one has steps of 1e-4.
 SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
+# ln(shape) from which it starts. With first dates the evidence may have two peaks: births explain these, or
+# changes do. The other one may be far from the pooled mean, where few sources change very often: so much in
+# ln(shape) and ln(mean). Of 114 simulated logs, starts without it ended up to 8 nats lower in 6.
+SHAPES, APART = (0.0, -2.0), (-3.0, 3.0)
+# Steps and nats within which peaks are compared; the highest is then climbed to 1e-6.
+ROUGH = (0.03, 0.003)
 # Typical shape and standard deviation of ln(shape) over ten real histories: the hyperprior that comes with
 # first dates and few crawls, and the shape of a weak prior.
 TYPICAL, VARIETY = 0.6, 0.5
@@ -274,26 +280,30 @@ def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float,
         changes = float(np.sum(observed.found + observed.counted + observed.possible))
         time = float(np.sum(observed.exposure + observed.age) + 0.5 * np.sum(observed.intervals))
         pooled.append(changes / time)
-    from scipy.optimize import minimize
+    from scipy.optimize import OptimizeResult, minimize
 
     def loss(parameters: Array) -> float:
         shape, mean = np.exp(parameters)
         value, _ = evidence.best(shape, shape / mean)
         return -value - _hyperprior(shape, typical=typical)
 
-    answers = []
-    for mean in pooled:
-        # In ln(shape) and ln(mean): nearly independent, and both of order 1 whatever the time unit.
-        start = np.array([0.0, np.log(mean)])
-        answer = minimize(
+    def climbed(start: Array, simplex: Array, step: float, value: float) -> OptimizeResult:
+        return minimize(
             loss,
             start,
             method="Nelder-Mead",
-            bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (start[1] - FAR, start[1] + FAR)],
-            options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 1000, "initial_simplex": start + SIMPLEX},
+            bounds=[(np.log(FLATTEST), np.log(STEEPEST)), (center - FAR, center + FAR)],
+            options={"xatol": step, "fatol": value, "maxiter": 1000, "initial_simplex": start + simplex},
         )
-        answers.append(answer)
-    best = min(answers, key=lambda answer: float(answer.fun))
+
+    # In ln(shape) and ln(mean): nearly independent, and both of order 1 whatever the time unit.
+    center = float(np.log(pooled[0]))
+    starts = [np.array([at, np.log(mean)]) for at in SHAPES for mean in pooled]
+    if len(pooled) > 1:
+        starts.append(np.array([APART[0], center + APART[1]]))
+    rough = [climbed(start, SIMPLEX, *ROUGH) for start in starts]
+    near = min(rough, key=lambda answer: float(answer.fun)).x
+    best = climbed(near, ROUGH[0] * SIMPLEX, 1e-6, 1e-9)
     shape, mean = map(float, np.exp(best.x))
     return shape, mean, evidence.best(shape, shape / mean)[1]
 

@@ -24,22 +24,26 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from freshopt.errors import SourceDataError
-from freshopt.io.read_changedetection import Watch, watch_time
+from freshopt.io.read_changedetection import (
+    PARTS,
+    Watch,
+    checked_time,
+    mean_interval,
+    own_interval,
+    watch_time,
+)
 
 # Octets of an answer: ten thousand watches take a few million.
 LARGEST = 1 << 28
-# Seconds of each part of an interval.
-PARTS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 class ServedWatch(NamedTuple):
     """Watch as the server has it.
 
-    Its history; its interval in seconds, None for the server's default; and whether it is paused.
+    And whether it is paused.
     """
 
     watch: Watch
-    interval: int | None
     paused: bool
 
 
@@ -81,23 +85,20 @@ class ChangeDetectionApi:
         # A watch without snapshots has an empty history, as an object or as a list.
         if not isinstance(watch, dict) or not isinstance(history or {}, dict):
             raise self._nonsense(path)
-        url, checked = watch.get("url"), watch.get("last_checked") or 0
+        url, checked = watch.get("url"), checked_time(watch)
         parts = watch.get("time_between_check") or {}
         if not isinstance(url, str) or not url or not isinstance(parts, dict):
             raise self._nonsense(path)
-        amounts = [parts.get(name) or 0 for name in PARTS]
         times = [watch_time(stamp) for stamp in history or {}]
-        if not all(isinstance(many, int) and many >= 0 for many in amounts) or None in [
-            *times,
-            watch_time(checked),
-        ]:
+        if (
+            not all(isinstance(parts.get(name) or 0, int) for name in PARTS)
+            or None in times
+            or checked is None
+        ):
             raise self._nonsense(path)
-        seconds = sum(many * whole for many, whole in zip(amounts, PARTS.values(), strict=True))
-        default = watch.get("time_between_check_use_default", True) or not seconds
         known = sorted({time for time in times if time is not None})
-        return ServedWatch(
-            Watch(key, url, known, float(checked)), None if default else seconds, bool(watch.get("paused"))
-        )
+        found = Watch(key, url, known, checked, own_interval(watch), mean_interval(watch))
+        return ServedWatch(found, bool(watch.get("paused")))
 
     def set_interval(self, key: str, seconds: int) -> None:
         """Set the time between checks of a watch."""

@@ -5,7 +5,8 @@ With the importances of the pages, and their hosts.
 The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), are files of tab-separated columns, no header:
 
 * ``urlid_offset_history.txt``: id; days from the begin of the collection to the page's first crawl; its later
-  crawls ``[[gap, changed], ...]``, the crawl interval in days since the crawl before;
+  crawls ``[[gap, changed], ...]``, the crawl interval in days since the crawl before, each of which tells
+  whether there was a change and not how many;
 * ``urlid_imp.txt``: id; importance;
 * ``urlid_chrate_compl_obs_hist.txt``: id; changes per day, of the 4 % of pages whose sitemaps announce
   their changes;

@@ -5,7 +5,8 @@ dbt leaves one behind per run.
 Each ``dbt source freshness`` queries all sources once and writes ``sources.json``: when it queried
 (``snapshotted_at``) and up to when the source was loaded (``max_loaded_at``). Artifacts of several runs,
 kept, are a crawl log: a source has changed if the latter moved, and then it is when the last change took
-place.
+place. A run sees one change at most, the last, so that the history is not complete; its date tells what the
+others' would: with it a rate is known as well as from a count in the time since.
 
 Cost: reading the files.
 """

@@ -7,7 +7,8 @@ stream, so that a long history costs the memory of its changes, not of its commi
 
 What counts is the first-parent line of the branch: what somebody who pulls it would see. A merge is one
 change of every file that it brings, when it is merged; the commits behind it are no changes of this branch.
-Times are those of the committer, in UTC.
+Times are those of the committer, in UTC. The history is complete: a file of the branch has no other state
+than those of its commits, however close they are.
 
 Cost: that of ``git log --name-status``, some 10 000 commits a second.
 """

@@ -1,6 +1,8 @@
 """`read_history`: change history from a CSV or Parquet file.
 
-It has all changes of some sources, with one row per change.
+It has all changes of some sources, with one row per change. That it is complete is its owner's word: nothing
+in it shows what somebody who looked now and then has missed. Changes that a check found are no such table, as
+a check finds one at most: with the checks they are a crawl log.
 
 Cost: as `read_log`.
 """

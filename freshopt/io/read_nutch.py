@@ -5,7 +5,8 @@ Its crawl database is dumped once a run.
 ``bin/nutch readdb CRAWLDB -dump DIR -format csv`` writes a line per URL: its status, when it is due next
 (``Fetch Time``), its interval, and the signature of its content [1]_. Of one dump that is one crawl, at the
 time it is due less its interval. Dumps of several runs, kept, are a crawl log: a source has changed if its
-signature is another than at the crawl before.
+signature is another than at the crawl before. That is one change at most between two dumps, however many
+crawls were between them.
 
 Two things of the format are to be known. It writes times as Java prints them, with the name of a time zone,
 which is ambiguous but for UTC; and it writes the lower byte of each letter, so that URLs must be percent-

@@ -73,9 +73,8 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     columns: dict[str, Any] = {"source": source, "time": time * scale, "changed": changed}
     columns |= {"changes": changes, "last_modified": dates * scale}
     columns = {key: column[order] for key, column in columns.items()}
-    columns["last_modified"] = usable_dates(
-        columns["source"], columns["time"], columns["changed"] != 0.0, columns["last_modified"]
-    )
+    source, time, found, dates = (columns[key] for key in ("source", "time", "changed", "last_modified"))
+    columns["last_modified"] = usable_dates(source, time, found, dates, time_unit, names)
     told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
     began = datetime.fromisoformat(origin) if origin else None
     log = derived_log(told, names, time_unit, began)

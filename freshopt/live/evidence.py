@@ -85,8 +85,7 @@ class Evidence:
             "source": positions,
             "changed": np.where(columns["changed"] < 0, np.nan, columns["changed"]),
         }
-        for key, told in (("changes", counts), ("last_modified", _dates)):
-            own = told(columns)
+        for key, own in (("changes", counts(columns)), ("last_modified", _dates(columns, time_unit))):
             if np.isnan(own).all():
                 del columns[key]
             else:
@@ -112,10 +111,7 @@ def counts(columns: dict[str, npt.NDArray[Any]]) -> Array:
     return found
 
 
-def _dates(columns: dict[str, npt.NDArray[Any]]) -> Array:
-    """Return the dates of last change that no crawl contradicts.
-
-    After a crawl of which it is not known whether it found a change, another state may be there.
-    """
-    dates, time = (columns[key].astype(np.float64) for key in ("last_modified", "time"))
-    return usable_dates(columns["source"].astype(np.int64), time, columns["changed"] != 0.0, dates)
+def _dates(columns: dict[str, npt.NDArray[Any]], time_unit: str) -> Array:
+    """Return the dates of last change that no crawl contradicts."""
+    dates, time, changed = (columns[key].astype(np.float64) for key in ("last_modified", "time", "changed"))
+    return usable_dates(columns["source"].astype(np.int64), time, changed, dates, time_unit)

@@ -2,7 +2,9 @@
 
 The time of every change of every source, where all of them are known.
 
-Version control, package archives and change feeds tell what a crawler has to guess. What a history says
+Version control, package archives and change feeds tell what a crawler has to guess. What somebody found who
+looked now and then is no such history: two changes between two looks are one, and the rates of fast sources
+come out at that of the looks. With the looks it is a `CrawlLog`. What a history says
 about rates is one number per source, how often it changed while it was watched: of the log that `to_log`
 makes of it, estimators that read counts learn exactly that, however many crawls there are.
 

@@ -33,15 +33,21 @@ def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
     >>> hosts_of_urls(np.array(["https://Example.org:8080/a?b", "www.example.org/c"])).tolist()
     ['example.org', 'www.example.org']
     """
+    hosts = known_hosts(names)
+    wrong = np.asarray(names)[hosts == ""]
+    if len(wrong):
+        each = "it is no URL" if len(wrong) == 1 else "they are no URLs"
+        raise SourceDataError(
+            f"no host can be read from {list_offenders(map(repr, wrong.tolist()))}: {each}."
+            " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
+        )
+    return hosts
+
+
+def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the hosts of sources, empty where one is no URL."""
     import polars
 
     text = polars.Series(np.asarray(names).tolist(), dtype=polars.String, strict=False)
     hosts = text.str.extract(_URL).fill_null(text.str.extract(_BARE)).str.to_lowercase()
-    if hosts.has_nulls():
-        wrong = text.filter(hosts.is_null())
-        each = "it is no URL" if len(wrong) == 1 else "they are no URLs"
-        raise SourceDataError(
-            f"no host can be read from {list_offenders(map(repr, wrong))}: {each}."
-            " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
-        )
-    return label_array(hosts.to_list())
+    return label_array(hosts.fill_null("").to_list())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.estimators import FullObservation
+from freshopt.estimators import MaximumLikelihood
 from freshopt.io import read_changedetection, read_nutch
 from tests.ground_truth.command_lines import Run, fields
 
@@ -149,17 +149,19 @@ def zipped(folder: Path) -> Path:
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("archived", [True, False])
 def test_changedetection(tmp_path: Path, single: bool, archived: bool) -> None:
+    """Checks every 3 hours, the interval as installed; snapshots are those that found a change."""
     folder = data_folder(tmp_path / "data", single=single)
-    history = read_changedetection(zipped(folder) if archived else folder)
-    assert history.sources_.tolist() == ["https://a.org/ [u1]", "https://a.org/ [u4]", "https://b.org/ü"]
-    assert history.changes.tolist() == [2, 1, 0]
-    assert history.origin is not None
-    zero = (BEGIN - history.origin).total_seconds() / 86_400.0
-    np.testing.assert_allclose(history.time - zero, [1.0, 3.0, 2.0], atol=1e-9)
-    np.testing.assert_allclose(history.start - zero, [0.0, 1.0, 0.5], atol=1e-9)
-    np.testing.assert_allclose(history.end - zero, [4.0, 2.0, 2.0], atol=1e-9)
-    rates = FullObservation(smoothing=0.0).fit(history.to_log()).change_rate_
-    np.testing.assert_allclose(rates, [2 / 4, 1 / 1, 0.0], rtol=1e-9)
+    log = read_changedetection(zipped(folder) if archived else folder)
+    assert log.sources_.tolist() == ["https://a.org/ [u1]", "https://a.org/ [u4]", "https://b.org/ü"]
+    assert log.origin is not None
+    zero = (BEGIN - log.origin).total_seconds() / 86_400.0
+    expected = [np.arange(0.0, 4.01, 0.125), np.arange(1.0, 2.01, 0.125), np.arange(0.5, 2.01, 0.125)]
+    np.testing.assert_allclose(log.time - zero, np.concatenate(expected), atol=1e-9)
+    assert np.diff(log.offsets).tolist() == [33, 9, 13]
+    np.testing.assert_allclose(log.time[log.changed] - zero, [1.0, 3.0, 2.0], atol=1e-9)
+    rates = MaximumLikelihood(smoothing=0.0).fit(log).change_rate_
+    found = np.array([2.0 / 32.0, 1.0 / 8.0, 0.0])
+    np.testing.assert_allclose(rates, -np.log1p(-found) * 8.0, rtol=1e-9)
 
 
 BROKEN: dict[str, tuple[str, str, str]] = {
@@ -209,5 +211,5 @@ def test_plans_from_both(run: Run) -> None:
     assert shown["log"].startswith("dump.csv: 9 crawls of 1 source")
     data_folder(Path("data"), single=True)
     shown = fields(run("plan", "--changedetection", "data", *how, "--replay", "--out", "c").output)
-    assert shown["log"].startswith("data: 3 changes of 3 sources in 4 days, all known")
+    assert shown["log"].startswith("data: 55 crawls of 3 sources, 3 found a change")
     run("plan", "--nutch", "dump.csv", "--changedetection", "data", *how, "--out", "b", code=2)

@@ -87,7 +87,7 @@ def test_pages_dated_now_lose_their_dates_with_one_warning() -> None:
 def test_a_deployment_is_neither_change_nor_birth() -> None:
     n, sent = 100, 2.5 + 1e-4
     source, time = np.repeat(np.arange(n), 3), np.tile([4.0, 5.0, 6.0], n)
-    changed, told = np.tile([0, 0, 1], n), np.full(3 * n, sent)
+    changed, told = np.tile([0, 0, 1], n), np.tile([sent, sent, sent + 3.0], n)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         log = CrawlLog(source, time, changed, last_modified=told)
@@ -99,7 +99,8 @@ def test_a_deployment_is_neither_change_nor_birth() -> None:
     CrawlLog(source, time, np.tile([0, 0, 0], n), last_modified=np.tile([-1.0, 4.25, 4.25], n))
     few = CrawlLog(source[3:], time[3:], changed[3:], last_modified=told[3:])
     assert few.last_modified is not None
-    whole = CrawlLog(source, time, changed, last_modified=np.full(3 * n, 2.0))  # days, shared by chance
+    days = np.tile([2.0, 2.0, 5.0], n)  # shared by chance
+    whole = CrawlLog(source, time, changed, last_modified=days)
     assert whole.last_modified is not None
     assert np.isnan(whole.interval[::3]).all()
 
