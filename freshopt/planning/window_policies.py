@@ -80,7 +80,10 @@ def replay_policies(
             phased = phased_plan(window, request, solution, estimate, bandwidth)
             refined += [] if phased is None else [phased]
         if every is not None:
-            crawls = [replanned_crawls(one, request, solution, estimate, every) for one in window.worlds]
+            # What is hidden of their cost is that of the same crawls: those of the first sample.
+            worlds = window.drawn or (window,)
+            own = [replanned_crawls(one, request, solution, estimate, every) for one in worlds]
+            crawls = [*own[: len(window.drawn[:1])], *own]
             weight, name = sources.importance, policies.REPLANNED
             refined.append(replay_crawls(name, window, request.objective, weight, crawls, bandwidth))
         past = None if log is None else window.past

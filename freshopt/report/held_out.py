@@ -31,9 +31,9 @@ PLANS = ("plan", "plan at current")
 SAME = 5e-4
 # What is measured where crawls do not show all changes.
 HIDDEN = (
-    "Costs are those of all changes. Crawls show whether a source changed since the one before, not how often, "
-    "nor when, save for dates: that is drawn given what they found, from the posterior of its change rate. It "
-    "is {share} of the plan's cost{and_so}."
+    "Costs are those of all changes. Crawls show whether a source changed since the one before, not how "
+    "often, nor when, save for dates: that is drawn given what they found, from the posterior of its change "
+    "rate. It is {share} of the plan's cost{and_so}."
 )
 UNSURE = "; half of it counts as a standard error"
 TOO_MUCH = ", too much to decide between policies"
