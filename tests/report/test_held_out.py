@@ -7,7 +7,10 @@ from freshopt.report.held_out import PolicyRow, notes
 
 def test_notes_say_what_is_measured_and_how_much_of_it_crawls_hid() -> None:
     def rows(hidden: float | None) -> list[PolicyRow]:
-        return [PolicyRow("plan", 1.0, 2.0, 0.1, 0.9, hidden=hidden), PolicyRow("current", 1.0, 2.0, 0.1, 0.9)]
+        return [
+            PolicyRow("plan", 1.0, 2.0, 0.1, 0.9, hidden=hidden),
+            PolicyRow("current", 1.0, 2.0, 0.1, 0.9),
+        ]
 
     some, most = (notes(rows(hidden))[-1] for hidden in (0.22, 0.6))
     assert some.startswith("Costs are those of all changes.")
