@@ -1,10 +1,10 @@
 """Ratios of realised to predicted cost, in windows inside a log.
 
 A plan is made from the crawls before a window, and its cost in the window is measured as a back-test does:
-in samples of the changes given what the crawls of the whole log found. Predicted is the cost that was
-expected under the posterior before the window. Both are of the true changes, so that the ratio tells how far
-the future of these sources was from what their past let one expect; what crawls hid rests on the model on
-both sides, and tells of no drift.
+in samples of the changes given what the crawls of the whole log found. Predicted is the mean cost of samples
+under the posterior before the window, with the same copies. Both are of all changes, so that the ratio tells
+how far the future of these sources was from what their past let one expect; what crawls hid rests on the
+model on both sides, and tells of no drift.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
-from freshopt.planning.policy_replay import nodes_of, predicted_cost
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of, require_static
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 from freshopt.simulation.world import World
 from freshopt.solving import solve
 
-# Samples of a window's changes under the model: the scatter of their cost is averaged over windows.
+# Samples of a window's changes under the posterior before it: their mean is as good as the cost of four times
+# as many sources.
 SAMPLES = 4
 # Rates of samples, relative to the estimate: of a posterior without an upper end, some are beyond counting.
 MOST = 100.0
@@ -119,17 +119,16 @@ def _costs(
         each = sources.importance * static_costs(changes, rates, request.objective)
         return window.per_time(each, sources.importance)
 
-    predicted = predicted_cost(window, problem, rates, nodes_of(estimate))
     known = window.drawn or (window,)
     realised = [cost(one.changes) for one in known]
     drawn = estimate.draws(SAMPLES, request.seed)
     drawn = np.minimum(np.where(np.isnan(drawn), sources.change_rate, drawn), MOST * sources.change_rate)
     samples = [cost(_future(known[k % len(known)], each, seed + k)) for k, each in enumerate(drawn)]
     # Under the model a sample of the changes given the log is one given the past; what the mean of several
-    # scatters less is what they differ by.
+    # scatters less is what they differ by. What was predicted is a mean of samples, too.
     between = float(np.var(realised, ddof=1)) if len(realised) > 1 else 0.0
-    variance = float(np.var(samples, ddof=1)) - (1.0 - 1.0 / len(realised)) * between
-    return float(np.mean(realised)), predicted or 0.0, max(variance, 0.0)
+    scatter = (1.0 + 1.0 / SAMPLES) * float(np.var(samples, ddof=1)) - (1.0 - 1.0 / len(realised)) * between
+    return float(np.mean(realised)), float(np.mean(samples)), max(scatter, 0.0)
 
 
 def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
