@@ -114,7 +114,7 @@ def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
     --------
     >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 1, 0])
     >>> drawn_changes(log, np.array([3.0]), seed=1).events(0.0, 4.0)[1].round(2).tolist()
-    [0.11, 0.38, 0.67, 1.28, 1.85]
+    [0.05, 0.53, 0.58, 0.8, 0.95, 1.33, 1.39, 1.76]
     """
     rng = np.random.default_rng(seed)
     found = np.flatnonzero(log.changed & ~np.isnan(log.interval))
