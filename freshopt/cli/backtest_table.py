@@ -45,6 +45,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
             row.predicted,
             row.saving,
             row.saving_error,
+            row.hidden,
         )
         for row in held.means
     ]
@@ -57,7 +58,7 @@ def replay_table(held: BackTest, plan: Plan) -> str:
     below = [
         *([held.verdict] if held.verdict else []),
         *_unsupported(held, plan),
-        *notes(rows, dated=held.dated, failures=held.failures),
+        *notes(rows, failures=held.failures),
     ]
     return "\n".join([wrapped(above), fitted(table), "", *map(wrapped, below)])
 

@@ -148,7 +148,11 @@ def _world(
     )
     world = known_changes(data)
     zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
-    middle = "" if history else ", each placed in the middle of its crawl interval"
+    middle = (
+        ""
+        if history
+        else ", each placed in the middle of its crawl interval; costs leave out what crawls hid"
+    )
     many = int(world.events(-np.inf, np.inf)[0][-1])
     words = f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
     # After the last crawl of a source its changes are unknown, which does not mean that there are none.

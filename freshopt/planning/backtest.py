@@ -3,20 +3,18 @@
 The last part of a log is cut into windows. Before each of them change rates are learnt from the crawls before
 it and refresh rates are solved for, as `make_plan` does; what they cost is then measured in the changes of
 the window, beside simple rules, the rates in force, a policy that is planned again from its own crawls, and
-the best static rates in hindsight, which no plan can know. Nothing of a window is known to its plans, and no
-realised cost is predicted by a formula: it is integrated from the times of changes. What the plan's own
-formula predicted is beside it.
-
+the best static rates in XX
 Static rates are measured as the mean over all phases, exactly; copies have the ages that the policy itself
 gives them. Policies meet the same changes, and are compared source by source (`PolicyCost`).
 The log's own crawls may use more or less than the bandwidth; so that they can be compared with a plan of as
 many refreshes, there is a row for that too.
 
 Each source counts until its last crawl in the log. Where all changes are known (`history`), they are what is
-replayed; of a log alone they are imputed (`known_changes`), and what the table says in favour of a plan
-against the log's own crawls is then less than the truth.
-Cost: an estimate a window, a solve a window and bandwidth, some seventy passes over the changes for
-hindsight; with `every` an estimate and a solve a period.
+replayed. A log alone shows whether a source changed between two crawls: what it hid is drawn given what the
+crawls found (`known_changes`), and costs are the mean over the samples. Both sides are then the true cost, as
+expected before the window and given the whole log: if the model holds, their ratio is 1 within its errors.
+Cost: an estimate a window, a solve a window and bandwidth, some seventy passes over the samples for
+hindsight; with `every` an estimate and a solve a period and sample.
 """
 
 from __future__ import annotations
@@ -95,8 +93,8 @@ class BackTest:
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table, a row for each policy, window and bandwidth.
 
-        Columns policy, begin, end, bandwidth, predicted, realised, error, refreshes, fresh, saving and
-        saving_error.
+        Columns policy, begin, end, bandwidth, predicted, realised, error, refreshes, fresh, saving,
+        saving_error and hidden.
         """
         import polars
 
@@ -140,8 +138,9 @@ def backtest(
     Parameters
     ----------
     log : CrawlLog, ChangeHistory, path or dataframe
-        As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise a change counts from its
-        date (`last_modified`), or from the middle of its crawl interval where it has none.
+        As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise how often a source changed
+        in a crawl interval in which a change was found, and when, is drawn from the posterior of its rate,
+        given counts and dates (`last_modified`) where the log has them.
     bandwidth : float, str or sequence of them
         Refreshes per time unit, or with its unit; of several each has its rows.
     objective, importance, hosts, host_limits, min_rate, max_rate, estimator, time_unit
@@ -155,7 +154,7 @@ def backtest(
     share : float
         Of the log's time that is held out, in (0, 1).
     seed : int
-        Of the phases of the re-planned policy.
+        Of the changes that crawls hid, and of the phases of the re-planned policy.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
     success, retry_at_once, changed_cost
@@ -257,7 +256,7 @@ def hold_out(
         The fetches behind the log.
     """
     require_static(request)
-    windows = held_out_windows(log, history, share, splits, PARTS)
+    windows = held_out_windows(log, history, share, splits, PARTS, request.seed)
     mine = history is None if crawled is None else crawled
     measured = [
         replay_policies(

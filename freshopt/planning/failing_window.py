@@ -125,7 +125,9 @@ def with_failures(
     _require_chances(chance, window.past.sources_)
     if request.retry_at_once or not bool(np.any(chance < 1.0)):
         return window, request
-    return replace(window, outcomes=_outcomes(window, chance, request.seed, statuses)), request
+    outcomes = _outcomes(window, chance, request.seed, statuses)
+    drawn = tuple(replace(one, outcomes=outcomes) for one in window.drawn)
+    return replace(window, outcomes=outcomes, drawn=drawn), request
 
 
 def failure_words(request: PlanRequest, statuses: Statuses | None) -> str:

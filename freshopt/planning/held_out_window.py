@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,8 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.known_changes import clock_shift, known_changes, world_among
+from freshopt.planning.known_changes import clock_shift, drawn_changes, known_changes, world_among
+from freshopt.planning.request import default_estimate
 from freshopt.simulation.static_costs import ChangeWindow
 from freshopt.simulation.world import World
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 # Of the log's time that is held out, and the windows that it is cut into.
 SHARE, SPLITS, MOST_SPLITS = 0.5, 3, 100
+# Samples of the changes that crawls hid. What few samples leave of chance is independent between sources, and
+# in the standard errors.
+DRAWS = 4
 
 
 @frozen_arrays
@@ -34,7 +38,7 @@ class HeldOutWindow:
     past : CrawlLog
         Of the n sources that were crawled before the window and are there in it: their changes are known.
     world : World
-        Their changes, on the log's clock.
+        Their changes, on the log's clock; of a log alone, as its crawls found them.
     changes : ChangeWindow
         The same around the window.
     begin, end : float
@@ -45,6 +49,9 @@ class HeldOutWindow:
         The window cut into equal parts, in which costs are measured too; none by default.
     outcomes : Outcomes or None
         Which fetches succeed, where some fail (`freshopt.planning.failing_window`).
+    drawn : tuple of HeldOutWindow
+        The same window with changes drawn given what the crawls found, which is what costs are measured in;
+        none where all changes are known.
     """
 
     past: CrawlLog
@@ -56,9 +63,18 @@ class HeldOutWindow:
     total: int
     parts: tuple[ChangeWindow, ...] = ()
     outcomes: Outcomes | None = None
+    drawn: tuple[HeldOutWindow, ...] = ()
 
     @classmethod
-    def of(cls, past: CrawlLog, world: World, begin: float, end: float) -> HeldOutWindow:
+    def of(
+        cls,
+        past: CrawlLog,
+        world: World,
+        begin: float,
+        end: float,
+        until: Array | float = np.inf,
+        parts: int = 0,
+    ) -> HeldOutWindow:
         """Return the window of a log all of which is past.
 
         Parameters
@@ -67,10 +83,20 @@ class HeldOutWindow:
         world : World
             Changes of its sources in its order, on its clock.
         begin, end : float
+        until : ndarray, shape (n,)
+            Where each source ends; by default none does.
+        parts : int
+            Parts in which costs are measured too.
         """
-        changes = ChangeWindow.of(world, begin, end)
+        changes = ChangeWindow.of(world, begin, np.minimum(until, end))
         n = len(past.sources_)
-        return cls(past, world, changes, begin, end, np.arange(n), n)
+        own = _parts(world, changes, begin, end, parts)
+        return cls(past, world, changes, begin, end, np.arange(n), n, own)
+
+    @property
+    def worlds(self) -> tuple[HeldOutWindow, ...]:
+        """The window with its changes as they are known, then with each sample of those that crawls hid."""
+        return (self, *self.drawn)
 
     @property
     def span(self) -> Array:
@@ -101,6 +127,7 @@ def held_out_windows(
     share: float = SHARE,
     splits: int = SPLITS,
     parts: int = 0,
+    seed: int = 0,
 ) -> tuple[HeldOutWindow, ...]:
     """Return windows of equal length at the end of a log.
 
@@ -117,6 +144,9 @@ def held_out_windows(
         Windows that it is cut into; each plan sees all crawls before its own.
     parts : int
         Parts of each window, for costs over time.
+    seed : int
+        Of the changes that crawls hid, which are drawn from the posterior of the default estimator, given the
+        whole log: whatever plans are tested, they are measured in the same changes.
 
     Raises
     ------
@@ -142,6 +172,7 @@ def held_out_windows(
         )
     until = log.last_crawl if history is None else _known(log, history, history.end) + shift
     begun = np.full(len(until), -np.inf) if history is None else _known(log, history, history.start) + shift
+    samples = () if history is not None else _samples(log, seed)
     found = []
     for number in range(splits, 0, -1):
         split = end - number * length
@@ -151,19 +182,34 @@ def held_out_windows(
         if not np.any(past & ~np.isnan(log.interval)):
             continue
         kept = np.unique(log.source_index[past])
-        world = world_among(told, shift, log.sources_[kept])
-        changes = ChangeWindow.of(world, split, np.minimum(until[kept], split + length))
-        first = _first_part(log, past, kept)
-        own = _parts(world, changes, split, split + length, parts)
-        found.append(
-            HeldOutWindow(first, world, changes, split, split + length, kept, len(log.sources_), own)
+        first, ends = _first_part(log, past, kept), (split, split + length)
+        own, *drawn = (
+            replace(
+                HeldOutWindow.of(
+                    first, world_among(world, shift, log.sources_[kept]), *ends, until[kept], parts
+                ),
+                index=kept,
+                total=len(log.sources_),
+            )
+            for world in (told, *samples)
         )
+        found.append(replace(own, drawn=tuple(drawn)))
     if not found:
         raise SourceDataError(
             f"no source has a second crawl before {end - length:g} {log.time_unit}s, where the part held out "
             "begins. There is nothing to learn from. Replay a longer log."
         )
     return tuple(found)
+
+
+def _samples(log: CrawlLog, seed: int) -> tuple[World, ...]:
+    """Return samples of the changes behind a log's crawls."""
+    if not np.any(log.changed & ~np.isnan(log.interval)):
+        return ()
+    estimate = default_estimate(log)
+    rates = estimate.draws(DRAWS, seed)
+    rates = np.where(np.isnan(rates), estimate.change_rate_, rates)
+    return tuple(drawn_changes(log, own, seed + k) for k, own in enumerate(rates))
 
 
 def _parts(

@@ -1,14 +1,15 @@
-"""Changes of a log or a history, as a world to replay.
+"""Changes behind a log or a history, as worlds to replay.
 
-When a source changed, a crawl log does not tell, unless the change is dated (`last_modified`): a change is
-put in the middle of the crawl interval in which it was found, several of them evenly. Changes that one crawl
-found as one are one. All costs are then too low, and most so those of the log's own crawls, which end these
-intervals. Where all changes are known, nothing of this applies.
+A history has all changes. A crawl log tells less: whether a source changed between two crawls, not how often,
+and when only where changes are dated (`last_modified`). Costs of the changes as they were found, one in the
+middle of each interval, are too low, and more so for one policy than for another. So the changes are drawn
+besides, given what the crawls found and the rates of a posterior (multiple imputation [1]_): under the model
+the mean cost over the draws is the expected true cost given the log, of every policy. What was found stays as
+it is, and only what crawls hid rests on the model.
 
-A crawl log tells less than what happened: changes between two crawls are one, and when they were it tells
-only where they are dated. A cost that is replayed on such a log is too low. What a model predicts is held
-against it as the same crawls would show it: each crawl interval is drawn changed or not at given rates, and
-its changes are placed as those of the log are.
+References
+----------
+.. [1] Rubin, "Multiple Imputation for Nonresponse in Surveys", Wiley 1987, doi:10.1002/9780470316696.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.simulation.world import World
 from freshopt.units import SECONDS
 
-# Changes in one crawl interval; no log counts more.
-MOST = 1e6
+# Expected changes of a crawl interval from which more are not drawn: a crawl that finds a change tells of no
+# more than some five, and the replay takes a pass for each that a copy can miss.
+MOST = 100.0
+# Those below which a change that was found is at any moment of its interval alike.
+LEAST = 1e-9
 
 
 def known_changes(data: CrawlLog | ChangeHistory) -> World:
@@ -38,20 +42,14 @@ def known_changes(data: CrawlLog | ChangeHistory) -> World:
     >>> known_changes(log).events(0.0, 4.0)[1].tolist()
     [1.0]
     """
-    if isinstance(data, ChangeHistory):
-        start, end = data.start, float(np.max(data.end))
-        source, time = data.source_index, data.time
-    else:
-        source, time = _middles(data)
-        first = data.offsets[:-1]
-        gap = data.interval[first]
-        start, end = data.time[first] - np.where(np.isnan(gap), 0.0, gap), data.end
+    if not isinstance(data, ChangeHistory):
+        return _world(data, *_middles(data))
     names = data.sources_
     return World.from_events(
-        {"source": labels_of(names, source), "time": time},
+        {"source": labels_of(names, data.source_index), "time": data.time},
         names=names,
-        start=start,
-        horizon=end,
+        start=data.start,
+        horizon=float(np.max(data.end)),
         time_unit=data.time_unit,
     )
 
@@ -99,45 +97,53 @@ def _middles(log: CrawlLog) -> tuple[IntArray, Array]:
     return log.source_index[row], moment
 
 
-def shown_changes(log: CrawlLog, rows: IntArray, rates: Array, seed: int) -> tuple[IntArray, Array]:
-    """Return one sample of what some crawls of a log would show.
+def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
+    """Return one sample of the changes behind a log, given what its crawls found.
+
+    Exact for Poisson sources: no interval has changes in which none was found, and each of the others has one
+    or more, or as many as were counted; where the last of them is dated, it is there, and others come before.
 
     Parameters
     ----------
     log : CrawlLog
-        Its crawl times are kept, its outcomes are not used.
-    rows : ndarray of int, shape (m,)
-        Crawls with a crawl interval.
     rates : ndarray, shape (n,)
-        Changes per time unit of the log's sources.
+        Changes per time unit of its sources.
     seed : int
-
-    Returns
-    -------
-    source, time : ndarray, shape (k,)
-        The changes, placed as `known_changes` places those of a log.
 
     Examples
     --------
-    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 0, 0])
-    >>> shown_changes(log, np.array([1, 2]), np.array([1e3]), seed=1)
-    (array([0, 0]), array([1., 3.]))
+    >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 1, 0])
+    >>> drawn_changes(log, np.array([3.0]), seed=1).events(0.0, 4.0)[1].round(2).tolist()
+    [0.05, 0.53, 0.58, 0.8, 0.95, 1.33, 1.39, 1.76]
     """
     rng = np.random.default_rng(seed)
-    gap, source = log.interval[rows], log.source_index[rows]
-    rate = rates[source]
-    many = (rng.random(len(rows)) < -np.expm1(-rate * gap)).astype(np.int64)
-    if log.changes is not None:
-        counted = ~np.isnan(log.changes[rows])
-        many = np.where(counted, rng.poisson(np.minimum(rate * gap, MOST)), many).astype(np.int64)
-    row = np.repeat(np.arange(len(rows)), many)
-    turn = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
-    back = (1.0 - (turn + 0.5) / np.repeat(many, many)) * gap[row]
+    found = np.flatnonzero(log.changed & ~np.isnan(log.interval))
+    source, gap = log.source_index[found], log.interval[found]
+    rate = np.clip(rates[source], LEAST / gap, MOST / gap)
+    uniform = rng.random(len(found))
+    counted = np.full(len(found), np.nan) if log.changes is None else np.maximum(log.changes[found], 1.0)
+    # The last change of an interval: of k uniform ones, or the first that a look back meets, if it meets any.
+    back = -np.log1p(uniform * np.expm1(-rate * gap)) / rate
+    last = np.where(np.isnan(counted), gap - back, gap * uniform ** (1.0 / counted))
     if log.last_modified is not None:
-        # Dated as often as changes of the log are; e^{−Δτ} is uniform above e^{−Δ·gap}.
-        told = log.changed & ~np.isnan(log.last_modified) & ~np.isnan(log.interval)
-        share = float(np.sum(told)) / max(1.0, float(np.sum(log.changed & ~np.isnan(log.interval))))
-        dated = (rng.random(len(rows)) < share)[row] & (many[row] == 1)
-        late = -np.log1p(rng.random(len(row)) * np.expm1(-rate[row] * gap[row])) / rate[row]
-        back = np.where(dated, late, back)
-    return source[row], log.time[rows][row] - back
+        date = log.last_modified[found] - (log.time[found] - gap)
+        last = np.where(np.isnan(date), last, np.clip(date, 0.0, gap))
+    before = rng.poisson(rate * last)
+    many = np.where(np.isnan(counted), before, counted - 1.0).astype(np.int64)
+    row = np.repeat(np.arange(len(found)), many)
+    inside = np.concatenate([last, rng.random(len(row)) * last[row]])
+    row = np.concatenate([np.arange(len(found)), row])
+    return _world(log, source[row], log.time[found][row] - gap[row] + inside)
+
+
+def _world(data: CrawlLog, source: IntArray, time: Array) -> World:
+    """Return changes of a log's sources, each there since its first crawl interval began."""
+    first = data.offsets[:-1]
+    names = data.sources_
+    return World.from_events(
+        {"source": names[source], "time": time},
+        names=names,
+        start=data.time[first] - np.nan_to_num(data.interval[first]),
+        horizon=data.end,
+        time_unit=data.time_unit,
+    )

@@ -18,7 +18,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
 from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import FetchWords, amount, mean_amount, meaning, price_text
+from freshopt.report.value_words import FetchWords, amount, less_fresh, mean_amount, meaning, price_text
 from freshopt.units import SECONDS, duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
         "objective": _objective(facts, objective),
         "bandwidth": used,
         **_fetches(facts),
-        **_fresh(found.get("fresh"), cycle.get("fresh_without")),
+        **_fresh(kind, found.get("fresh"), cycle.get("fresh_without")),
         "value": f"{noun} {amount(kind, value, unit)}{whole} in the long run {_given(kind)}"
         f"{f', {mean} a source' if mean else ''}{others}",
         **_shadow_price(facts),
@@ -150,8 +150,8 @@ def _objective(facts: dict[str, Any], name: str) -> str:
     return f"{goal} ({sense}){told}; {refreshes}"
 
 
-def _fresh(shares: dict[str, float] | None, without: float | None) -> dict[str, str]:
-    """Return the row of the time fresh, if known.
+def _fresh(kind: str, shares: dict[str, float] | None, without: float | None) -> dict[str, str]:
+    """Return the row of the time fresh, if known, and what is optimised where it is less than at equal rates.
 
     `without` is the share without the weekly cycle, which the simple rules do not have either.
     """
@@ -160,7 +160,9 @@ def _fresh(shares: dict[str, float] | None, without: float | None) -> dict[str, 
     told = {rule: percent(share, space=" ") for rule, share in shares.items()}
     own = told.pop("plan")
     flat = "" if without is None else percent(without, space=" ")
-    return {"time fresh": f"{own} of the time, by importance{_rules(told, flat)}"}
+    less = less_fresh(kind, shares)
+    own = f"{own} of the time, by importance{f', {less}' if less else ''}"
+    return {"time fresh": f"{own}{_rules(told, flat)}"}
 
 
 def _rules(told: dict[str, str], without: str) -> str:

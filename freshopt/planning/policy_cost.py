@@ -4,10 +4,14 @@ Policies meet the same changes, and their costs are compared source by source: t
 that of the sources' differences, far smaller than that of a cost where a few sources decide both. Errors are
 those of a mean over sources that are a sample of more such ones. A source is one observation, in however many
 windows it was replayed: its residuals are averaged over the windows first.
+
+What crawls hid rests on the model: changes may come in bursts, and how fast a source is that changed at every
+crawl no log tells. That part of a cost, or of a difference, counts as known to a factor of two.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +20,10 @@ import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.report.held_out import MOST_HIDDEN
+
+# Standard error of what crawls hid, as a share of it.
+UNSURE = 0.5
 
 
 @frozen_arrays
@@ -33,12 +41,15 @@ class Measurement:
         The sum of the importances of the sources that were replayed.
     there : ndarray of bool, shape (N,)
         Which sources were replayed.
+    hidden : float
+        The part of the value that crawls hid: what it is above that of the changes as they were found.
     """
 
     value: float
     residual: Array
     there: BoolArray
     everything: float = 1.0
+    hidden: float = 0.0
 
     @classmethod
     def of(cls, weight: Array, cost: Array, span: Array, index: IntArray, total: int) -> Measurement:
@@ -77,18 +88,26 @@ class Measurement:
             np.mean([one.residual for one in found], axis=0),
             np.any([one.there for one in found], axis=0),
             float(np.mean([one.everything for one in found])),
+            float(np.mean([one.hidden for one in found])),
         )
 
     def saved_by(self, other: Measurement) -> Measurement:
         """Return the share of this cost that another policy saves.
 
         The error is that of the paired difference; this cost counts as known. A ratio's own error would be 0
-        where a single source has all the cost.
+        where a single source has all the cost. Where crawls hid most of this cost, it has no bound.
         """
         with np.errstate(all="ignore"):
             ratio = np.divide(other.value, self.value)
             residual = np.divide(self.residual - other.residual, self.value)
-        return Measurement(float(1.0 - ratio), residual, self.there | other.there)
+            hidden = np.divide(self.hidden - other.hidden, self.value)
+        if self.hidden > MOST_HIDDEN * self.value:
+            hidden = np.inf
+        return Measurement(float(1.0 - ratio), residual, self.there | other.there, hidden=float(hidden))
+
+    def scaled(self, value: float, factor: float) -> Measurement:
+        """Return the measurement of another value that differs by a factor where this one does."""
+        return Measurement(value, factor * self.residual, self.there, hidden=factor * self.hidden)
 
     @property
     def sources(self) -> int:
@@ -107,11 +126,15 @@ class Measurement:
 
     @property
     def error(self) -> float:
-        """The standard error; NaN for a single source."""
+        """The standard error; NaN for a single source.
+
+        Half of what crawls hid counts as one: two of them reach from none of it to twice as much.
+        """
         n = self.sources
         if n < 2:
             return float("nan")
-        return float(np.sqrt(n / (n - 1) * np.sum(self.residual**2)))
+        sampled = float(np.sqrt(n / (n - 1) * np.sum(self.residual**2)))
+        return math.hypot(sampled, UNSURE * self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +149,12 @@ class PolicyCost:
     bandwidth : float
         Per time unit, as it was asked for; of the log's own crawls what they used.
     predicted : float or None
-        The objective's value under the change rates that were learnt; None where nothing predicts it.
+        The objective's expected value under the posterior of the change rates before the windows; None where
+        nothing predicts it.
     realised, error : float
         Its value in the changes that came, with its standard error.
+    hidden : float
+        Share of the realised cost that crawls hid: 0 where all changes are known.
     refreshes : float
         Per time unit, of the sources that are there: the mean rate while a source is, times their number.
     fresh : float
@@ -148,6 +174,7 @@ class PolicyCost:
     fresh: float
     saving: float | None
     saving_error: float | None
+    hidden: float = 0.0
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has them."""

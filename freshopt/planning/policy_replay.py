@@ -4,25 +4,32 @@ Static rates are replayed exactly (`freshopt.simulation.static_costs`): no phase
 ages that the rates give them. Of costs that are no function of missed changes schedules are replayed over
 several beginnings instead, each after a run-in as long as the window, or as the record reaches back. So are
 attempts of which some fail, from where the record begins.
+
+Where crawls hid changes, a policy is measured in each sample of them (`HeldOutWindow.drawn`), and its cost is
+the mean; beside it stands by how much it exceeds the cost of the changes as they were found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.fetches.conditional_fetches import changed_costs, with_numerics
+from freshopt.modelling.fetches.conditional_fetches import changed_costs
 from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts
+from freshopt.planning.good_phases import phase_savings
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.hindsight import best_rates
-from freshopt.planning.plan import method_of
+from freshopt.planning.plan_steps import method_of
 from freshopt.planning.policy_cost import Measurement, PolicyCost
 from freshopt.planning.request import PlanRequest
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -34,9 +41,13 @@ from freshopt.simulation.replay_window import Refreshes, Window, integrals
 from freshopt.simulation.replaying import replay
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 
-# From changes to what each source cost in them, and for how long its copy was stale.
-Costs = Callable[[ChangeWindow], tuple[Array, Array]]
-# Beginnings of a replayed schedule; with more refreshes its gaps are short, and one is enough.
+# From one of a window's worlds, by its number, and a part of it to what each source cost there, and for how
+# long its copy was stale.
+Costs = Callable[[int, ChangeWindow], tuple[Array, Array]]
+# Gauss nodes of the sources' posteriors and their weights.
+Nodes = tuple[Array, Array]
+# Beginnings of a replayed schedule, shared among a window's worlds; with more refreshes its gaps are short,
+# and one is enough.
 BEGINNINGS, MOST_REFRESHES = 9, 2_000_000
 
 
@@ -81,21 +92,26 @@ def replay_rates(
     rates: Array,
     bandwidth: float,
     *,
+    nodes: Nodes | None = None,
     predicted: bool = True,
 ) -> PolicyReplay:
-    """Return the cost of static rates in a window."""
+    """Return the cost of static rates in a window.
+
+    It is predicted under the posterior whose nodes are given, or at the problem's change rates.
+    """
     objective = request.objective
     fresh = BinaryFreshness(objective.refresh)
 
-    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+    def costs(world: int, changes: ChangeWindow) -> tuple[Array, Array]:
         if has_static_cost(objective):
             return static_costs(changes, rates, objective), static_costs(changes, rates, fresh)
-        if changes is window.changes:
-            return _scheduled(window, request, problem, rates)
-        # Replays of nine beginnings for each part would take long.
+        each = window.worlds[world]
+        if changes is each.changes:
+            return _scheduled(each, request, problem, rates, beginnings(window))
+        # Replays of several beginnings for each part would take long.
         return np.full(len(rates), np.nan), np.full(len(rates), np.nan)
 
-    expected = predicted_cost(window, problem, rates) if predicted else None
+    expected = predicted_cost(window, problem, rates, nodes) if predicted else None
     weight, refreshes = problem.sources.importance, used_rate(window, rates)
     if window.outcomes is not None:
         tried = attempted_costs(window, objective, rates, request.seed)
@@ -108,18 +124,44 @@ def used_rate(window: HeldOutWindow, rates: Array) -> float:
     return window.per_time(rates * window.span)
 
 
-def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array) -> float | None:
-    """Return the cost that rates promise of the sources that are there.
+def predicted_cost(
+    window: HeldOutWindow, problem: Problem, rates: Array, nodes: Nodes | None = None
+) -> float | None:
+    """Return the cost that is expected of rates, of the sources that are there.
 
     None where the problem has no formula for it, or it is infinite.
+
+    Parameters
+    ----------
+    window : HeldOutWindow
+    problem : Problem
+    rates : ndarray, shape (n,)
+    nodes : (ndarray, ndarray), optional
+        Change rates and their probabilities, shape (n, number); by default the problem's change rates.
     """
-    own, variable = with_numerics(problem, rates)
-    if own.numerics is None:
-        return None
-    with np.errstate(all="ignore"):
-        amount = own.numerics.cost(variable) * window.span
-    total = window.per_time(amount, problem.sources.importance)
+    sources, phased = problem.sources, problem.objective
+    objective = phased.objective if isinstance(phased, PhasedObjective) else phased
+    at, weights = nodes if nodes is not None else (sources.change_rate[:, None], np.ones((len(rates), 1)))
+    amount = np.zeros(len(rates))
+    for rate, weight in zip(at.T, weights.T, strict=True):
+        own = sources.with_change_rate(rate)
+        numerics = numerics_of(objective, own)[0]
+        if numerics is None:
+            return None
+        with np.errstate(all="ignore"):
+            amount += weight * numerics.cost(rates)
+        if objective is not phased:
+            amount -= weight * phase_savings(problem, rates, own)
+    total = window.per_time(amount * window.span, sources.importance)
     return total if np.isfinite(total) else None
+
+
+def nodes_of(estimate: Estimator) -> Nodes:
+    """Return the Gauss nodes of an estimator's posteriors, at the estimate where there is none."""
+    nodes, weights = estimate.nodes()
+    blank = ~np.isfinite(nodes)
+    at = np.where(blank, estimate.change_rate_[:, None], nodes)
+    return np.clip(at, SMALLEST, LARGEST), np.where(np.isnan(weights), 1.0 / weights.shape[1], weights)
 
 
 def replay_crawls(
@@ -127,21 +169,25 @@ def replay_crawls(
     window: HeldOutWindow,
     objective: Objective,
     weight: Array,
-    crawls: Refreshes,
+    crawls: Sequence[Refreshes],
     bandwidth: float | None,
 ) -> PolicyReplay:
-    """Return the cost of crawls at given times.
+    """Return the cost of crawls at given times, in each of a window's worlds.
 
     They are given source by source; without a bandwidth they are it. Where fetches fail, they are attempts.
     """
-    source, moment = crawls
-    inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
-    refreshes = mean_rate(window, np.bincount(source[inside], minlength=len(window.span)), window.span)
-    if window.outcomes is not None:
-        succeed = window.outcomes.of(source, moment)
-        crawls = source[succeed], moment[succeed]
-    used = refreshes if bandwidth is None else bandwidth
-    return measured(policy, window, weight, used, refreshes, None, crawl_costs(window, objective, crawls))
+    refreshes, runs = [], []
+    for source, moment in crawls:
+        inside = (moment >= window.changes.first[source]) & (moment <= window.changes.until[source])
+        many = np.bincount(source[inside], minlength=len(window.span))
+        refreshes.append(mean_rate(window, many, window.span))
+        answered = np.ones(len(source), dtype=np.bool_)
+        if window.outcomes is not None:
+            answered = window.outcomes.of(source, moment)
+        runs.append([(source[answered], moment[answered])])
+    mean = float(np.mean(refreshes[-len(window.drawn) :] if window.drawn else refreshes))
+    used = mean if bandwidth is None else bandwidth
+    return measured(policy, window, weight, used, mean, None, crawl_costs(window, objective, runs))
 
 
 def mean_rate(window: HeldOutWindow, count: Array | IntArray, time: Array) -> float:
@@ -150,16 +196,16 @@ def mean_rate(window: HeldOutWindow, count: Array | IntArray, time: Array) -> fl
     return float(np.count_nonzero(there) * np.sum(count[there]) / np.sum(time[there]))
 
 
-def crawl_costs(window: HeldOutWindow, objective: Objective, *crawls: Refreshes) -> Costs:
-    """Return what crawls that succeed cost, over several runs."""
+def crawl_costs(window: HeldOutWindow, objective: Objective, runs: Sequence[Sequence[Refreshes]]) -> Costs:
+    """Return what crawls that succeed cost, over several runs in each of a window's worlds."""
     # All copies are fresh when their records begin, and crawls before the window are there.
     begin = float(np.min(window.world.start))
     name = NAMED.get(type(objective), repr(objective))
     other = None if type(objective) in NAMED else objective
 
-    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+    def costs(world: int, changes: ChangeWindow) -> tuple[Array, Array]:
         within = Window(begin, changes.first, changes.until)
-        found = [integrals(window.world, each, within, other) for each in crawls]
+        found = [integrals(window.worlds[world].world, each, within, other) for each in runs[world]]
         cost, stale = (np.mean([one[key] for one in found], axis=0) for key in (name, "binary"))
         return cost, stale
 
@@ -174,7 +220,8 @@ def attempted_costs(window: HeldOutWindow, objective: Objective, rates: Array, s
     assert window.outcomes is not None, "asked before"
     begin = float(np.min(window.world.start))
     length = window.end - begin
-    many = BEGINNINGS if BEGINNINGS * float(np.sum(rates)) * length <= MOST_REFRESHES else 1
+    shared = beginnings(window)
+    many = shared if shared * float(np.sum(rates)) * length <= MOST_REFRESHES else 1
     first = np.random.default_rng([seed, 23]).random(len(rates))
     runs = []
     for k in range(many):
@@ -189,7 +236,12 @@ def attempted_costs(window: HeldOutWindow, objective: Objective, rates: Array, s
             time = time[order]
         succeed = window.outcomes.of(source, begin + time)
         runs.append((source[succeed], begin + time[succeed]))
-    return crawl_costs(window, objective, *runs)
+    return crawl_costs(window, objective, [runs] * len(window.worlds))
+
+
+def beginnings(window: HeldOutWindow) -> int:
+    """Return at how many phases schedules begin in each of a window's worlds."""
+    return -(-BEGINNINGS // len(window.worlds))
 
 
 def replay_partly(
@@ -208,12 +260,12 @@ def replay_partly(
     """
     objective = problem.objective
     kinds = (objective, BinaryFreshness(objective.refresh))
-    of_crawls = crawl_costs(window, objective, crawls)
+    of_crawls = crawl_costs(window, objective, [[crawls]] * len(window.worlds))
 
-    def costs(changes: ChangeWindow) -> tuple[Array, Array]:
+    def costs(world: int, changes: ChangeWindow) -> tuple[Array, Array]:
         cost, stale = (
             np.where(placed, each, static_costs(changes, rates, kind))
-            for each, kind in zip(of_crawls(changes), kinds, strict=True)
+            for each, kind in zip(of_crawls(world, changes), kinds, strict=True)
         )
         return cost, stale
 
@@ -238,8 +290,11 @@ def hindsight_rates(
     bandwidth = float(problem.bandwidth) if refreshes is None else refreshes
     # Refreshes of a source that leaves early take a smaller part of the bandwidth, those of one gone none.
     part = np.where(there, span / np.mean(span[there]), 1.0)
+    known = window.drawn or (window,)
     taken = best_rates(
-        lambda used: weight * static_costs(window.changes, used / part, objective),
+        lambda used: (
+            weight * np.mean([static_costs(one.changes, used / part, objective) for one in known], axis=0)
+        ),
         bandwidth,
         np.where(there, problem.lower * part, 0.0),
         np.where(there, problem.upper * part, 0.0),
@@ -281,7 +336,7 @@ def replay_own_crawls(
     time = window.span + _unseen(log, window)
     refreshes = mean_rate(window, answered if request.retry_at_once else asked, time)
     used = mean_rate(window, asked + changed_costs(sources) * found, time)
-    costs = crawl_costs(window, request.objective, (source, moment))
+    costs = crawl_costs(window, request.objective, [[(source, moment)]] * len(window.worlds))
     return measured(policy, window, sources.importance, used, refreshes, None, costs)
 
 
@@ -336,6 +391,7 @@ def mean_row(
         float(1.0 - np.mean([one.stale for one in found])),
         None if saved is None or not np.isfinite(saved.value) else saved.value,
         None if saved is None or not np.isfinite(saved.error) else saved.error,
+        float(np.divide(cost.hidden, cost.value)) if cost.value else 0.0,
     )
 
 
@@ -350,14 +406,31 @@ def measured(
 ) -> PolicyReplay:
     """Return a policy's measured cost, by what it cost in changes."""
     where = (window.span, window.index, window.total)
-    cost, stale = costs(window.changes)
+    # The changes as they were found come first; of all that are known there is nothing else.
+    worlds = list(enumerate(window.worlds))
+    drawn = worlds[1:] or worlds
+    cost, stale = _mean([costs(k, one.changes) for k, one in drawn])
     found = Measurement.of(weight, cost, *where)
+    if window.drawn:
+        shown = Measurement.of(weight, costs(0, window.changes)[0], *where)
+        found = replace(found, hidden=found.value - shown.value)
     late = Measurement.of(weight, stale, *where)
     share = float(np.divide(late.value, late.everything)) if late.everything else float("nan")
     per_source = np.zeros(window.total)
     per_source[window.index] = weight * cost
-    over_time = np.array([_mean_cost(weight, costs(part)[0], part.span) for part in window.parts])
+    over_time = np.array(
+        [
+            _mean_cost(weight, _mean([costs(k, one.parts[number]) for k, one in drawn])[0], part.span)
+            for number, part in enumerate(window.parts)
+        ]
+    )
     return PolicyReplay(policy, window, bandwidth, refreshes, predicted, found, share, per_source, over_time)
+
+
+def _mean(found: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the means of costs and of stale times."""
+    cost, stale = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+    return cost, stale
 
 
 def _mean_cost(weight: Array, cost: Array, span: Array) -> float:
@@ -369,9 +442,9 @@ def _mean_cost(weight: Array, cost: Array, span: Array) -> float:
 
 
 def _scheduled(
-    window: HeldOutWindow, request: PlanRequest, problem: Problem, rates: Array
+    window: HeldOutWindow, request: PlanRequest, problem: Problem, rates: Array, phases: int
 ) -> tuple[Array, Array]:
-    """Return costs and stale times of replayed schedules."""
+    """Return costs and stale times of schedules, replayed from several phases."""
     length = window.end - window.begin
     origin = max(window.begin - length, float(np.min(window.world.start)))
     horizon = window.end - origin
@@ -384,7 +457,7 @@ def _scheduled(
         window.past.time_unit,
         repr(method),
     )
-    many = BEGINNINGS if len(plan) * BEGINNINGS <= MOST_REFRESHES else 1
+    many = phases if len(plan) * phases <= MOST_REFRESHES else 1
     found = [
         replay(
             _part(plan, k / many * horizon, horizon),

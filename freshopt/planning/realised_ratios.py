@@ -1,9 +1,10 @@
 """Ratios of realised to predicted cost, in windows inside a log.
 
-A plan is made from the crawls before a window, and its cost in the window replayed exactly on the changes
-that the log shows there. Predicted is the same cost, after the same past, on the changes that the crawls of
-the window would show if the posterior were right: what a log does not show is missing from both, and the
-ratio tells how far the future of these sources was from what their past let one expect.
+A plan is made from the crawls before a window, and its cost in the window is measured as a back-test does:
+in samples of the changes given what the crawls of the whole log found. Predicted is the mean cost of samples
+under the posterior before the window, with the same copies. Both are of all changes, so that the ratio tells
+how far the future of these sources was from what their past let one expect; what crawls hid rests on the
+model on both sides, and tells of no drift.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.errors import SourceDataError
+from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
-from freshopt.planning.known_changes import known_changes, shown_changes
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of, require_static
@@ -26,8 +28,11 @@ from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, stat
 from freshopt.simulation.world import World
 from freshopt.solving import solve
 
-# Samples of what crawls would show: their mean is as good as the cost of four times as many sources.
+# Samples of a window's changes under the posterior before it: their mean is as good as the cost of four times
+# as many sources.
 SAMPLES = 4
+# Rates of samples, relative to the estimate: of a posterior without an upper end, some are beyond counting.
+MOST = 100.0
 # Changes that the crawls of a window are expected to show; fewer tell nothing.
 FEW = 5.0
 # Noise above which windows tell nothing of drift.
@@ -75,12 +80,15 @@ def realised_ratios(
     """
     require_static(request)
     found, variance = [], []
-    for number, window in enumerate(held_out_windows(log, None, share, splits)):
-        realised, samples, changes = _costs(log, window, request, request.seed + SAMPLES * number)
-        predicted = float(np.mean(samples))
-        if realised > 0.0 and predicted > 0.0 and changes >= FEW:
+    for number, window in enumerate(held_out_windows(log, None, share, splits, seed=request.seed)):
+        estimate, sources = estimated_sources(window.past, request)
+        if _expected_to_show(log, window, sources.change_rate) < FEW:
+            continue
+        seed = request.seed + SAMPLES * number
+        realised, predicted, scattered = _costs(window, request, estimate, sources, seed)
+        if realised > 0.0 and predicted > 0.0:
             found.append(realised / predicted)
-            variance.append(float(np.var(samples, ddof=1)) / predicted**2 * (1.0 + 1.0 / SAMPLES))
+            variance.append(scattered / predicted**2)
     noise = math.sqrt(math.log1p(float(np.mean(variance)))) if variance else 0.0
     return RealisedRatios(np.asarray(found, dtype=np.float64), noise)
 
@@ -101,37 +109,52 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 
 
 def _costs(
-    log: CrawlLog, window: HeldOutWindow, request: PlanRequest, seed: int
-) -> tuple[float, list[float], float]:
-    """Return realised and predicted costs of a window.
-
-    Predicted are samples under the posterior; last is the mean number of changes that they show.
-    """
-    estimate, sources = estimated_sources(window.past, request)
-    rates = solve(problem_of(request, sources, request.bandwidth), tolerance=TOLERANCE).rates
+    window: HeldOutWindow, request: PlanRequest, estimate: Estimator, sources: Sources, seed: int
+) -> tuple[float, float, float]:
+    """Return realised and predicted cost of a window, and the variance of the first if the model held."""
+    problem = problem_of(request, sources, request.bandwidth)
+    rates = solve(problem, tolerance=TOLERANCE).rates
 
     def cost(changes: ChangeWindow) -> float:
-        return float(np.sum(sources.importance * static_costs(changes, rates, request.objective)))
+        each = sources.importance * static_costs(changes, rates, request.objective)
+        return window.per_time(each, sources.importance)
 
+    known = window.drawn or (window,)
+    realised = [cost(one.changes) for one in known]
     drawn = estimate.draws(SAMPLES, request.seed)
-    drawn = np.where(np.isnan(drawn), estimate.change_rate_, drawn)
-    offsets, known = known_changes(window.past).events(-np.inf, np.inf)
-    past = np.repeat(np.arange(len(sources)), np.diff(offsets)), known
+    drawn = np.minimum(np.where(np.isnan(drawn), sources.change_rate, drawn), MOST * sources.change_rate)
+    samples = [cost(_future(known[k % len(known)], each, seed + k)) for k, each in enumerate(drawn)]
+    # Under the model a sample of the changes given the log is one given the past; what the mean of several
+    # scatters less is what they differ by. What was predicted is a mean of samples, too.
+    between = float(np.var(realised, ddof=1)) if len(realised) > 1 else 0.0
+    scatter = (1.0 + 1.0 / SAMPLES) * float(np.var(samples, ddof=1)) - (1.0 - 1.0 / len(realised)) * between
+    return float(np.mean(realised)), float(np.mean(samples)), max(scatter, 0.0)
+
+
+def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
+    """Return a window with the changes before it, and then those of Poisson sources."""
+    rng = np.random.default_rng(seed)
+    known, n = window.changes, len(rate)
+    before = known.time <= known.first[known.source]
+    source = np.repeat(np.arange(n), rng.poisson(rate * known.span))
+    time = known.first[source] + known.span[source] * rng.random(len(source))
+    world = World.from_events(
+        {
+            "source": np.concatenate([known.source[before], source]),
+            "time": np.concatenate([known.time[before], time]),
+        },
+        names=np.arange(n),
+        start=window.world.start,
+        horizon=window.end,
+    )
+    return ChangeWindow.of(world, window.begin, known.until)
+
+
+def _expected_to_show(log: CrawlLog, window: HeldOutWindow, rates: Array) -> float:
+    """Return how many crawls of a window are expected to find a change."""
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
+    source = place[log.source_index]
     begun = log.time - log.interval < window.end  # not known of a first crawl, which is left out
-    rows = np.flatnonzero((log.time > window.begin) & begun & (place[log.source_index] >= 0))
-    samples, changes = [], 0
-    for k, each in enumerate(drawn):
-        rate = np.zeros(len(log.sources_))
-        rate[window.index] = each
-        source, time = shown_changes(log, rows, rate, seed + k)
-        changes += len(source)
-        world = World.from_events(
-            {"source": np.append(past[0], place[source]), "time": np.append(past[1], time)},
-            names=np.arange(len(sources)),
-            start=window.world.start,
-            horizon=log.end,
-        )
-        samples.append(cost(ChangeWindow.of(world, window.begin, window.changes.until)))
-    return cost(window.changes), samples, changes / SAMPLES
+    rows = np.flatnonzero((log.time > window.begin) & begun & (source >= 0))
+    return float(np.sum(-np.expm1(-rates[source[rows]] * log.interval[rows])))

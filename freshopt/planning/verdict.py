@@ -3,7 +3,8 @@
 A policy is said to save something only where its paired difference to the plan exceeds two standard errors,
 or what Student's distribution asks for in their place where few sources decide; where the best of several
 rules is judged, the level is divided by their number (Bonferroni), as the best of many is better by chance
-alone.
+alone. Errors hold what crawls hid (`Measurement.error`); where that is most of the plan's cost, the log
+decides nothing.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ def _against(name: str, saved: Measurement, of: int) -> str:
         return f"{name} save {_share(saved)} of the plan's cost"
     # The same difference as a share of that policy's own cost: 1 − 1/(1 − s).
     ratio = 1.0 - saved.value
-    if not ratio > 0.0:
+    if not ratio > 0.0 or np.isinf(saved.hidden):
         return f"between the plan and {name} this log does not decide"
-    plan = Measurement(1.0 - 1.0 / ratio, -saved.residual / ratio, saved.there)
+    plan = saved.scaled(1.0 - 1.0 / ratio, -1.0 / ratio)
     if supported(plan):
         return f"the plan saves {_share(plan)} of the cost of {name}"
     return f"between the plan and {name} this log does not decide (the plan {_effect(plan)})"
@@ -94,12 +95,12 @@ def _against(name: str, saved: Measurement, of: int) -> str:
 
 def _refinement(name: str, saved: Measurement) -> str:
     """Return whether a refinement of the plan pays."""
-    loss = Measurement(-saved.value, -saved.residual, saved.there)
+    loss = saved.scaled(-saved.value, -1.0)
     if supported(saved):
         return f"{name} saves {_share(saved)}"
     if supported(loss):
         return f"{name} costs {_share(loss)} more"
-    return f"{name}: not supported ({_effect(saved)})"
+    return f"{name}: not supported" + ("" if np.isinf(saved.hidden) else f" ({_effect(saved)})")
 
 
 def phases_supported(text: str) -> bool:
@@ -110,7 +111,7 @@ def phases_supported(text: str) -> bool:
 def _effect(saved: Measurement) -> str:
     """Return what is saved, or costs more, where neither is beyond chance."""
     if saved.value < 0.0 and not _share(saved).startswith("0 "):
-        return f"costs {_share(Measurement(-saved.value, saved.residual, saved.there))} more"
+        return f"costs {_share(saved.scaled(-saved.value, -1.0))} more"
     return f"saves {_share(saved)}"
 
 

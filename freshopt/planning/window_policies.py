@@ -24,8 +24,10 @@ from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan_files import moment
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
+    Nodes,
     PolicyReplay,
     hindsight_rates,
+    nodes_of,
     predicted_cost,
     replay_crawls,
     replay_own_crawls,
@@ -68,6 +70,7 @@ def replay_policies(
     """
     window, request = with_failures(window, request, statuses)
     estimate, sources = estimated_sources(window.past, request)
+    nodes = nodes_of(estimate)
     found: list[PolicyReplay] = []
     for bandwidth in bandwidths:
         problem = problem_of(request, sources, bandwidth)
@@ -77,12 +80,17 @@ def replay_policies(
             phased = phased_plan(window, request, solution, estimate, bandwidth)
             refined += [] if phased is None else [phased]
         if every is not None:
-            crawls = replanned_crawls(window, request, solution, estimate, every)
+            # What is hidden of their cost is that of the same crawls: those of the first sample.
+            worlds = window.drawn or (window,)
+            own = [replanned_crawls(one, request, solution, estimate, every) for one in worlds]
+            crawls = [*own[: len(window.drawn[:1])], *own]
             weight, name = sources.importance, policies.REPLANNED
             refined.append(replay_crawls(name, window, request.objective, weight, crawls, bandwidth))
         past = None if log is None else window.past
-        found += _at_bandwidth(window, request, solution, bandwidth, refined, past)
-    return found if log is None else found + _at_own_bandwidth(window, request, sources, log, statuses)
+        found += _at_bandwidth(window, request, solution, bandwidth, refined, past, nodes)
+    if log is None:
+        return found
+    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes)
 
 
 def _at_bandwidth(
@@ -92,12 +100,15 @@ def _at_bandwidth(
     bandwidth: float,
     refined: Sequence[PolicyReplay],
     in_force: CrawlLog | None,
+    nodes: Nodes,
 ) -> list[PolicyReplay]:
     """Measure the policies of one bandwidth, the plan first."""
     problem = solution.problem
 
     def measure(name: str, rates: Array, *, predicted: bool = True) -> PolicyReplay:
-        return replay_rates(name, window, request, problem, rates, bandwidth, predicted=predicted)
+        return replay_rates(
+            name, window, request, problem, rates, bandwidth, nodes=nodes, predicted=predicted
+        )
 
     found = [measure(policies.PLAN, solution.rates), *refined]
     found += [measure(name, rates) for name, rates in simple_rates(problem, in_force).items()]
@@ -120,6 +131,7 @@ def _at_own_bandwidth(
     sources: Sources,
     log: CrawlLog,
     statuses: Statuses | None,
+    nodes: Nodes,
 ) -> list[PolicyReplay]:
     """Measure the log's own crawls, and a plan that uses as much."""
     current = replay_own_crawls(policies.CURRENT, window, request, sources, log, statuses)
@@ -128,7 +140,7 @@ def _at_own_bandwidth(
     rates = _of_as_many(window, request, sources, current.bandwidth)
     problem = problem_of(request, sources, current.bandwidth)
     name, used = policies.PLAN_AT_CURRENT, current.bandwidth
-    return [current, replay_rates(name, window, request, problem, rates, used)]
+    return [current, replay_rates(name, window, request, problem, rates, used, nodes=nodes)]
 
 
 def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, needed: float) -> Array:
@@ -181,7 +193,7 @@ def phased_plan(
     own = np.flatnonzero(placed[times.source])
     order = own[np.lexsort((times.time[own], times.source[own]))]
     crawls = (times.source[order], origin + times.time[order])
-    predicted = predicted_cost(window, phased, solution.rates)
+    predicted = predicted_cost(window, phased, solution.rates, nodes_of(estimate))
     return replay_partly(
         PHASED, window, without.problem, solution.rates, placed, crawls, bandwidth, predicted
     )

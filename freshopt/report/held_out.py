@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from freshopt.formatting import percent
+
 POLICIES = {
     "plan": "planned rates",
     "plan, phased": "planned rates at good phases of the week",
@@ -23,11 +25,21 @@ POLICIES = {
 }
 # Policies that could be used in place of the plan, at its bandwidth.
 RIVALS = ("plan, phased", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)")
+# Plans that others are compared with.
+PLANS = ("plan", "plan at current")
 # Relative differences below this are equality: with four digits they would not show.
 SAME = 5e-4
-# What a crawl log does not tell, wherever its own crawls are among the policies.
-MIDDLE = "A change counts from the middle of the crawl interval in which the log's crawls found it."
-DATES = "A change counts from its date, or from the middle of its crawl interval where undated."
+# What is measured where crawls do not show all changes.
+HIDDEN = (
+    "Costs are those of all changes. Crawls show whether a source changed since the one before, not how "
+    "often, nor when, save for dates: that is drawn given what they found, from the posterior of its change "
+    "rate. It is {share} of the plan's cost{and_so}."
+)
+UNSURE = "; half of it counts as a standard error"
+TOO_MUCH = ", too much to decide between policies"
+# Share of a plan's cost that crawls may hide where policies are compared: beyond it the rates of sources that
+# changed at every crawl decide, which no log of such crawls tells.
+MOST_HIDDEN = 0.5
 SAVED = (
     "Saved: of the cost of the plan at as much bandwidth, with the standard error of the paired difference."
 )
@@ -53,6 +65,8 @@ class PolicyRow(NamedTuple):
         The value that was expected of the rates.
     saving, saving_error : float or None
         Share of the cost of the plan at the same bandwidth that the policy saves, with its paired error.
+    hidden : float or None
+        Share of the cost that crawls hid, if known.
     """
 
     policy: str
@@ -63,6 +77,7 @@ class PolicyRow(NamedTuple):
     predicted: float | None = None
     saving: float | None = None
     saving_error: float | None = None
+    hidden: float | None = None
 
 
 def saved(row: PolicyRow) -> str:
@@ -73,7 +88,7 @@ def saved(row: PolicyRow) -> str:
     >>> saved(PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9, 6.1, -0.125, 0.03))
     '-12.5 ± 3.0'
     """
-    if row.saving is None or row.policy in ("plan", "plan at current"):
+    if row.saving is None or row.policy in PLANS:
         return ""
     error = "" if row.saving_error is None else f" ± {100.0 * row.saving_error:.1f}"
     return f"{round(100.0 * row.saving, 1) + 0.0:.1f}{error}"
@@ -95,19 +110,20 @@ def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
     return max(better, key=lambda row: row.saving or 0.0) if better else None
 
 
-def notes(rows: Sequence[PolicyRow], *, dated: bool = False, failures: str = "") -> list[str]:
+def notes(rows: Sequence[PolicyRow], *, failures: str = "") -> list[str]:
     """Return what a reader should know of the rows.
 
     Parameters
     ----------
     rows : sequence of PolicyRow
-    dated : bool
-        Whether the log dates changes.
     failures : str
         How fetches fail, where some do.
     """
-    there = {row.policy for row in rows}
-    known = (("best static in hindsight", HINDSIGHT), ("current", DATES if dated else MIDDLE))
     head = [SAVED] if any(row.saving is not None for row in rows) else []
     head += [failures] if failures else []
-    return head + [text for policy, text in known if policy in there]
+    head += [HINDSIGHT] if any(row.policy == "best static in hindsight" for row in rows) else []
+    hidden = max((row.hidden or 0.0 for row in rows if row.policy in PLANS), default=0.0)
+    if hidden > 0.0:
+        and_so = TOO_MUCH if hidden > MOST_HIDDEN else UNSURE
+        head.append(HIDDEN.format(share=percent(hidden, space=" "), and_so=and_so))
+    return head

@@ -266,10 +266,7 @@ def _table(told: Context, held: Facts) -> list[Child]:
     )
     return [
         table(words, columns, rows, own=0),
-        [
-            paragraph(text, kind="small faint")
-            for text in notes(known, dated=held.values.get("dated") is True, failures=failures)
-        ],
+        [paragraph(text, kind="small faint") for text in notes(known, failures=failures)],
     ]
 
 
@@ -285,6 +282,7 @@ def policy_rows(held: Facts) -> list[PolicyRow]:
             row.maybe("predicted"),
             row.maybe("saving"),
             row.maybe("saving_error"),
+            row.maybe("hidden") if "hidden" in row.values else None,
         )
         for row in held.rows("policies")
     ]

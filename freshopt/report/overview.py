@@ -8,6 +8,7 @@ from freshopt.report.context import Context, tidy
 from freshopt.report.held_out import POLICIES, SAME, best_rival
 from freshopt.report.held_out_section import policy_rows
 from freshopt.report.markup import Child, Markup, element
+from freshopt.report.value_words import less_fresh
 
 RULES = {
     "plan": "this plan",
@@ -38,7 +39,16 @@ def lead(told: Context) -> str:
         middle += "" if other is None or _same(fresh, other) else f", against {percent(other)} at equal rates"
     else:
         middle = _against_baselines(told)
-    return f"{begin} {middle}."
+    return f"{begin} {middle}.{_less_fresh(told)}"
+
+
+def _less_fresh(told: Context) -> str:
+    """Return that copies are fresh for less time than at equal rates, where they are."""
+    fresh, other = told.fresh("plan"), told.fresh("uniform")
+    less = less_fresh(told.facts.text("objective"), {"plan": fresh, "uniform": other})
+    if not less or fresh is None or other is None:
+        return ""
+    return f" Copies are up to date {percent(fresh)} of the time, not {percent(other)}: {less}."
 
 
 def standing(told: Context) -> str:

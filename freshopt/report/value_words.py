@@ -9,6 +9,8 @@ from freshopt.formatting import count, number, percent
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
+# Differences of shares of time below this do not show.
+SAME = 5e-4
 # Objectives whose mean over the sources is a share of time or of requests.
 _SHARES = ("BinaryFreshness", "LaterThan")
 # What one missed change or unit of time costs, short enough for a line.
@@ -34,6 +36,28 @@ def meaning(objective: str) -> str:
     ('each missed change costs 1', '')
     """
     return _MEANINGS.get(objective, "")
+
+
+def less_fresh(objective: str, shares: Mapping[str, float | None]) -> str:
+    """Return that copies are fresh for less time than at equal rates, and what is optimised; or nothing.
+
+    Parameters
+    ----------
+    objective : str
+    shares : mapping of str to float
+        Share of time that copies are fresh, of the plan and of simple rules.
+
+    Examples
+    --------
+    >>> less_fresh("HarmonicStaleness", {"plan": 0.603, "uniform": 0.606})
+    'less than at equal rates, as it is staleness that is optimised'
+    >>> less_fresh("HarmonicStaleness", {"plan": 0.61, "uniform": 0.606})
+    ''
+    """
+    own, other = shares.get("plan"), shares.get("uniform")
+    if own is None or other is None or not own < other - SAME:
+        return ""
+    return f"less than at equal rates, as it is {goal_of(objective).noun} that is optimised"
 
 
 def amount(objective: str, value: float, time_unit: str) -> str:

@@ -59,3 +59,30 @@ def test_a_run_of_the_bundled_history(benchmark: ModuleType, monkeypatch: pytest
     assert set(benchmark.SHOWN) <= set(cells)
     assert all(gap > 0.0 for gap in cells["gap"])
     assert max(cells[policies.UNIFORM]) < 100.0
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "accuracy"))
+    yield importlib.import_module("hidden_changes")
+    sys.modules.pop("hidden_changes")
+
+
+def test_the_page_shows_what_was_measured_of_hidden_changes(hidden: ModuleType) -> None:
+    found, text = json.loads(hidden.SAVED.read_text(encoding="utf-8")), PAGE.read_text(encoding="utf-8")
+    assert hidden.page(text, found) == text
+    assert found["origin"] == "our own"
+    assert (found["seeds"], len(found["rows"])) == (200, len(hidden.RHYTHMS) * len(hidden.OBJECTIVES))
+    for row in found["rows"]:
+        assert row["holds"] == hidden.judged(row) == dict.fromkeys(row["holds"], True)
+
+
+def test_a_small_run_of_six_rhythms(hidden: ModuleType) -> None:
+    """The ratio is 1 within its errors where the log's own is not, and a placebo is seldom claimed."""
+    found = [row for rhythm in hidden.RHYTHMS for row in hidden.measured(rhythm, 2, 30)]
+    assert [row["rhythm"] for row in found[::2]] == list(hidden.RHYTHMS)
+    ratio = [row["log"]["realised/predicted"] for row in found]
+    assert np.mean(ratio) == pytest.approx(1.0, abs=0.08)
+    assert np.mean([row["as found"]["realised/predicted"] for row in found]) < 0.9
+    assert np.mean([row["log"]["within two errors"] for row in found]) >= 0.9
+    assert np.mean([row["log"]["placebos claimed"] for row in found]) <= 0.1

@@ -70,7 +70,7 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     window = HeldOutWindow.of(log, kept, 100.0, end)
     asked = request_of(log, 1.0, 1.0, **DEFAULTS | {"objective": BinaryFreshness(refresh)}, success=chance)
     window, _ = with_failures(window, asked, None)
-    cost, stale = attempted_costs(window, BinaryFreshness(refresh), np.full(n, 2.0), 5)(window.changes)
+    cost, stale = attempted_costs(window, BinaryFreshness(refresh), np.full(n, 2.0), 5)(0, window.changes)
     np.testing.assert_array_equal(cost, stale)
     u, s = 0.5, chance[:4]
     fresh = (s / u) * -np.expm1(-u) / (1.0 - (1.0 - s) * np.exp(-u))

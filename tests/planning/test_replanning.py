@@ -69,7 +69,7 @@ def test_a_single_source_by_hand() -> None:
     for a, b in zip(time, [*time[1:], 10.0], strict=True):
         missed = [t for t in changes if a < t <= b]
         stale += max(min(b, 10.0) - max(min(missed), 4.0), 0.0) if missed else 0.0
-    row = replay_crawls("re-planned", window, request.objective, np.ones(1), (source, time), 1.0)
+    row = replay_crawls("re-planned", window, request.objective, np.ones(1), [(source, time)], 1.0)
     assert row.cost.value == pytest.approx(stale / 6.0, rel=SCALAR)
     assert row.refreshes == pytest.approx(1.0, rel=EXACT)
 

@@ -15,7 +15,6 @@ from scipy.stats import norm, t
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.modelling.objective import Objective
-from freshopt.planning.known_changes import shown_changes
 from freshopt.planning.plan_files import summary
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
 from freshopt.planning.request import PlanRequest
@@ -144,35 +143,6 @@ def test_ratios_tell_a_drift() -> None:
     assert found.ratios[0] > 1.4
     # The later plans have seen some of it.
     assert found.ratios[-1] < found.ratios[0]
-
-
-def shown(log: fo.CrawlLog, rates: Floats, seed: int) -> tuple[npt.NDArray[np.int64], Floats]:
-    return shown_changes(log, np.flatnonzero(~np.isnan(log.interval)), rates, seed)
-
-
-def test_what_crawls_would_show_is_what_they_show() -> None:
-    rate = np.array([0.01, 0.3, 2.0])
-    log = log_of(rate, 3000, seed=1)
-    source, time = shown(log, rate, seed=2)
-    exact = -np.expm1(-rate) * 2999
-    assert np.all(np.abs(np.bincount(source) - exact) < 4.0 * np.sqrt(exact))
-    np.testing.assert_allclose(time % 1.0, 0.5, atol=1e-9)  # in the middle of the gaps
-    np.testing.assert_array_equal(shown(log, rate, seed=2)[1], time)
-    assert not np.array_equal(shown(log, rate, seed=3)[1], time)
-
-
-def test_counted_and_dated_changes_are_shown_as_such() -> None:
-    rng = np.random.default_rng(4)
-    days = 2000
-    counts = rng.poisson(3.0, days)
-    log = fo.CrawlLog([0] * days, np.arange(float(days)), counts > 0, changes=counts)
-    assert abs(len(shown(log, np.array([3.0]), seed=1)[0]) - 3.0 * (days - 1)) < 4.0 * math.sqrt(3.0 * days)
-    back = rng.exponential(1.0, days)
-    changed = back < 1.0
-    when = np.where(changed, np.arange(days) - np.minimum(back, 1.0), np.nan)
-    dated = fo.CrawlLog([0] * days, np.arange(float(days)), changed, last_modified=when)
-    late = -shown(dated, np.array([1.0]), seed=1)[1] % 1.0  # truncated exponential: its mean is 1 − 1/(e − 1)
-    assert np.mean(late) == pytest.approx(1.0 - 1.0 / (math.e - 1.0), abs=0.04)
 
 
 def test_a_log_too_short_has_no_ratios() -> None:
