@@ -85,7 +85,8 @@ def world(kind: str, seed: int) -> dict[str, Any]:
     mean = np.exp(rng.uniform(np.log(1e-4), np.log(100.0), n)) if wide else np.ones(n)
     per = mean if kind == WITH_GAPS else np.ones(n)
     mass = np.cumsum(density(GRID))
-    rate = np.exp(np.interp(rng.random(n) * mass[-1], mass, GRID)) / per
+    middle = mass - 0.5 * density(GRID)  # at a node half of its own mass lies below
+    rate = np.exp(np.interp(rng.random(n) * mass[-1], middle, GRID)) / per
     gap = mean[:, None] * rng.uniform(0.7, 1.3, (n, crawls))
     changed = rng.random(gap.shape) < -np.expm1(-rate[:, None] * gap)
     time = np.concatenate([np.zeros((n, 1)), np.cumsum(gap, axis=1)], axis=1)

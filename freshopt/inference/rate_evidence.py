@@ -24,9 +24,9 @@ NOTHING = 20.0
 WIDE, NODES, COUNTING = 16, 32, 12
 # Each zoom makes the range eight times as narrow or more.
 ZOOMS = 5
-# Rates beyond the ranges of the crawls: by this factor slower than 1 in the longest time, faster in the
-# shortest.
-BEYOND = 100.0
+# Rates beyond what crawls tell: by these factors slower than 1 in the longest time, and faster than 1 in the
+# shortest gap. Of rates with a heavy tail a few in a thousand are faster than that.
+SLOWER, FASTER = 100.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class RateEvidence:
             return changes[which] * np.log(rates) - time[which] * rates
 
         known = time > 0.0
-        unknown, fastest = np.full(len(time), np.nan), BEYOND * (changes[known] + 1.0) / time[known]
+        unknown, fastest = np.full(len(time), np.nan), FASTER * (changes[known] + 1.0) / time[known]
         never = np.zeros(len(time), dtype=np.bool_)
         return cls(value, *_range(time[known], fastest), changes > 0.0, never, unknown)
 
@@ -111,7 +111,7 @@ class RateEvidence:
     ) -> RateEvidence:
         gap = np.divide(1.0, scale, out=np.full(len(scale), np.nan), where=known)
         span = (found + missed)[known] * gap[known]
-        return cls(value, *_range(span, BEYOND * scale[known]), found > 0.0, always, gap)
+        return cls(value, *_range(span, FASTER * scale[known]), found > 0.0, always, gap)
 
     @property
     def known(self) -> BoolArray:
@@ -245,11 +245,11 @@ def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float
     Given all gaps between crawls, and the sources' observed times and counted changes.
     """
     told, known = gap[gap > 0.0], time > 0.0
-    return _range(time[known], BEYOND * np.concatenate([1.0 / told, counted[known] / time[known]]))
+    return _range(time[known], FASTER * np.concatenate([1.0 / told, counted[known] / time[known]]))
 
 
 def _range(span: Array, fastest: Array) -> tuple[float, float]:
     """Return the slowest and the fastest rate that crawls tell of; both 0 without any."""
     if len(span) == 0:
         return 0.0, 0.0
-    return 1.0 / (BEYOND * float(np.max(span))), float(np.max(fastest))
+    return 1.0 / (SLOWER * float(np.max(span))), float(np.max(fastest))
