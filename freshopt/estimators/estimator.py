@@ -20,6 +20,7 @@ from freshopt.estimators.sufficient_statistics import ObservedIntervals, Suffici
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.interval_methods import IntervalMethod, Posterior, check_confidence
 from freshopt.inference.rate_distribution import RateDistribution
+from freshopt.inference.shared_prior import RateDraws
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -104,9 +105,7 @@ class Estimator(ABC):
         return np.fmin(lower, self.change_rate_), np.fmax(upper, self.change_rate_)
 
     def draws(self, count: int, seed: int) -> Array:
-        """Return posterior samples of the change rates.
-
-        They come from the distribution whose intervals `Posterior` gives.
+        """Return samples of the change rates, of all sources together.
 
         Parameters
         ----------
@@ -116,11 +115,22 @@ class Estimator(ABC):
         Returns
         -------
         ndarray of float, shape (count, n)
-            Independent between sources; NaN for a source with a baseline only, unless there is a prior.
+            Changes per time unit of the log.
+
+        Notes
+        -----
+        How rates are distributed is drawn with them, from what the log alone tells of it: totals spread as
+        much as is not known of that, too, whatever prior the estimator has. The samples of one source
+        therefore spread otherwise than `Posterior` says. One with a baseline only is drawn like the others;
+        where the log has nothing else, samples are those of the prior, NaN without one.
         """
+        return self._draws(count, seed).rates
+
+    def _draws(self, count: int, seed: int) -> RateDraws:
+        """Return samples of the change rates, with what is known of each source."""
         if not isinstance(count, int | np.integer) or count < 1:
             raise SourceDataError(f"count is {count!r}. Pass how many draws, 1 or more.")
-        return self._distribution().draws(int(count), seed)
+        return RateDraws.of(self._distribution(), int(count), seed)
 
     def nodes(self, number: int = 8) -> tuple[Array, Array]:
         """Return Gauss nodes and weights of the change rates' posteriors.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.errors import check_seed
+from freshopt.inference.rate_evidence import RateEvidence
 from freshopt.numerics.arrays import CHUNK, SMALLEST, Array, BoolArray, as_whole, chunks
 from freshopt.numerics.gauss_quadrature import Quadrature, gauss_rows
 
@@ -39,6 +40,8 @@ class RateDistribution:
     lowest, highest : ndarray of bool, shape (n,)
         Sources whose intervals begin at 0, because they never changed, or have no end, because they had
         always changed.
+    evidence : callable or None
+        Takes nothing, returns what is behind them beside the prior.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class RateDistribution:
     quantiles: Callable[[Array], Array]
     lowest: BoolArray
     highest: BoolArray
+    evidence: Callable[[], RateEvidence] | None = None
 
     @classmethod
     def of_counts(cls, changes: Array, time: Array) -> RateDistribution:
@@ -62,7 +66,8 @@ class RateDistribution:
                 rates: Array = np.where(time > 0, gammaincinv(changes + 0.5, levels) / time, np.nan)
             return rates
 
-        return cls(quantiles, changes == 0, np.zeros(len(changes), dtype=np.bool_))
+        never = np.zeros(len(changes), dtype=np.bool_)
+        return cls(quantiles, changes == 0, never, lambda: RateEvidence.of_counts(changes, time))
 
     @classmethod
     def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
@@ -76,7 +81,7 @@ class RateDistribution:
             with np.errstate(divide="ignore"):
                 return scale * share / (1.0 - share)
 
-        return cls(quantiles, found == 0, missed == 0)
+        return cls(quantiles, found == 0, missed == 0, lambda: RateEvidence.of_odds(found, missed, scale))
 
     @classmethod
     def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
@@ -85,6 +90,7 @@ class RateDistribution:
             lambda levels: scale * _share(found, missed, levels),
             found == 0,
             np.zeros(len(found), dtype=np.bool_),
+            lambda: RateEvidence.of_shares(found, missed, scale),
         )
 
     def median(self) -> Array:

@@ -14,19 +14,20 @@ the memory is that of the log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from freshopt.inference.compiled_likelihood import worthwhile
 from freshopt.inference.compiled_posterior import compiled_extremes, compiled_quantiles
-from freshopt.inference.crawl_likelihood import BLOCK
+from freshopt.inference.crawl_likelihood import BLOCK, CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.log_posterior import LogDensity
 from freshopt.inference.rate_distribution import RateDistribution
+from freshopt.inference.rate_evidence import RateEvidence, crawled_range
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import segment_sums
 
 
@@ -60,7 +61,31 @@ class RatePosterior:
         never, always = (
             self._extremes() if self.prior is None else (np.zeros(len(self.log.sources_), np.bool_),) * 2
         )
-        return RateDistribution(self._quantiles, never, always)
+        return RateDistribution(self._quantiles, never, always, self.evidence)
+
+    def evidence(self) -> RateEvidence:
+        """Return what the crawls tell, beside the prior; of this the rate of births alone is taken."""
+        log = self.log
+        seen = ~np.isnan(log.interval)
+        weight = self.forgetting.weights(log, slice(None), moment_of(log, log.end))
+        if weight is not None and self.prior is None:
+            weight = _alike(np.where(seen, weight, 0.0), weight, log.offsets)
+        observed = CrawlLikelihood.of(log, weight)
+        if self.prior is not None and observed.age is not None:
+            exposure, births = observed.exposure + observed.age, self.prior.birth_rate
+            observed = replace(observed, exposure=exposure, birth_rate=births)
+
+        def value(rates: Array, which: IntArray) -> Array:
+            some = observed.select(which)
+            return np.stack([some.value(rate) for rate in rates])
+
+        changed = (observed.found > 0) | (observed.counted > 0)
+        if observed.birth_rate is not None and observed.possible is not None:
+            changed |= (observed.possible > 0) & (observed.birth_rate == 0.0)
+        endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
+        time = observed.exposure + segment_sums(observed.intervals, observed.offsets)
+        range_ = crawled_range(log.interval[seen], time, observed.counted)
+        return RateEvidence(value, *range_, changed, endless, mean_gaps(log))
 
     def _quantiles(self, levels: Array) -> Array:
         if worthwhile(len(self.log)):
@@ -113,9 +138,7 @@ class RatePosterior:
         number, period = counted_changes(log, rows)
         counts = seen & ~np.isnan(number)
         if weight is not None and self.prior is None:
-            effective = np.where(seen, weight, 0.0)
-            total, square = (segment_sums(values, offsets) for values in (effective, effective**2))
-            weight = weight * np.repeat(total / np.where(square > 0, square, 1.0), np.diff(offsets))
+            weight = _alike(np.where(seen, weight, 0.0), weight, offsets)
         each = np.ones(len(interval)) if weight is None else weight
         counted = segment_sums(np.where(counts, each * np.where(counts, number, 0.0), 0.0), offsets)
         time = segment_sums(np.where(counts, each * np.where(counts, period, 0.0), 0.0), offsets)
@@ -144,3 +167,17 @@ class RatePosterior:
             possible=possible,
         )
         return known, density
+
+
+def mean_gaps(log: CrawlLog) -> Array:
+    """Return the mean crawl interval of each source; NaN where there is none."""
+    seen = ~np.isnan(log.interval)
+    total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
+    return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+
+
+def _alike(effective: Array, weight: Array, offsets: IntArray) -> Array:
+    """Return weights with which each source counts as (Σw)²/Σw² crawls."""
+    total, square = (segment_sums(values, offsets) for values in (effective, effective**2))
+    alike: Array = weight * np.repeat(total / np.where(square > 0, square, 1.0), np.diff(offsets))
+    return alike

@@ -19,7 +19,7 @@ Cost: per crawl an exponential for each of some 100 nodes, and for each ν some 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -27,9 +27,12 @@ import numpy as np
 from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError
 from freshopt.inference.dated_crawls import ALL, GammaParameters, counted_changes, first_dates
+from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.gamma_prior import ENOUGH
 from freshopt.inference.rate_distribution import RateDistribution
+from freshopt.inference.rate_evidence import RateEvidence
 from freshopt.inference.rate_grid import RateGrid, Span
+from freshopt.inference.rate_posterior import RatePosterior
 from freshopt.inference.reset_loops import CrawlRows, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, as_number
@@ -117,7 +120,24 @@ class ResetFilter:
             return rates
 
         never = np.zeros(len(self.log.sources_), dtype=np.bool_)
-        return RateDistribution(quantiles, never, never)
+        return RateDistribution(quantiles, never, never, lambda: self._evidence(reset))
+
+    def _evidence(self, reset: float) -> RateEvidence:
+        """Return what a log tells of the rates at its end: belief over prior, by rate."""
+        n = len(self.log.sources_)
+        node: list[Array] = [np.empty(0)] * n
+        told: list[Array] = [np.empty(0)] * n
+        for chosen, grid, belief, _ in self._blocks(np.array([reset])):
+            ratio = np.log(self._at_end(chosen, grid, belief[0], reset) / grid.mass)
+            for row, k in enumerate(chosen.tolist()):
+                node[k], told[k] = np.log(grid.nodes[row]), ratio[row]
+        as_told = RatePosterior(self.log, Forgetting(None), self.prior).evidence()
+
+        def value(rates: Array, which: IntArray) -> Array:
+            columns = zip(np.log(rates).T, which.tolist(), strict=True)
+            return np.stack([np.interp(t, node[k], told[k]) for t, k in columns], axis=1)
+
+        return replace(as_told, log_likelihood=value)
 
     def _at_end(self, chosen: IntArray, grid: RateGrid, belief: Array, reset: float) -> Array:
         return aged(belief, grid.mass, self.log.age[chosen], reset)

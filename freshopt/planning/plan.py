@@ -52,7 +52,7 @@ from freshopt.planning.plan_steps import method_of as method_of
 from freshopt.planning.plan_steps import sources_of as sources_of
 from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
-from freshopt.planning.uncertainty import PlanUncertainty, plan_uncertainty
+from freshopt.planning.uncertainty import PlanUncertainty, draws_for, rate_draws, uncertainty_under
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.few_changes import FewChanges, with_few_changes
@@ -452,12 +452,14 @@ def _made(log: CrawlLog, request: PlanRequest, on_progress: Progress, *, crawled
     # Samples plan anew, and tell nothing of rates that were kept.
     if request.draws and few is None and has_uncertainty(problem, len(log)):
         step("uncertainty")
-        uncertainty = plan_uncertainty(problem, estimate, request.draws, request.seed)
+        many = max(request.draws, draws_for(len(sources)))
+        drawn = rate_draws(sources, estimate, many, request.seed)
+        uncertainty = uncertainty_under(solution, drawn.some(request.draws))
         step("back-tests")
         if problem.numerics is not None:
             ratios = ratios_or_none(log, request)
             savings = partial(phase_savings, problem, solution.rates)
-            forecast = value_forecast(request.objective, sources, solution.rates, estimate, ratios, savings)
+            forecast = value_forecast(request.objective, sources, solution.rates, drawn, ratios, savings)
     step("findings")
     found = findings(solution, simple)
     step("done")

@@ -29,7 +29,7 @@ from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.good_phases import phase_savings
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.uncertainty import PlanUncertainty
+from freshopt.planning.uncertainty import PlanUncertainty, told
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.page import PAGE, write_report
@@ -302,7 +302,7 @@ def _uncertainty(found: PlanUncertainty) -> dict[str, Any]:
     """Return what the uncertainty of the change rates costs, in numbers."""
     return {
         "draws": len(found.planned),
-        "value_90_percent": list(found.value_interval(0.9)),
+        "value_90_percent": list(told(found.value_interval(0.9), found.limits)),
         "mean_regret": float(np.mean(found.regret)),
         "largest_regret": float(np.max(found.regret)),
         "mean_optimal_value": float(np.mean(found.optimal)),

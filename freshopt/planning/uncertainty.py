@@ -1,9 +1,9 @@
 """Expected regret of a plan under posterior draws of change rates.
 
 A plan is optimal for the estimates. If the rates are others, it loses against the plan that knew them. Bounds
-on that loss (`sensitivity_bound`) hold in the worst case; here the rates are drawn from their
-posterior distributions, whose intervals the estimator reports, the problem is solved for each draw, and the
-plan is evaluated under it: the regret that a better log could save, on average and in its spread.
+on that loss (`sensitivity_bound`) hold in the worst case; here the rates are drawn with the prior that they
+share (`shared_prior`), the problem is solved for each draw, and the plan is evaluated under it: the regret
+that a better log could save, on average and in its spread.
 
 Cost: one solve and one certificate per draw, each begun at the plan's price.
 """
@@ -11,6 +11,7 @@ Cost: one solve and one certificate per draw, each begun at the plan's price.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,12 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import percent
 from freshopt.inference.interval_methods import check_confidence
 from freshopt.inference.rate_distribution import MOST_NUMBERS
+from freshopt.inference.shared_prior import RateDraws
 from freshopt.many import solve_many
 from freshopt.modelling.matched_rates import match
+from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.declared import depends_on_change_rates
@@ -35,6 +39,12 @@ from freshopt.units import convert_time
 
 if TYPE_CHECKING:
     import polars
+
+# Share of the cost from which sources that may change arbitrarily fast leave it without an end.
+OPEN = 0.5
+# Draws that tell an interval: quantiles of 5 % to a fifth of what lies beyond them, and of as many rates in
+# all as take a second at least.
+MOST, FEWEST, RATES = 240, 40, 2_000_000
 
 
 @frozen_arrays
@@ -56,6 +66,8 @@ class PlanUncertainty:
         Their values, in the declared sense.
     planned : ndarray of float, shape (draws,)
         The values that the plan has if the draw is the truth.
+    limits : (float, float)
+        Ends of the value's interval that no log gives, as `limits_of` has them; NaN where draws do.
 
     Notes
     -----
@@ -67,6 +79,7 @@ class PlanUncertainty:
     rates: Array
     optimal: Array
     planned: Array
+    limits: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def regret(self) -> Array:
@@ -89,10 +102,9 @@ class PlanUncertainty:
     def value_interval(self, confidence: float = 0.9) -> tuple[float, float]:
         """Return the interval of the value that the plan will have.
 
-        As `quantiles` has it.
+        As `quantiles` has it; where the log bounds no side, the end is that of any change rates.
         """
-        lower, upper = quantiles(self.planned, confidence)
-        return float(lower), float(upper)
+        return limited(tuple(map(float, quantiles(self.planned, confidence))), self.limits)
 
     def to_frame(self, confidence: float = 0.9) -> polars.DataFrame:
         """Return a polars table (source, rate, lower, upper, change_rate, ...).
@@ -121,13 +133,13 @@ class PlanUncertainty:
 
     def __repr__(self) -> str:
         """Return three lines: the plan's value, its spread, and what is lost."""
-        low, high = self.value_interval()
         loss = self.regret
         value = f"{self.solution.value:.6g} if the estimates are right"
+        ends = ends_in_words(*told(self.value_interval(), self.limits), lambda end: f"{end:.6g}")
         share = percent(self.relative_regret, space=" ")
         return (
             f"PlanUncertainty({len(self.planned)} draws of {len(self.solution.rates)} change rates)\n"
-            f"  value    {value}, {low:.6g}..{high:.6g} in 90 % of draws\n"
+            f"  value    {value}, {ends} in 90 % of draws\n"
             f"  regret   {np.mean(loss):.3g} on average, at most {np.max(loss):.3g}; the average is "
             f"{share} of the mean optimal value {np.mean(self.optimal):.6g}"
         )
@@ -166,15 +178,13 @@ def plan_uncertainty(
 
     Notes
     -----
-    Draws come from the distributions behind ``estimator.interval(...)`` with its default method, independent
-    between sources: rates of one log share no errors if its sources do not. A source with a baseline only,
-    and no prior, is drawn from the estimates of the other sources. Draws scatter about the estimates without
-    their smoothing, so that the plan is judged for that, too. A regret counts only what knowing the rates
-    would save. The value under the draws spreads little where there are many sources, and may lie to one side
-    of the plan's own: the value is not linear in the rates. Plans of 10 sources, with rates spread evenly in
-    ln Δ from 0.05 to 3 changes per crawl interval, had their true value in the interval of 0.9 from 20 draws
-    in 0.82 of 400 logs of 5 crawls per source, 0.86 at 10 and 0.88 at 20: Jeffreys' prior is not how these
-    rates are spread, and errors of the sources add up (``benchmarks/results/interval_coverage.json``).
+    Draws are those of ``estimator.draws``: change rates of all sources with the prior that they share, so
+    that what is not known of it is in every total. They scatter about the rates without the estimates'
+    smoothing, so that the plan is judged for that, too. A regret counts only what knowing the rates would
+    save. The value under the draws spreads little where there are many sources, and may lie to one side of
+    the plan's own: the value is not linear in the rates. Where no crawl found a change the interval has no
+    end towards smaller costs, and where sources that changed at every crawl have most of the cost none
+    towards larger ones, unless the objective has. How often it holds the true value: ``docs/uncertainty.md``.
 
     Examples
     --------
@@ -202,17 +212,26 @@ def plan_uncertainty(
             "not tell what that costs. Leave the targets out."
         )
     planned = problem.with_estimates(estimator)
-    plan = solve(planned, solver)
-    change_rates = _draws(planned, estimator, draws, seed)
-    truths = [planned.with_change_rate(drawn) for drawn in change_rates]
+    return uncertainty_under(
+        solve(planned, solver), rate_draws(planned.sources, estimator, draws, seed), solver
+    )
+
+
+def uncertainty_under(plan: Solution, drawn: RateDraws, solver: Solver | None = None) -> PlanUncertainty:
+    """Return what a plan loses under draws of the change rates."""
+    planned, change_rates = plan.problem, drawn.rates
+    truths = [planned.with_change_rate(rate) for rate in change_rates]
     best = solve_many(truths, solver=solver)
-    rates, values = np.reshape(best.rates, change_rates.shape), np.empty(draws)
+    rates, values = np.reshape(best.rates, change_rates.shape), np.empty(len(truths))
+    costs = np.zeros(len(plan.rates))
     for k, (truth, own) in enumerate(zip(truths, best, strict=True)):
         if truth.program is None:
             values[k] = certify(truth, plan.rates, own.price, own.host_prices).value
         else:
             values[k] = certify(truth, plan.rates, prices=own.prices).value
-    return PlanUncertainty(plan, *map(read_only, (change_rates, rates, best.values, values)))
+        costs += 1.0 if truth.numerics is None else truth.numerics.cost(plan.rates)
+    limits = limits_of(planned.objective, planned.sources, drawn, costs)
+    return PlanUncertainty(plan, *map(read_only, (change_rates, rates, best.values, values)), limits)
 
 
 def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:
@@ -233,20 +252,66 @@ def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:
     return lower, upper
 
 
-def _draws(problem: Problem, estimator: Estimator, draws: int, seed: int) -> Array:
-    """Return change rates per time unit of the problem, shape (draws, n)."""
-    drawn = estimator.draws(draws, seed)
-    blank = np.isnan(drawn[0])
-    if blank.all():
+def limits_of(objective: Objective, sources: Sources, drawn: RateDraws, costs: Array) -> tuple[float, float]:
+    """Return ends of an interval of the value that the log leaves open; NaN where it bounds it.
+
+    Where no crawl found a change, rates and costs may be as small as any. Where sources that changed at every
+    crawl have half of the `costs`, shape (n,), or more, these have no largest value unless the objective has.
+    """
+    least, largest = math.nan, math.nan
+    nothing = objective.value_from_cost(0.0, sources)
+    minimised = objective.sense == "minimise"
+    if drawn.known and not np.any(drawn.changed):
+        least = nothing
+    if np.sum(costs[drawn.open]) > OPEN * np.sum(costs) and (minimised or not nothing > 0.0):
+        largest = math.inf if minimised else -math.inf
+    return (least, largest) if minimised else (largest, least)
+
+
+def limited(interval: tuple[float, ...], limits: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval with those ends that no log gives."""
+    low, high = (end if math.isnan(limit) else limit for end, limit in zip(interval, limits, strict=True))
+    return low, high
+
+
+def told(interval: tuple[float, float], limits: tuple[float, float]) -> tuple[float | None, float | None]:
+    """Return an interval with None for the ends that no log gives."""
+    low, high = (end if math.isnan(limit) else None for end, limit in zip(interval, limits, strict=True))
+    return low, high
+
+
+def ends_in_words(low: float | None, high: float | None, shown: Callable[[float], str]) -> str:
+    """Return an interval in words; an end that is None has none.
+
+    Examples
+    --------
+    >>> ends_in_words(1.5, None, str), ends_in_words(None, 2.5, str), ends_in_words(1.5, 2.5, str)
+    ('at least 1.5', 'at most 2.5', '1.5–2.5')
+    """
+    if low is None:
+        return "of any size" if high is None else f"at most {shown(high)}"
+    return f"at least {shown(low)}" if high is None else f"{shown(low)}–{shown(high)}"
+
+
+def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) -> RateDraws:
+    """Return draws of the change rates of sources, matched with the estimator's by name.
+
+    Raises
+    ------
+    SourceDataError
+        If the log has nothing but baselines, and there is no prior.
+    """
+    at, unit = match(sources, estimator), convert_time(1.0, sources.time_unit, estimator.time_unit_)
+    drawn = estimator._draws(draws, seed)
+    rates = drawn.rates[:, at] * unit
+    if np.any(np.isnan(rates[0])):
         raise SourceDataError(
             "the log has nothing but baselines. Pass more crawls or a prior learnt elsewhere, or leave the "
             "spread out (--draws 0 of freshopt plan)."
         )
-    if blank.any():
-        others = np.random.default_rng([seed, 1]).choice(
-            estimator.change_rate_[~blank], (draws, int(blank.sum()))
-        )
-        drawn[:, blank] = others
-    drawn = drawn[:, match(problem.sources, estimator)]
-    drawn *= convert_time(1.0, problem.sources.time_unit, estimator.time_unit_)
-    return np.clip(drawn, SMALLEST, LARGEST)
+    return RateDraws(np.clip(rates, SMALLEST, LARGEST), drawn.changed[at], drawn.open[at], drawn.known)
+
+
+def draws_for(n: int) -> int:
+    """Return how many draws of n change rates tell an interval."""
+    return min(max(RATES // n, FEWEST), MOST)

@@ -131,7 +131,7 @@ def test_expectation_of_a_problem_is_that_of_samples() -> None:
     rates = fo.solve(problem).rates
     assert problem.numerics is not None
     drawn = []
-    for rate in model.draws(1000, seed=3):
+    for rate in model._distribution().draws(1000, seed=3):
         own = fo.Problem(objective, sources.with_change_rate(np.maximum(rate, 1e-90)), 20.0).numerics
         assert own is not None
         drawn.append(float(np.sum(own.cost(rates))))

@@ -195,7 +195,7 @@ def test_draws_are_spread_as_the_intervals_say() -> None:
     log = every_share()
     law = LawOfLargeNumbers(alpha=0.5).fit(every_share_at_poisson_crawls(), 0.5)
     for model in (MaximumLikelihood().fit(log), law):
-        draws = model.draws(4000, seed=3)
+        draws = model._distribution().draws(4000, seed=3)
         assert draws.shape == (4000, CRAWLS + 1)
         lower, upper = model.interval(0.8)
         inside = np.mean((draws[:, 1:-1] >= lower[1:-1]) & (draws[:, 1:-1] <= upper[1:-1]), axis=0)
@@ -215,9 +215,10 @@ def test_sources_that_say_little_have_open_intervals() -> None:
         assert (lower[1], upper[1]) == (0.0, np.inf)
         assert lower[2] == 0
         assert upper[2] < np.inf
-        draws = model.draws(2, seed=1)
+        draws = model._distribution().draws(2, seed=1)
         assert np.isnan(draws[:, 1]).all()
         assert np.isfinite(draws[:, [0, 2]]).all()
+        assert np.isfinite(model.draws(2, seed=1)).all()
     with_prior = MaximumLikelihood(prior=GammaPrior(2.0, 5.0)).fit(EDGES)
     np.testing.assert_allclose(
         np.array(with_prior.interval(0.8))[:, 1], gamma.ppf([0.1, 0.9], 2.0, scale=1 / 5.0), rtol=1e-4

@@ -99,7 +99,7 @@ def test_without_resets_it_is_the_gamma_posterior_of_counted_changes() -> None:
     lower, upper = model.interval(0.9)
     np.testing.assert_allclose(lower, gamma.ppf(0.05, 0.6 + changes) / 50.0, rtol=QUANTILE)
     np.testing.assert_allclose(upper, gamma.ppf(0.95, 0.6 + changes) / 50.0, rtol=QUANTILE)
-    middle = np.median(model.draws(20_000, seed=1), axis=0)
+    middle = np.median(model._distribution().draws(20_000, seed=1), axis=0)
     np.testing.assert_allclose(middle, gamma.ppf(0.5, 0.6 + changes) / 50.0, rtol=0.05)
 
 
