@@ -106,7 +106,7 @@ def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
 
 
 def test_rates_after_failures_are_certified_as_they_are(tmp_path: Path) -> None:
-    """Both fall silent at once: what is printed is the freshness of their tries, and why it is no better."""
+    """Both fall silent: what is printed is the freshness of their tries, a quarter as often as before."""
     with fo.Planner(tmp_path, 8.0, objective=OBJECTIVE, burst=0.5) as planner:
         planner.add_many(["a", "b"])
         for step in range(80):
@@ -121,5 +121,5 @@ def test_rates_after_failures_are_certified_as_they_are(tmp_path: Path) -> None:
         assert status.down == 2
         value = freshness(np.ones(2), frame["change_rate"].to_numpy(), frame["rate"].to_numpy())
         assert status.value == pytest.approx(value, rel=1e-9)
-        assert status.value < 0.5 * before
+        assert status.value < 0.8 * before
         assert dict(status.rows())["certificate"].endswith(" while 2 sources are down")

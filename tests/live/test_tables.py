@@ -96,3 +96,28 @@ def test_rates_of_a_host_keep_to_what_its_gap_allows(tmp_path: Path) -> None:
         assert planner.status(0.0).relative_gap < 1e-9
         with pytest.raises(fo.InfeasibleProblemError, match=r"its gap leaves 19.2\. Shorten the gap"):
             planner.add("a0", min_rate=20.0)
+
+
+def test_gaps_outlive_the_process_that_was_handed_out_to(tmp_path: Path) -> None:
+    """It ends without a word; another one is handed nothing within the gap of its host or source."""
+    hand_out = (
+        "import os, sys, freshopt as fo\n"
+        "planner = fo.Planner(sys.argv[1], bandwidth=100.0, burst=1.0, host_gap=0.4, lease=0.01)\n"
+        "planner.add_many(['a', 'b'], host='h')\n"
+        "planner.add('c', max_rate=2.0)\n"
+        "planner.due(0.0, limit=0)\n"
+        "found = [visit.source for step in range(200) for visit in planner.due(1.0 + 1e-3 * step)]\n"
+        "print(*found, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", hand_out, str(tmp_path)], check=True, capture_output=True)
+    first, *others = done.stdout.decode().split()
+    # Leases end after a hundredth of a day, and yet nothing comes twice.
+    assert sorted([first, *others]) in (["a", "c"], ["b", "c"])
+    at: dict[str, float] = {}
+    with fo.Planner(tmp_path) as planner:
+        for step in range(200, 700):
+            for visit in planner.due(1.0 + 1e-3 * step):
+                at.setdefault("c" if visit.source == "c" else "h", 1.0 + 1e-3 * step)
+    assert at["c"] == pytest.approx(1.5, abs=0.0021)
+    assert 1.4 <= at["h"] <= 1.602
