@@ -266,12 +266,12 @@ def refusal_of(function: Callable[..., Any], arguments: dict[str, Any]) -> str |
         (
             lambda: problems.BinaryFreshness(refresh=WORDS["weekly"]),
             fo.ObjectiveError,
-            "'weekly', not a Refresh",
+            "refresh is 'weekly'. Pass Refresh.",
         ),
         (
             lambda: problems.BinaryFreshness(refresh=WORDS["periodic"]),
             fo.ObjectiveError,
-            "Pass Refresh.POISSON or",
+            "Pass Refresh.PERIODIC, Refresh.POISSON or",
         ),
         (lambda: problems.Age(nodes=0), fo.ObjectiveError, "nodes of Age is 0. Pass a whole number"),
         (lambda: solvers.MirrorDescent(limit=0), fo.SourceDataError, "limit is 0. Pass a whole number"),
