@@ -1,4 +1,4 @@
-"""`compile_loop`: compiled loops, whose machine code is kept on disk where that can be done.
+"""`compile_loop`: compiled loops whose machine code is kept on disk.
 
 Numba keeps it beside the source, in ``NUMBA_CACHE_DIR``, or in the user's cache folder, and finds it again
 there in another process.
@@ -18,7 +18,9 @@ Pass = TypeVar("Pass", bound=Callable[..., Any])
 
 
 def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Callable[[Pass], Pass]:  # noqa: ANN401
-    """Return a decorator that compiles, and keeps the machine code on disk where that can be done.
+    """Return a decorator that compiles loops, kept on disk.
+
+    Where the disk refuses, they are compiled all the same.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded o
     from numba.core.caching import FunctionCache
 
     class KeptCode(FunctionCache):
-        """Machine code on disk; nothing is kept, or found, where a file cannot be written or read.
+        """Machine code on disk, where files can be written and read.
 
         What numba raises then (a full disk, a quota, rights, a file that was cut off) ends the call of a loop
         that has been compiled and could run.

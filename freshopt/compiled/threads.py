@@ -23,7 +23,10 @@ def threads() -> int:
 
 
 def _cores() -> int:
-    """Return how many cores the process may use, or has where the system does not say."""
+    """Return how many cores the process may use.
+
+    Those of the machine where the system does not say.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -193,7 +193,10 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Return whether two paths are one folder, by either case where the system takes both."""
+    """Return whether two paths are one folder.
+
+    In either case of letters, where the system takes both.
+    """
     return str(one).casefold() == str(other).casefold() and one.samefile(other)
 
 

@@ -189,7 +189,7 @@ def shape_of(value: object, what: str) -> tuple[int, ...]:
 
 
 def label_array(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_like
-    """Return labels as an array that takes about as much memory as their text.
+    """Return labels as an array of about their text's memory.
 
     An array stays what it is. Text has a fixed width; where a few labels are much longer than most, and in
     `labels_of`, labels are objects, each held once.

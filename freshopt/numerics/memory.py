@@ -38,7 +38,7 @@ def _whole_memory() -> int | None:
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
-    """Yield what is left in the process's control group and in each around it."""
+    """Yield what control groups leave the process, inner ones first."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):

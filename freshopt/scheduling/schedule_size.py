@@ -1,6 +1,8 @@
-"""`check_size`: whether a schedule fits in the memory that is free, before it is made."""
+"""`check_size`: whether a schedule fits in the memory that is free."""
 
 from __future__ import annotations
+
+import math
 
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, total
@@ -16,13 +18,14 @@ MOST_BYTES = 16 * 2**30
 
 
 def check_size(rates: Array, horizon: float, time_unit: str, each: int = PEAK_BYTES) -> None:
-    """Raise if a schedule would not fit in memory, at so many bytes for each refresh.
+    """Raise if a schedule would not fit in memory.
 
-    Before making it.
+    Before making it, at `each` so many bytes a refresh. A horizon that is no finite number is refused by the
+    schedule itself.
     """
     load, free = total(rates), free_memory()
     limit = MOST_BYTES if free is None else free
-    if load * horizon * each > limit:
+    if horizon < math.inf and load * horizon * each > limit:
         longest = limit / each / load
         room = (
             f"{limit / 2**30:.3g} GiB are free" if free is not None else f"the limit is {limit / 2**30:g} GiB"
