@@ -82,8 +82,10 @@ def posterior_mode(observed: CrawlLikelihood, prior: GammaParameters) -> Array:
 
 def log_evidence(observed: CrawlLikelihood, shape: float, exposure: float, birth_rate: float = 0.0) -> float:
     """Return the log marginal likelihood of a log under one prior."""
-    evidence, odds = _by_odds(observed, shape, exposure)
-    return _with_births(observed, evidence, odds, birth_rate)
+    evidence, odds = by_odds(observed, shape, exposure)
+    return with_births(
+        evidence, odds, birth_rate, None if observed.age is None else float(np.sum(observed.age))
+    )
 
 
 def best_evidence(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[float, float]:
@@ -91,22 +93,31 @@ def best_evidence(observed: CrawlLikelihood, shape: float, exposure: float) -> t
 
     And that rate.
     """
-    evidence, odds = _by_odds(observed, shape, exposure)
-    births = 0.0
-    if observed.age is not None:
-        age = float(np.sum(observed.age))
-
-        def slope(rate: float) -> float:
-            return float(np.sum(odds / (1.0 + rate * odds))) - age
-
-        if age > 0.0 and slope(0.0) > 0.0:
-            from scipy.optimize import brentq
-
-            births = float(brentq(slope, 0.0, len(odds) / age, xtol=1e-14 / age, rtol=1e-12))
-    return _with_births(observed, evidence, odds, births), births
+    evidence, odds = by_odds(observed, shape, exposure)
+    age = None if observed.age is None else float(np.sum(observed.age))
+    births = best_births(odds, age)
+    return with_births(evidence, odds, births, age), births
 
 
-def _by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[float, Array]:
+def best_births(odds: Array, age: float | None) -> float:
+    """Return the likeliest rate of births, 0 without first dates.
+
+    `odds` are those of births at a rate of 1, and `age` is the sum of the ages.
+    """
+    if age is None:
+        return 0.0
+
+    def slope(rate: float) -> float:
+        return float(np.sum(odds / (1.0 + rate * odds))) - age
+
+    if not (age > 0.0 and slope(0.0) > 0.0):
+        return 0.0
+    from scipy.optimize import brentq
+
+    return float(brentq(slope, 0.0, len(odds) / age, xtol=1e-14 / age, rtol=1e-12))
+
+
+def by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[float, Array]:
     """Return the evidence if all first dates are changes.
 
     And the odds, for each first date, that it is a birth at a rate of 1.
@@ -117,10 +128,11 @@ def _by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[
     return float(np.sum(change.evidence)), np.exp((birth.evidence - change.evidence)[told])
 
 
-def _with_births(observed: CrawlLikelihood, evidence: float, odds: Array, birth_rate: float) -> float:
-    if observed.age is None:
+def with_births(evidence: float, odds: Array, birth_rate: float, age: float | None) -> float:
+    """Return the evidence at a rate of births."""
+    if age is None:
         return evidence
-    return evidence + float(np.sum(np.log1p(birth_rate * odds)) - birth_rate * np.sum(observed.age))
+    return evidence + float(np.sum(np.log1p(birth_rate * odds)) - birth_rate * age)
 
 
 def _integrated(posterior: CrawlLikelihood, prior: GammaParameters) -> Explained:

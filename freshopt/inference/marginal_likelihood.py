@@ -5,18 +5,19 @@ for sources that most crawls found changed: their likelihood is level where rate
 low rates as no Gamma does. Two crawls a source would then tell that rates are spread over a hundred decades.
 Such a source is integrated in ln Δ by the trapezoidal rule, whose error falls as e^{−2π²(σ/h)²} for a width σ
 and a step h, with incomplete gamma functions beyond the ends. The likelihoods at the nodes do not depend on
-the prior: they are computed once, and a prior costs one product of a matrix and a vector.
+the prior: they are computed once, and a prior costs one product of a matrix and a vector. With a first date
+there are two of them, as it is a change or a birth.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import best_evidence, log_evidence
+from freshopt.inference.evidence import best_births, by_odds, with_births
 from freshopt.numerics.arrays import Array, BoolArray
 
 # Share of a source's time that ended with a change, above which its likelihood is no Gamma's.
@@ -42,37 +43,60 @@ class MarginalLikelihood:
     smooth : CrawlLikelihood or None
         Of those whose likelihood is close to a Gamma's.
     grid : Grid or None
-        The others'; None without any.
+        The others', their first dates being births; None without any.
+    changes : Grid or None
+        The same, their first dates being changes.
+    dated : ndarray of bool or None
+        Which of the others have first dates; None if the log has none.
     """
 
     observed: CrawlLikelihood
     smooth: CrawlLikelihood | None
     grid: Grid | None
+    changes: Grid | None = None
+    dated: BoolArray | None = None
 
     @classmethod
     def of(cls, observed: CrawlLikelihood, mean: float, shape: float) -> MarginalLikelihood:
         """Return that of a log; rates have roughly this mean and shape."""
         hard = _saturated(observed, mean, shape)
-        if observed.age is not None or not np.any(hard):
+        if not np.any(hard):
             return cls(observed, observed, None)
         smooth = None if np.all(hard) else observed.select(~hard)
-        return cls(observed, smooth, Grid.of(observed.select(hard)))
+        own = observed.select(hard)
+        if own.age is None or own.possible is None:
+            grid = Grid.of(own)
+            return cls(observed, smooth, grid, grid)
+        births = replace(own.counting(0.0, own.age), possible=None, age=None)
+        grid, dated = Grid.of(births), own.possible > 0.0
+        changes = Grid.of(births.counting(own.possible, 0.0)) if np.any(dated) else grid
+        return cls(observed, smooth, grid, changes, dated)
 
     def best(self, shape: float, exposure: float) -> tuple[float, float]:
         """Return the log marginal likelihood at its best birth rate.
 
         And that rate.
         """
-        if self.grid is None or shape > STEEP:
-            return best_evidence(self.observed, shape, exposure)
-        return self.at(shape, exposure), 0.0
+        evidence, odds, age = self._parts(shape, exposure)
+        births = best_births(odds, age)
+        return with_births(evidence, odds, births, age), births
 
     def at(self, shape: float, exposure: float, birth_rate: float = 0.0) -> float:
         """Return the log marginal likelihood under one prior."""
-        if self.grid is None or shape > STEEP:
-            return log_evidence(self.observed, shape, exposure, birth_rate)
-        known = 0.0 if self.smooth is None else log_evidence(self.smooth, shape, exposure)
-        return known + float(np.sum(self.grid.integrals(shape, exposure)))
+        evidence, odds, age = self._parts(shape, exposure)
+        return with_births(evidence, odds, birth_rate, age)
+
+    def _parts(self, shape: float, exposure: float) -> tuple[float, Array, float | None]:
+        """Return the evidence if first dates are changes, odds of births, and ages."""
+        age = None if self.observed.age is None else float(np.sum(self.observed.age))
+        if self.grid is None or self.changes is None or shape > STEEP:
+            return *by_odds(self.observed, shape, exposure), age
+        evidence, odds = (0.0, np.zeros(0)) if self.smooth is None else by_odds(self.smooth, shape, exposure)
+        change = self.changes.integrals(shape, exposure)
+        if self.dated is not None and np.any(self.dated):
+            birth = self.grid.integrals(shape, exposure)
+            odds = np.append(odds, np.exp((birth - change)[self.dated]))
+        return evidence + float(np.sum(change)), odds, age
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +181,7 @@ def _saturated(observed: CrawlLikelihood, mean: float, shape: float) -> BoolArra
     n = len(observed.counted)
     span = observed._span()
     often = (observed.found > 0) & (span > SATURATED * (span + observed.exposure))
-    if observed.age is not None or not np.any(often):
+    if not np.any(often):
         return often
     prior = GammaParameters(np.full(n, shape), np.full(n, shape / mean), np.zeros(n))
     often[often] = observed.counting(prior.shape, prior.exposure).select(often).peaks().bend < NARROWEST**-2.0
