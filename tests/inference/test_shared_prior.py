@@ -82,7 +82,7 @@ def births_log() -> fo.CrawlLog:
     rng = np.random.default_rng(8)
     rows: dict[str, list[Any]] = {"source": [], "time": [], "changed": [], "last_modified": []}
     for k in range(40):
-        when = np.sort(np.append(-rng.exponential(30.0), rng.uniform(0.0, 60.0, rng.poisson(12.0))))
+        when = np.sort(np.append(-rng.exponential(5.0), rng.uniform(0.0, 60.0, rng.poisson(12.0))))
         for day in range(0, 60, 4):
             last = when[when <= day].max()
             rows["source"].append(k)

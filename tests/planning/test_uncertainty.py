@@ -113,12 +113,12 @@ def test_table_and_repr() -> None:
     np.testing.assert_array_equal(spread.planned, again.planned)
 
 
-def test_baselines_are_drawn_from_the_others_or_from_the_prior() -> None:
+def test_baselines_are_drawn_like_the_others() -> None:
     log = fo.CrawlLog(["a", "a", "a", "b"], [0, 1, 2, 0], [0, 1, 0, 0])
     problem = fo.Problem(AccumulatedDelay(), fo.Sources(1.0, name=["a", "b"]), 2.0)
     model = MaximumLikelihood().fit(log)
     spread = plan_uncertainty(problem, model, draws=5)
-    np.testing.assert_allclose(spread.change_rates[:, 1], model.change_rate_[0], rtol=EXACT)
+    np.testing.assert_allclose(spread.change_rates, model.draws(5, 0), rtol=EXACT)
     with_prior = plan_uncertainty(problem, MaximumLikelihood(prior=GammaPrior(2.0, 5.0)).fit(log), draws=5)
     assert len(np.unique(with_prior.change_rates[:, 1])) == 5
     with pytest.raises(fo.SourceDataError, match="nothing but baselines"):

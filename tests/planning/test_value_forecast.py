@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import norm, t
+from scipy.stats import t
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.modelling.objective import Objective
 from freshopt.planning.plan_files import summary
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
-from freshopt.planning.request import PlanRequest
-from freshopt.planning.value_forecast import ValueForecast, posterior_nodes, value_forecast
+from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.uncertainty import plan_uncertainty, rate_draws
+from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,
@@ -30,6 +31,9 @@ from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
 PERIODIC = fo.Refresh.PERIODIC
+
+
+OF_DRAWS = (math.nan, math.nan)  # both ends of an interval are those of the draws
 
 
 def log_of(rate: Floats, days: int, seed: int, drift: float = 1.0) -> fo.CrawlLog:
@@ -49,73 +53,77 @@ def request_for(objective: Objective, bandwidth: float) -> PlanRequest:
     [(BinaryFreshness(PERIODIC), 1e-6), (HarmonicStaleness(PERIODIC), 1e6), (HarmonicStaleness(), 1.0)],
 )
 @pytest.mark.sampled(2)
-def test_mean_and_spread_are_those_of_posterior_samples(objective: Objective, scale: float) -> None:
+def test_mean_and_interval_are_those_of_the_draws(objective: Objective, scale: float) -> None:
     rng = np.random.default_rng(4)
     log = log_of(rng.gamma(0.6, 0.2, 40), 6, seed=1)
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
     weight = scale * (rng.pareto(1.5, 40) + 1.0)
     sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
     rates = rng.gamma(2.0, 0.1, 40)
-    told = value_forecast(objective, sources, rates, model)
+    told = value_forecast(objective, sources, rates, rate_draws(sources, model, 99, seed=5))
     drawn = []
-    for rate in model.draws(600, seed=5):
-        own = fo.Problem(objective, sources.with_change_rate(np.maximum(rate, 1e-90)), 20.0).numerics
+    for rate in model.draws(99, seed=5):
+        own = fo.Problem(objective, sources.with_change_rate(rate), 20.0).numerics
         assert own is not None
         drawn.append(float(np.sum(own.cost(rates))))
-    assert told.cost == pytest.approx(np.mean(drawn), abs=3.0 * np.std(drawn) / np.sqrt(600))
-    assert told.spread == pytest.approx(np.std(drawn), rel=0.12)
+    np.testing.assert_allclose(told.costs, drawn, rtol=EXACT)
     whole = float(np.sum(weight))
-    value = whole - told.cost if objective.sense == "maximise" else told.cost
-    assert told.expected == pytest.approx(value, rel=1e-9)
-    low, high = told.interval()
-    costs = (whole - high, whole - low) if objective.sense == "maximise" else (low, high)
-    inside = np.mean([costs[0] < cost < costs[1] for cost in drawn])
-    assert 0.85 < inside < 0.95
-
-
-def test_delay_is_expected_at_the_posterior_mean() -> None:
-    log = log_of(np.array([0.05, 0.4, 0.9]), 9, seed=2)
-    model = MaximumLikelihood(prior=GammaPrior(0.6, 3.0)).fit(log)
-    rates = np.array([0.1, 0.2, 0.3])
-    nodes, weights = model.nodes()
-    told = value_forecast(AccumulatedDelay(PERIODIC), fo.Sources(1.0, name=log.sources_), rates, model)
-    assert told.expected == pytest.approx(np.sum(np.sum(nodes * weights, axis=1) / (2.0 * rates)), rel=EXACT)
+    mean = whole - np.mean(drawn) if objective.sense == "maximise" else np.mean(drawn)
+    assert told.expected == pytest.approx(mean, rel=1e-9)
+    low, high = np.sort(drawn)[[4, 94]]  # the 5th and the 95th of 99: 5 of 100 gaps beyond either
+    ends = (whole - high, whole - low) if objective.sense == "maximise" else (low, high)
+    np.testing.assert_allclose(told.interval(), ends, rtol=1e-9)
 
 
 def test_without_spread_the_interval_is_students() -> None:
     ratios = np.array([0.7, 1.1, 1.3, 0.9])
     logs = np.log(ratios)
     reach = t.ppf(0.95, 3) * np.std(logs, ddof=1) * math.sqrt(1.25)
-    told = ValueForecast(3.0, 3.0, 0.0, math.inf, 0.0, 1.0, ratios)
+    told = ValueForecast(3.0, np.full(9, 3.0), OF_DRAWS, math.inf, 0.0, 1.0, ratios)
     expected = 3.0 * np.exp(np.mean(logs) + np.array([-reach, reach]))
     np.testing.assert_allclose(told.interval(), expected, rtol=EXACT)
     assert told.interval(0.5)[1] < told.interval(0.9)[1] < told.interval(0.99)[1]
 
 
-def test_without_back_tests_it_is_lognormal() -> None:
-    told = ValueForecast(3.0, 3.0, 0.3, math.inf, 0.0, 1.0, np.empty(0))
-    variance = math.log(1.01)
-    expected = 3.0 * np.exp(-0.5 * variance + norm.ppf([0.05, 0.95]) * math.sqrt(variance))
-    np.testing.assert_allclose(told.interval(), expected, rtol=EXACT)
-    assert told.sentence.endswith("if the model holds")
+def test_without_back_tests_it_holds_if_the_model_does() -> None:
+    costs = np.random.default_rng(1).permutation(np.arange(1.0, 100.0))
+    told = ValueForecast(50.0, costs, OF_DRAWS, math.inf, 0.0, 1.0, np.empty(0))
+    np.testing.assert_allclose(told.interval(), (5.0, 95.0), rtol=EXACT)
+    np.testing.assert_allclose(told.interval(0.5), (25.0, 75.0), rtol=EXACT)
+    assert told.sentence == "50 under the posterior; 90 % interval 5–95 if the model holds"
+
+
+def test_draws_and_drift_reach_to_either_side_as_independent_ones_do() -> None:
+    ratios, costs = np.array([0.7, 1.1, 1.3, 0.9]), np.exp(np.linspace(-1.0, 1.0, 99))
+    alone = ValueForecast(1.0, costs, OF_DRAWS, math.inf, 0.0, 1.0, np.empty(0)).interval()
+    drift = ValueForecast(1.0, np.ones(9), OF_DRAWS, math.inf, 0.0, 1.0, ratios).interval()
+    both = ValueForecast(1.0, costs, OF_DRAWS, math.inf, 0.0, 1.0, ratios).interval()
+    middle = float(np.mean(np.log(ratios)))
+    for k in (0, 1):
+        reach = math.hypot(math.log(alone[k]), math.log(drift[k]) - middle)
+        assert abs(math.log(both[k]) - middle) == pytest.approx(reach, rel=SCALAR)
 
 
 def test_noise_of_the_windows_is_no_drift() -> None:
     ratios = np.array([0.8, 1.25, 0.9, 1.1])
     own = float(np.std(np.log(ratios), ddof=1))
-    wide, narrow = (ValueForecast(1.0, 1.0, 0.0, math.inf, 0.0, 1.0, ratios, noise) for noise in (0.0, own))
+    wide, narrow = (
+        ValueForecast(1.0, np.ones(9), OF_DRAWS, math.inf, 0.0, 1.0, ratios, noise) for noise in (0.0, own)
+    )
     reach = [math.log(high / low) for low, high in (wide.interval(), narrow.interval())]
     assert reach[1] / reach[0] == pytest.approx(math.sqrt(0.25 / 1.25), rel=SCALAR)
 
 
 def test_a_value_is_no_share_below_nothing() -> None:
-    told = ValueForecast(0.2, 0.8, 0.01, 1.0, 1.0, -1.0, np.array([0.5, 2.0, 1.0, 3.0]))
+    told = ValueForecast(
+        0.2, 0.8 + 0.001 * np.arange(-9.0, 10.0), OF_DRAWS, 1.0, 1.0, -1.0, np.array([0.5, 2.0, 1.0, 3.0])
+    )
     low, high = told.interval()
     assert low == 0.0
     assert 0.2 < high < 1.0
-    nothing = ValueForecast(1.0, 0.0, 0.0, 1.0, 1.0, -1.0, np.array([0.5, 2.0]))
+    nothing = ValueForecast(1.0, np.zeros(9), OF_DRAWS, 1.0, 1.0, -1.0, np.array([0.5, 2.0]))
     assert nothing.interval() == (1.0, 1.0)
-    endless = ValueForecast(1.0, 1.0, 0.0, math.inf, 0.0, 1.0, np.array([1e-9, 1e9]))
+    endless = ValueForecast(1.0, np.ones(9), OF_DRAWS, math.inf, 0.0, 1.0, np.array([1e-9, 1e9]))
     assert math.isfinite(endless.interval()[1])
     assert repr(pickle.loads(pickle.dumps(told))) == repr(told)
     assert json.dumps(told.facts())
@@ -176,17 +184,12 @@ def test_plans_tell_it(tmp_path: Path) -> None:
     assert "under the posterior" not in str(power)  # the cost has nothing to do with changes
 
 
-def test_nodes_of_sources_by_name_and_unit() -> None:
+def test_draws_of_sources_by_name_and_unit() -> None:
     log = fo.CrawlLog(["b"] * 4 + ["a"] * 4 + ["c"], [*range(4), *range(4), 0], [0, 1, 0, 1, 0, 0, 0, 1, 0])
     model = MaximumLikelihood().fit(log)
-    nodes, weights = posterior_nodes(fo.Sources(1.0, name=["c", "b"], time_unit="hour"), model)
-    own = model.nodes()
-    np.testing.assert_allclose(nodes[1], own[0][1] / 24.0, rtol=EXACT)
-    np.testing.assert_allclose(weights[1], own[1][1], rtol=EXACT)
-    # Nothing is known of c: it changes like the others.
-    assert np.all(
-        (nodes[0] * 24.0 >= model.change_rate_[:2].min()) & (nodes[0] * 24.0 <= model.change_rate_[:2].max())
-    )
+    drawn = rate_draws(fo.Sources(1.0, name=["c", "b"], time_unit="hour"), model, 7, seed=3)
+    np.testing.assert_allclose(drawn.rates, model.draws(7, seed=3)[:, [2, 1]] / 24.0, rtol=EXACT)
+    assert drawn.changed.tolist() == [False, True]
 
 
 def test_intervals_by_back_tests_hold_a_drift() -> None:
@@ -194,7 +197,7 @@ def test_intervals_by_back_tests_hold_a_drift() -> None:
     held = []
     for _ in range(400):
         ratios = np.exp(rng.normal(0.1, 0.3, 5))
-        told = ValueForecast(1.0, 1.0, 0.01, math.inf, 0.0, 1.0, ratios[:4])
+        told = ValueForecast(1.0, np.ones(9), OF_DRAWS, math.inf, 0.0, 1.0, ratios[:4])
         low, high = told.interval()
         held.append(low < ratios[4] < high)
     assert 0.86 < np.mean(held) < 0.94
@@ -217,13 +220,10 @@ def test_savings_lessen_mean_and_spread() -> None:
     def savings(own: fo.Sources) -> Floats:
         return weight * np.asarray(own.change_rate) * less
 
-    told = value_forecast(AccumulatedDelay(PERIODIC), sources, rates, model, savings=savings)
-    nodes, chance = posterior_nodes(sources, model)
-    mean = np.sum(chance * nodes, axis=1)
-    variance = np.sum(chance * (nodes - mean[:, None]) ** 2, axis=1)
-    unit = weight * (0.5 / rates - less)
-    assert told.expected == told.cost == pytest.approx(float(unit @ mean), rel=SCALAR)
-    assert told.spread == pytest.approx(math.sqrt(float(unit**2 @ variance)), rel=SCALAR)
+    drawn = rate_draws(sources, model, 50, seed=1)
+    told = value_forecast(AccumulatedDelay(PERIODIC), sources, rates, drawn, savings=savings)
+    np.testing.assert_allclose(told.costs, drawn.rates @ (weight * (0.5 / rates - less)), rtol=SCALAR)
+    assert told.expected == pytest.approx(float(np.mean(told.costs)), rel=SCALAR)
 
 
 @pytest.mark.exhaustive
@@ -236,3 +236,65 @@ def test_an_expected_objective_has_rates_of_its_own() -> None:
     assert "in the long run for the change rates of the objective" in repr(plan)
     assert "estimate" not in repr(plan)
     assert json.loads(json.dumps(summary(plan)))["settings"]["draws"] == 0
+
+
+def forecast_of(log: fo.CrawlLog, objective: Objective, bandwidth: float = 5.0) -> ValueForecast:
+    model = default_estimate(log)
+    sources = fo.Sources(model.change_rate_, name=log.sources_)
+    rates = fo.solve(fo.Problem(objective, sources, bandwidth)).rates
+    return value_forecast(objective, sources, rates, rate_draws(sources, model, 99, seed=1))
+
+
+STILL, RESTLESS = (log_of(np.full(12, rate), 9, seed=1) for rate in (1e-9, 99.0))
+
+
+def test_an_end_that_no_log_gives_is_not_printed() -> None:
+    """No change ever: costs may be as small as any. Changes at every crawl: as large, if there is no largest."""
+    still = forecast_of(STILL, HarmonicStaleness())
+    assert still.interval()[0] == 0.0
+    assert 0.0 < still.expected < still.interval()[1] < math.inf
+    assert "90 % at most" in still.sentence
+    assert still.facts()["value_90_percent"] == [None, still.interval()[1]]
+    for objective in (HarmonicStaleness(), AccumulatedDelay()):
+        told = forecast_of(RESTLESS, objective)
+        assert 0.0 < told.interval()[0] < told.interval()[1] == math.inf
+        assert "90 % at least" in told.sentence
+        assert json.loads(json.dumps(told.facts(), allow_nan=False))["value_90_percent"][1] is None
+    fresh = forecast_of(STILL, BinaryFreshness())
+    assert 0.0 < fresh.interval()[0] < fresh.interval()[1] == 12.0
+    assert "90 % at least" in fresh.sentence
+    # A copy is at worst never fresh: that bounds the cost.
+    low, high = forecast_of(RESTLESS, BinaryFreshness()).interval()
+    assert 0.0 <= low < high < 12.0
+
+
+def test_the_regret_has_the_same_ends() -> None:
+    for log, ends, words in ((STILL, (0.0, None), "at most"), (RESTLESS, (None, math.inf), "at least")):
+        problem = fo.Problem(HarmonicStaleness(), fo.Sources(1.0, name=log.sources_), 5.0)
+        found = plan_uncertainty(problem, default_estimate(log), draws=6)
+        for end, limit in zip(found.value_interval(), ends, strict=True):
+            assert limit is None or end == limit
+        assert words in repr(found)
+
+
+WORLDS = {
+    "two kinds": lambda rng, n: np.where(rng.random(n) < 0.6, 0.03, 2.0),
+    "heavy-tailed": lambda rng, n: 0.03 * rng.pareto(0.7, n) + 1e-3,
+    "log-normal": lambda rng, n: np.exp(rng.normal(-1.0, 1.0, n)),
+    "hardly ever": lambda rng, n: np.exp(rng.normal(-5.0, 0.6, n)),
+}
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_the_true_cost_lies_inside_however_rates_are_distributed(kind: str) -> None:
+    inside = 0
+    for seed in range(10):
+        rate = WORLDS[kind](np.random.default_rng([seed, 5]), 60)
+        log = log_of(rate, 12, seed)
+        model = default_estimate(log)
+        sources = fo.Sources(model.change_rate_, name=log.sources_)
+        rates = np.sqrt(model.change_rate_)
+        told = value_forecast(HarmonicStaleness(), sources, rates, rate_draws(sources, model, 120, seed))
+        low, high = told.interval()
+        inside += low <= float(np.sum(np.log1p(rate / rates))) <= high
+    assert inside >= 7
