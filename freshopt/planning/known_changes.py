@@ -60,7 +60,10 @@ def world_among(world: World, shift: float, names: npt.NDArray[np.generic]) -> W
     index = np.searchsorted(own, names)
     offsets, time = world.events(-np.inf, np.inf, index)
     return World.from_events(
-        {"source": np.repeat(names, np.diff(offsets)), "time": time + shift},
+        {
+            "source": labels_of(names, np.repeat(np.arange(len(names)), np.diff(offsets))),
+            "time": time + shift,
+        },
         names=names,
         start=world.start[index] + shift,
         horizon=world.horizon + shift,
@@ -141,7 +144,7 @@ def _world(data: CrawlLog, source: IntArray, time: Array) -> World:
     first = data.offsets[:-1]
     names = data.sources_
     return World.from_events(
-        {"source": names[source], "time": time},
+        {"source": labels_of(names, source), "time": time},
         names=names,
         start=data.time[first] - np.nan_to_num(data.interval[first]),
         horizon=data.end,
