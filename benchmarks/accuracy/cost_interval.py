@@ -1,10 +1,10 @@
-"""Measure how often the 90 % interval of a plan's cost holds its true cost, by how change rates are distributed.
+"""Measure how often the 90 % interval of a plan's cost holds its true cost, by how rates are distributed.
 
     python benchmarks/accuracy/cost_interval.py [--worlds 200] [--save]
 
 In each world of a kind rates are drawn, sources change as Poisson processes, crawls find changes or none, and
 a plan is made from the log as `freshopt plan` makes it: harmonic staleness, half as many refreshes as there
-were crawls. The true cost is that of the plan's rates at the true change rates, a closed form worked out here.
+were crawls. The true cost is that of the plan's rates at the true change rates, in closed form.
 The interval is compared with that of an oracle, which knows the distribution that rates were drawn from, and
 of each source what its crawls tell. Sources are 80 unless the kind says otherwise, crawls of each 15, gaps
 uniform between 0.7 and 1.3 of their mean.

@@ -5,9 +5,8 @@
 With equal gaps, with counted changes and at a known crawl rate an interval depends on one number alone, and
 the coverage at a rate is a sum of probabilities: these rows are exact. The others are simulated. "average" is
 over rates spread evenly in ln Δ from 0.05 to 3 changes per gap, the sources that one user may have; "at" is
-the coverage at single rates, and "lowest" and "highest" the extremes over all of them. Rows of
-`plan_uncertainty` tell how often its interval of the plan's value holds the value that the plan has in truth,
-over logs of 10 sources.
+the coverage at single rates, and "lowest" and "highest" the extremes over all of them. Of the intervals of a
+plan's cost `cost_interval.py` tells.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-import freshopt as fo
 from freshopt import CrawlLog
 from freshopt.estimators import (
     Exact,
@@ -34,7 +32,6 @@ from freshopt.estimators import (
     Posterior,
     Published,
 )
-from freshopt.planning.uncertainty import plan_uncertainty
 
 RESULTS = Path(__file__).parents[1] / "results" / "interval_coverage.json"
 SLOWEST, FASTEST = 0.05, 3.0  # changes per gap
@@ -44,7 +41,6 @@ AT = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
 GAPS = 400_000  # simulated for each row
 SEED = 9
 BOUNDS = (1e-2, 10.0)  # known in advance, for the published bound
-PLANS, PLANNED = 400, 10  # logs, and sources of each
 
 
 def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:  # noqa: ANN401
@@ -194,36 +190,6 @@ def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
     return rows
 
 
-def plans(crawls: int) -> list[dict[str, Any]]:
-    """Return the row of the plans' values: delay at rates √(wΔ) is least, and the sum of wΔ/rate."""
-    rng = np.random.default_rng([SEED, crawls, 1])
-    inside = np.zeros((PLANS, len(CONFIDENCES)))
-    weight, names = np.linspace(1.0, 3.0, PLANNED), np.arange(PLANNED)
-    problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources(1.0, weight, name=names), 5.0)
-    for k in range(PLANS):
-        rates = np.exp(rng.uniform(math.log(SLOWEST), math.log(FASTEST), PLANNED))
-        gaps = rng.exponential(1.0, (PLANNED, crawls))
-        log = log_of(gaps, rng.random(gaps.shape) < -np.expm1(-gaps * rates[:, None]))
-        found = plan_uncertainty(problem, MaximumLikelihood().fit(log), seed=k)
-        truth = float(np.sum(weight * rates / found.solution.rates))
-        ends = (found.value_interval(confidence) for confidence in CONFIDENCES)
-        inside[k] = [low <= truth <= high for low, high in ends]
-    return [
-        {
-            "estimator": "MaximumLikelihood",
-            "method": "plan_uncertainty",
-            "gaps": "exponential",
-            "crawls": crawls,
-            "confidence": confidence,
-            "exact": False,
-            "plans": PLANS,
-            "average": float(np.mean(inside[:, k])),
-            "standard_error": math.sqrt(confidence * (1 - confidence) / PLANS),
-        }
-        for k, confidence in enumerate(CONFIDENCES)
-    ]
-
-
 def main() -> None:
     """Measure, print, and save."""
     parser = argparse.ArgumentParser(
@@ -238,7 +204,6 @@ def main() -> None:
         kinds = ["exponential", "gamma, shape 1/4", "equal, Gamma prior"]
         kinds += ["equal, half-life of 20 gaps"] if crawls == 200 else []
         parts += [simulated(kind, crawls) for kind in kinds]
-        parts += [plans(crawls)] if crawls <= 20 else []
         for row in (row for part in parts for row in part):
             rows.append(row)
             extremes = f" {row['lowest']:.3f}..{row['highest']:.3f}" if row["exact"] else ""

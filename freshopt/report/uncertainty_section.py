@@ -72,10 +72,8 @@ def _forecast(told: Context, forecast: Facts) -> Markup:
     return paragraph(
         f"Change rates are estimates. Under their posterior the expected {told.goal.noun} of this plan is ",
         amount(forecast.number("expected")),
-        "; its 90 % interval is from ",
-        amount(low),
-        " to ",
-        amount(high),
+        "; its 90 % interval is ",
+        *_ends(low, high),
         reason,
     )
 
@@ -111,11 +109,8 @@ def _posterior(told: Context, spread: Facts) -> list[Child]:
         share = [f", {percent(relative)} of the mean optimal value ", amount(mean)]
     text: list[Child] = [
         paragraph(
-            "Change rates are estimates. The 90 % posterior interval of this plan's "
-            f"{told.goal.noun} is from ",
-            amount(low),
-            " to ",
-            amount(high),
+            f"Change rates are estimates. The 90 % posterior interval of this plan's {told.goal.noun} is ",
+            *_ends(low, high),
             f" ({samples}). The expected regret of estimation error, against rates that are optimal for the "
             "true change rates, is ",
             amount(spread.number("mean_regret")),
@@ -125,22 +120,32 @@ def _posterior(told: Context, spread: Facts) -> list[Child]:
             ".",
         )
     ]
-    if not low <= told.value <= high:
+    below, above = low is not None and told.value < low, high is not None and told.value > high
+    if below or above:
         text.append(
             paragraph(
                 "The value at the point estimates, ",
                 amount(told.value),
-                f", lies {'below' if told.value < low else 'above'} this interval: the samples take the "
+                f", lies {'below' if below else 'above'} this interval: the samples take the "
                 "uncertainty of the estimates into account, and the value does not.",
             )
         )
     return text
 
 
-def _interval(spread: Facts) -> tuple[float, float]:
-    """Return the ends of the value's interval."""
+def _interval(spread: Facts) -> tuple[float | None, float | None]:
+    """Return the ends of the value's interval; None for one that no log gives."""
     ends = spread.values.get("value_90_percent")
     listed = ends if isinstance(ends, list) else []
     path = f"{spread.path}.value_90_percent"
     both = Facts(spread.file, {str(k): end for k, end in enumerate(listed)}, path)
-    return both.number("0"), both.number("1")
+    return both.maybe("0"), both.maybe("1")
+
+
+def _ends(low: float | None, high: float | None) -> list[Child]:
+    """Return the ends of an interval in words."""
+    if low is not None and high is not None:
+        return ["from ", amount(low), " to ", amount(high)]
+    if low is not None:
+        return [amount(low), " or more"]
+    return ["open on either side"] if high is None else [amount(high), " or less"]

@@ -249,7 +249,7 @@ STILL, RESTLESS = (log_of(np.full(12, rate), 9, seed=1) for rate in (1e-9, 99.0)
 
 
 def test_an_end_that_no_log_gives_is_not_printed() -> None:
-    """No change ever: costs may be as small as any. Changes at every crawl: as large, if there is no largest."""
+    """No change ever: costs may be as small as any. Changes at every crawl: as large, without a largest."""
     still = forecast_of(STILL, HarmonicStaleness())
     assert still.interval()[0] == 0.0
     assert 0.0 < still.expected < still.interval()[1] < math.inf
