@@ -87,7 +87,7 @@ class MarginalLikelihood:
         return with_births(evidence, odds, birth_rate, age)
 
     def _parts(self, shape: float, exposure: float) -> tuple[float, Array, float | None]:
-        """Return the evidence if first dates are changes, odds of births, and ages."""
+        """Return evidence of changes, odds of births, and total age."""
         age = None if self.observed.age is None else float(np.sum(self.observed.age))
         if self.grid is None or self.changes is None or shape > STEEP:
             return *by_odds(self.observed, shape, exposure), age
