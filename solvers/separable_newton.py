@@ -74,6 +74,8 @@ _NEAR = 1e-10
 _MISFIT = 1e-6
 # Evaluations for that.
 _POLISH = 4
+# Relative difference of costs that is rounding.
+_ROUNDED = 1e-12
 # Evaluations that are kept for bracketing, should the steps not converge; it takes about 20.
 _BRACKETING = 60
 
@@ -247,9 +249,14 @@ def _at_no_price(problem: Problem, numerics: Numerics, answer: Answer) -> Answer
         free = hosts.broadcast_to_sources(prices.values_, 0.0) == 0.0
     some = np.flatnonzero(free)
     with np.errstate(all="ignore"):
-        response = numerics.take(some).inverse_marginal(np.full(len(some), TINY_PRICE))
+        own = numerics.take(some)
+        response = own.inverse_marginal(np.full(len(some), TINY_PRICE))
+        response = np.clip(response, problem.lower[some], problem.upper[some])
+        before = own.cost(answer.rates[some])
+        # Where a cost vanishes, more than what is worth the smallest price has been given already.
+        better = own.cost(response) <= before + _ROUNDED * np.abs(before)
     rates = np.array(answer.rates)
-    rates[some] = np.clip(response, problem.lower[some], problem.upper[some])
+    rates[some[better]] = response[better]
     used, most = problem.sources.refresh_cost * rates, 1.0 + FEW_ULP
     within = (
         bool(np.all(hosts.totals(used) <= hosts.limits * most)) and total(used) <= problem.bandwidth * most

@@ -114,3 +114,11 @@ def test_a_signalled_kind_with_kinks_counts_too() -> None:
     found = fo.solve(fo.Problem(Both(), mixed, bandwidth=100.0))
     assert found.note.startswith("Auto chose WaterFilling(): the marginals of maximum")
     assert found.status is fo.Status.OPTIMAL
+
+
+def test_a_cost_that_vanishes_is_not_given_up_for_the_smallest_price() -> None:
+    """Refreshes worth less than 1e-290 still lower the cost, to 0 in the end; nothing is proved before."""
+    tail = own(lambda r, s: cp.multiply(s.importance, cp.exp(-cp.multiply(1 / s.change_rate, r))))
+    found = fo.solve(fo.Problem(tail, fo.Sources([5e-4], [4e-4]), bandwidth=53.0), SeparableNewton())
+    assert found.value == 0.0
+    assert found.status is fo.Status.OPTIMAL
