@@ -253,7 +253,7 @@ def _at_no_price(problem: Problem, numerics: Numerics, answer: Answer) -> Answer
         response = own.inverse_marginal(np.full(len(some), TINY_PRICE))
         response = np.clip(response, problem.lower[some], problem.upper[some])
         before = own.cost(answer.rates[some])
-        # Where a cost vanishes, more than what is worth the smallest price has been given already.
+        # Where a cost vanishes, the steps may have gone beyond the rates at the smallest price.
         better = own.cost(response) <= before + _ROUNDED * np.abs(before)
     rates = np.array(answer.rates)
     rates[some[better]] = response[better]
