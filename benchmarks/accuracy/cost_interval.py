@@ -99,7 +99,8 @@ def world(kind: str, seed: int) -> dict[str, Any]:
     forecast = value_forecast(objective, sources, rates, rate_draws(sources, model, draws_for(n), seed))
 
     def cost(change_rate: Floats) -> Floats:
-        return np.sum(np.log1p(change_rate / rates), axis=-1)
+        total: Floats = np.sum(np.log1p(change_rate / rates), axis=-1)
+        return total
 
     # The oracle: the posterior of each source under the law that rates were drawn from.
     x = np.exp(GRID)[None, :, None] * (gap / per[:, None])[:, None, :]

@@ -173,7 +173,8 @@ def mean_gaps(log: CrawlLog) -> Array:
     """Return the mean crawl interval of each source; NaN where there is none."""
     seen = ~np.isnan(log.interval)
     total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
-    return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+    mean: Array = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+    return mean
 
 
 def _alike(effective: Array, weight: Array, offsets: IntArray) -> Array:

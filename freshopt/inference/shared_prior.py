@@ -165,7 +165,7 @@ class _Chain:
         width = max(WIDTH, length / MOST)
         count = max(2, math.ceil(length / width))
         cells = Cells.of(evidence, learners, own, left, width, count)
-        centre: Array = left + width * (np.arange(count) + 0.5)
+        centre = left + width * (np.arange(count, dtype=np.float64) + 0.5)
         hyperprior = _hyperprior(centre, evidence.gap[learners], own)
         masses = _masses(count, width)
         some = np.unique(np.linspace(0, len(learners) - 1, min(len(learners), CHOOSERS)).astype(np.int64))

@@ -231,7 +231,8 @@ def uncertainty_under(plan: Solution, drawn: RateDraws, solver: Solver | None = 
             values[k] = certify(truth, plan.rates, prices=own.prices).value
         costs += 1.0 if truth.numerics is None else truth.numerics.cost(plan.rates)
     limits = limits_of(planned.objective, planned.sources, drawn, costs)
-    return PlanUncertainty(plan, *map(read_only, (change_rates, rates, best.values, values)), limits)
+    drawn_rates, best_rates, optimal, told_values = map(read_only, (change_rates, rates, best.values, values))
+    return PlanUncertainty(plan, drawn_rates, best_rates, optimal, told_values, limits)
 
 
 def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:

@@ -91,7 +91,7 @@ class ValueForecast:
         >>> ratios = np.array([0.9, 1.0, 1.2, 1.1])
         >>> forecast = ValueForecast(10.0, np.full(9, 10.0), (np.nan, np.nan), np.inf, 0.0, 1.0, ratios)
         >>> [round(end, 2) for end in forecast.interval()]
-        [7.62, 14.29]
+        [7.54, 14.46]
         """
         check_confidence(confidence)
         if not np.max(self.costs) > 0.0:
@@ -184,7 +184,7 @@ def value_forecast(
     >>> sources = fo.Sources(1.0, name=["a", "b"])
     >>> drawn = rate_draws(sources, model, 100, seed=0)
     >>> value_forecast(fo.problems.BinaryFreshness(), sources, np.array([1.0, 1.0]), drawn)
-    ValueForecast(1.285 under the posterior; 90 % interval 1.031–1.492 if the model holds)
+    ValueForecast(1.347 under the posterior; 90 % interval 1.052–1.619 if the model holds)
     """
     sign = 1.0 if objective.sense == "minimise" else -1.0
     costs, values, by_source = np.empty(len(drawn.rates)), np.empty(len(drawn.rates)), np.zeros(len(rates))

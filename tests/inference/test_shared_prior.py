@@ -73,7 +73,7 @@ def test_what_is_known_well_is_drawn_from_the_likelihood(changes: float) -> None
     """Counts: a Gamma, to be narrower than any cell; the prior's slope matters by less than half a change."""
     count, time = np.array([changes, 0.0, 5.0]), np.array([10.0, 2.0, 1.0])
     drawn = RateDraws.of(RateDistribution.of_counts(count, time), 400, 3).rates[:, 0]
-    low, high = gamma.ppf([0.05, 0.95], changes, scale=0.1)
+    low, high = (gamma.ppf(level, changes, scale=0.1) for level in (0.05, 0.95))
     assert 0.84 < np.mean((low < drawn) & (drawn < high)) < 0.96
     assert np.std(drawn) == pytest.approx(np.sqrt(changes) / 10.0, rel=0.2 if changes > 50.0 else 0.4)
 

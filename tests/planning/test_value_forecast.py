@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -277,7 +278,7 @@ def test_the_regret_has_the_same_ends() -> None:
         assert words in repr(found)
 
 
-WORLDS = {
+WORLDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "two kinds": lambda rng, n: np.where(rng.random(n) < 0.6, 0.03, 2.0),
     "heavy-tailed": lambda rng, n: 0.03 * rng.pareto(0.7, n) + 1e-3,
     "log-normal": lambda rng, n: np.exp(rng.normal(-1.0, 1.0, n)),
