@@ -78,8 +78,8 @@ class ValueForecast:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the cost under the draws."""
-        return float(np.std(self.costs))
+        """The largest cost under the draws less the smallest; 0 where change rates do not matter."""
+        return float(np.ptp(self.costs))
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the interval of the value that the plan will have.
