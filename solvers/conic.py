@@ -68,7 +68,9 @@ class Rung(NamedTuple):
 
 
 class ScaledProgram(NamedTuple):
-    """A problem as a well-scaled cone program, for a solver of one's own.
+    """A problem as a well-scaled cone program.
+
+    For a solver of one's own.
 
     Attributes
     ----------
@@ -244,7 +246,7 @@ def _attempt(problem: Problem, rung: Rung, start: float | None) -> Answer:
 
 
 def _posed(problem: Problem, scaling: _Scaling) -> tuple[Expression, Expression, _Scaling]:
-    """Return the variable, the program over it, and the scaling that both have."""
+    """Return variable, program and the scaling that both have."""
     y = _relative_rates(scaling)
     try:
         return y, _program(problem, scaling, y), scaling

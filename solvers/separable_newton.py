@@ -32,7 +32,7 @@ import numpy as np
 from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
 from freshopt.certificates.certificate import repair
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.relative_gap import free_limits, relative_gap
+from freshopt.certificates.relative_gap import free_limits, scale_at
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.cvx import cp
@@ -367,4 +367,4 @@ def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> 
     prices = answer.host_prices
     on_top = prices.values_ if isinstance(prices, HostPrices) else np.zeros(len(problem.hosts))
     short = gap.at(answer.price, on_top)
-    return relative_gap(gap, answer.price, on_top, short).relative <= EXACT
+    return short <= EXACT * scale_at(gap, answer.price, on_top, short)

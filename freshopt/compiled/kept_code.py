@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 _LOGGER = logging.getLogger(__name__)
@@ -46,9 +45,11 @@ def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Ca
 
 @cache
 def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded on use
-    from numba.core.caching import FunctionCache
+    from numba.core import caching
 
-    class KeptCode(FunctionCache):
+    damaged = caching.pickle.UnpicklingError
+
+    class KeptCode(caching.FunctionCache):
         """Machine code on disk, where files can be written and read.
 
         What numba raises then (a full disk, a quota, rights, a file that was cut off) ends the call of a loop
@@ -67,7 +68,7 @@ def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded o
         def _disabled_on_errors(self) -> Iterator[None]:
             try:
                 yield
-            except (OSError, EOFError, UnpicklingError) as error:
+            except (OSError, EOFError, damaged) as error:
                 _LOGGER.info("machine code is not kept in %s: %s", self.cache_path, error)
                 self.disable()  # type: ignore[no-untyped-call]
 

@@ -127,7 +127,10 @@ class Estimator(ABC):
         return self._draws(count, seed).rates
 
     def _draws(self, count: int, seed: int) -> RateDraws:
-        """Return samples of the change rates, with what is known of each source."""
+        """Return samples of the change rates.
+
+        With what is known of each source.
+        """
         if not isinstance(count, int | np.integer) or count < 1:
             raise SourceDataError(f"count is {count!r}. Pass how many draws, 1 or more.")
         return RateDraws.of(self._distribution(), int(count), seed)

@@ -1,4 +1,6 @@
-"""`RateEvidence`: what a log tells of each change rate, whatever the prior; integrated over cells of ln Δ.
+"""`RateEvidence`: what a log tells of each change rate.
+
+Whatever the prior, and integrated over cells of ln Δ.
 
 A prior that all sources share is constant on cells of ln(Δ·s), s a time of each source's own. All that it
 needs of a source is then the integral of its likelihood over each cell, and a draw from the likelihood within
@@ -199,7 +201,10 @@ class Cells:
         return cls(left, width, shift, weight, top, sharp, node, likelihood, cell)
 
     def rates(self, prior: Array, random: np.random.Generator) -> Array:
-        """Return one draw of the change rates, shape (m,), given the prior mass of each cell."""
+        """Return one draw of the change rates, shape (m,).
+
+        Given the prior mass of each cell.
+        """
         chosen = chosen_cells(self.weight * prior, random)
         t = self.left + self.width * (chosen + random.random(len(chosen)))
         if len(self.sharp):
@@ -227,7 +232,7 @@ def _tops(value: Array) -> Array:
 
 
 def _reach(at: Array, value: Array) -> tuple[Array, Array]:
-    """Return the nodes next to those at which a likelihood is not negligible."""
+    """Return the nodes next to those where a likelihood counts."""
     row, last = np.arange(len(at)), at.shape[1] - 1
     there = value > _tops(value)[:, None] - NOTHING
     first, end = np.argmax(there, axis=1), last - np.argmax(there[:, ::-1], axis=1)
@@ -240,7 +245,9 @@ def _known(found: Array, missed: Array, scale: Array) -> BoolArray:
 
 
 def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float]:
-    """Return the slowest and the fastest rate that crawls tell of, as `RateEvidence` has them.
+    """Return the slowest and the fastest rate that crawls tell of.
+
+    As `RateEvidence` has them.
 
     Given all gaps between crawls, and the sources' observed times and counted changes.
     """
@@ -249,7 +256,10 @@ def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float
 
 
 def _range(span: Array, fastest: Array) -> tuple[float, float]:
-    """Return the slowest and the fastest rate that crawls tell of; both 0 without any."""
+    """Return the slowest and the fastest rate that crawls tell of.
+
+    Both are 0 without any.
+    """
     if len(span) == 0:
         return 0.0, 0.0
     return 1.0 / (SLOWER * float(np.max(span))), float(np.max(fastest))

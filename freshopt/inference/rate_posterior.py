@@ -64,7 +64,10 @@ class RatePosterior:
         return RateDistribution(self._quantiles, never, always, self.evidence)
 
     def evidence(self) -> RateEvidence:
-        """Return what the crawls tell, beside the prior; of this the rate of births alone is taken."""
+        """Return what the crawls tell, beside the prior.
+
+        Of this the rate of births alone is taken.
+        """
         log = self.log
         seen = ~np.isnan(log.interval)
         weight = self.forgetting.weights(log, slice(None), moment_of(log, log.end))
@@ -170,7 +173,10 @@ class RatePosterior:
 
 
 def mean_gaps(log: CrawlLog) -> Array:
-    """Return the mean crawl interval of each source; NaN where there is none."""
+    """Return the mean crawl interval of each source.
+
+    NaN where there is none.
+    """
     seen = ~np.isnan(log.interval)
     total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
     mean: Array = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)

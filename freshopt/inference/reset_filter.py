@@ -123,7 +123,10 @@ class ResetFilter:
         return RateDistribution(quantiles, never, never, lambda: self._evidence(reset))
 
     def _evidence(self, reset: float) -> RateEvidence:
-        """Return what a log tells of the rates at its end: belief over prior, by rate."""
+        """Return what a log tells of the rates at its end.
+
+        It is the belief over the prior, by rate.
+        """
         n = len(self.log.sources_)
         node: list[Array] = [np.empty(0)] * n
         told: list[Array] = [np.empty(0)] * n

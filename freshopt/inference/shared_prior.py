@@ -1,4 +1,6 @@
-"""`SharedPrior`: draws of the prior that all change rates of a log share, and of rates given it.
+"""`SharedPrior`: draws of the prior that change rates share.
+
+And of all rates of a log given it.
 
 How rates are distributed is not known, and what is not known of it moves all rates together: intervals of a
 total from independent posteriors under one best prior are too narrow, and miss where rates are distributed
@@ -108,7 +110,10 @@ class SharedPrior:
 
     @classmethod
     def of(cls, evidence: RateEvidence, draws: int, seed: int) -> SharedPrior:
-        """Return draws of the prior that the sources of a log share; some must have data."""
+        """Return draws of the prior that the sources share.
+
+        Some must have data.
+        """
         random = np.random.default_rng([seed, 2])
         known = np.flatnonzero(evidence.known)
         learners = known
@@ -119,7 +124,10 @@ class SharedPrior:
         return cls(evidence, best.shift, best.cells.left, best.cells.width, best.run(draws, random))
 
     def rates(self, which: IntArray, seed: int) -> Array:
-        """Return draws of the rates of some sources, given by increasing positions; shape (draws, m)."""
+        """Return draws of the rates of some sources, shape (draws, m).
+
+        They are given by increasing positions.
+        """
         drawn = np.empty((len(self.mass), len(which)))
         for k in range(0, len(which), BLOCK):
             some = which[k : k + BLOCK]
@@ -131,7 +139,10 @@ class SharedPrior:
 
 
 def _shifts(evidence: RateEvidence) -> list[Array]:
-    """Return ln s for each s: 1, and the sources' mean gaps where these differ."""
+    """Return ln s for each s.
+
+    It is 1, and the sources' mean gaps where these differ.
+    """
     gap = evidence.gap
     told = ~np.isnan(gap)
     shifts = [np.zeros(len(gap))]
@@ -213,7 +224,9 @@ class _Chain:
         return kept
 
     def _moved(self, cell: IntArray, blunt: IntArray, log: Array, at: int, law: Array, a: float) -> Array:
-        """Return log plausibilities of moves of blunt sources and the location together, by −at, −at + 1, ...
+        """Return log plausibilities of moves of blunt sources and the location.
+
+        Together, by −at, −at + 1, ...
 
         The prior's mass of each cell is integrated out.
         """
@@ -236,7 +249,10 @@ class _Chain:
         return value
 
     def _about(self, at: int) -> Array:
-        """Return the masses of logistic distributions about a cell, shape (scales, scales, cells)."""
+        """Return the masses of logistic distributions about a cell.
+
+        Shape (scales, scales, cells).
+        """
         count = len(self.hyperprior)
         return self.masses[:, :, count - at : 2 * count - at]
 
@@ -249,7 +265,10 @@ class _Chain:
 
 
 def _occupied(share: Array, many: IntArray) -> Array:
-    """Return Dirichlet's log probability of counts, up to a constant; over the last axis."""
+    """Return Dirichlet's log probability of counts, up to a constant.
+
+    Over the last axis.
+    """
     from scipy.special import gammaln
 
     value: Array = np.sum(gammaln(share + many) - gammaln(share), axis=-1)
@@ -271,7 +290,9 @@ def _offsets(count: int) -> IntArray:
 
 
 def _masses(count: int, width: float) -> Array:
-    """Return masses of cells at offsets from −count to count − 1 of the location.
+    """Return masses of cells about a location.
+
+    At offsets from −count to count − 1.
 
     A half with each scale has the part of the mass with which the density is continuous.
     """
@@ -286,7 +307,10 @@ def _masses(count: int, width: float) -> Array:
 
 
 def _hyperprior(centre: Array, gap: Array, shift: Array) -> Array:
-    """Return the log hyperprior of the location by cell: flat where no gap is known."""
+    """Return the log hyperprior of the location by cell.
+
+    It is flat where no gap is known.
+    """
     told = ~np.isnan(gap)
     if not np.any(told):
         return np.zeros(len(centre))

@@ -95,7 +95,10 @@ class HeldOutWindow:
 
     @property
     def worlds(self) -> tuple[HeldOutWindow, ...]:
-        """The window with its changes as they are known, then with each sample of those that crawls hid."""
+        """The window with its changes as they are known.
+
+        Then with each sample of those that crawls hid.
+        """
         return (self, *self.drawn)
 
     @property

@@ -101,7 +101,9 @@ def _middles(log: CrawlLog) -> tuple[IntArray, Array]:
 
 
 def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
-    """Return one sample of the changes behind a log, given what its crawls found.
+    """Return one sample of the changes behind a log.
+
+    Given what its crawls found.
 
     Exact for Poisson sources: no interval has changes in which none was found, and each of the others has one
     or more, or as many as were counted; where the last of them is dated, it is there, and others come before.
@@ -140,7 +142,10 @@ def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
 
 
 def _world(data: CrawlLog, source: IntArray, time: Array) -> World:
-    """Return changes of a log's sources, each there since its first crawl interval began."""
+    """Return changes of a log's sources.
+
+    Each is there since its first crawl interval began.
+    """
     first = data.offsets[:-1]
     names = data.sources_
     return World.from_events(

@@ -151,7 +151,9 @@ def _objective(facts: dict[str, Any], name: str) -> str:
 
 
 def _fresh(kind: str, shares: dict[str, float] | None, without: float | None) -> dict[str, str]:
-    """Return the row of the time fresh, if known, and what is optimised where it is less than at equal rates.
+    """Return the row of the time fresh, if known.
+
+    And what is optimised where it is less than at equal rates.
 
     `without` is the share without the weekly cycle, which the simple rules do not have either.
     """

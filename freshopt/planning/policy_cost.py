@@ -106,7 +106,10 @@ class Measurement:
         return Measurement(float(1.0 - ratio), residual, self.there | other.there, hidden=float(hidden))
 
     def scaled(self, value: float, factor: float) -> Measurement:
-        """Return the measurement of another value that differs by a factor where this one does."""
+        """Return the measurement of another value.
+
+        It differs by a factor where this one does.
+        """
         return Measurement(value, factor * self.residual, self.there, hidden=factor * self.hidden)
 
     @property

@@ -127,7 +127,9 @@ def used_rate(window: HeldOutWindow, rates: Array) -> float:
 def predicted_cost(
     window: HeldOutWindow, problem: Problem, rates: Array, nodes: Nodes | None = None
 ) -> float | None:
-    """Return the cost that is expected of rates, of the sources that are there.
+    """Return the cost that is expected of rates.
+
+    Of the sources that are there.
 
     None where the problem has no formula for it, or it is infinite.
 
@@ -157,7 +159,10 @@ def predicted_cost(
 
 
 def nodes_of(estimate: Estimator) -> Nodes:
-    """Return the Gauss nodes of an estimator's posteriors, at the estimate where there is none."""
+    """Return the Gauss nodes of an estimator's posteriors.
+
+    At the estimate where there is none.
+    """
     nodes, weights = estimate.nodes()
     blank = ~np.isfinite(nodes)
     at = np.where(blank, estimate.change_rate_[:, None], nodes)
@@ -172,7 +177,9 @@ def replay_crawls(
     crawls: Sequence[Refreshes],
     bandwidth: float | None,
 ) -> PolicyReplay:
-    """Return the cost of crawls at given times, in each of a window's worlds.
+    """Return the cost of crawls at given times.
+
+    In each of a window's worlds.
 
     They are given source by source; without a bandwidth they are it. Where fetches fail, they are attempts.
     """
@@ -197,7 +204,10 @@ def mean_rate(window: HeldOutWindow, count: Array | IntArray, time: Array) -> fl
 
 
 def crawl_costs(window: HeldOutWindow, objective: Objective, runs: Sequence[Sequence[Refreshes]]) -> Costs:
-    """Return what crawls that succeed cost, over several runs in each of a window's worlds."""
+    """Return what crawls that succeed cost.
+
+    Over several runs in each of a window's worlds.
+    """
     # All copies are fresh when their records begin, and crawls before the window are there.
     begin = float(np.min(window.world.start))
     name = NAMED.get(type(objective), repr(objective))
@@ -240,7 +250,10 @@ def attempted_costs(window: HeldOutWindow, objective: Objective, rates: Array, s
 
 
 def beginnings(window: HeldOutWindow) -> int:
-    """Return at how many phases schedules begin in each of a window's worlds."""
+    """Return at how many phases schedules begin.
+
+    In each of a window's worlds.
+    """
     return -(-BEGINNINGS // len(window.worlds))
 
 

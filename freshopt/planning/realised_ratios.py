@@ -111,7 +111,10 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 def _costs(
     window: HeldOutWindow, request: PlanRequest, estimate: Estimator, sources: Sources, seed: int
 ) -> tuple[float, float, float]:
-    """Return realised and predicted cost of a window, and the variance of the first if the model held."""
+    """Return realised and predicted cost of a window.
+
+    And the variance of the first if the model held.
+    """
     problem = problem_of(request, sources, request.bandwidth)
     rates = solve(problem, tolerance=TOLERANCE).rates
 
@@ -132,7 +135,10 @@ def _costs(
 
 
 def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
-    """Return a window with the changes before it, and then those of Poisson sources."""
+    """Return a window with the changes before it.
+
+    And then those of Poisson sources.
+    """
     rng = np.random.default_rng(seed)
     known, n = window.changes, len(rate)
     before = known.time <= known.first[known.source]
@@ -151,7 +157,10 @@ def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
 
 
 def _expected_to_show(log: CrawlLog, window: HeldOutWindow, rates: Array) -> float:
-    """Return how many crawls of a window are expected to find a change."""
+    """Return how many crawls are expected to find a change.
+
+    Of those of a window.
+    """
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
     source = place[log.source_index]

@@ -254,7 +254,9 @@ def quantiles(draws: Array, confidence: float) -> tuple[Array, Array]:
 
 
 def limits_of(objective: Objective, sources: Sources, drawn: RateDraws, costs: Array) -> tuple[float, float]:
-    """Return ends of an interval of the value that the log leaves open; NaN where it bounds it.
+    """Return ends of an interval of the value that no log gives.
+
+    NaN where the log has a bound.
 
     Where no crawl found a change, rates and costs may be as small as any. Where sources that changed at every
     crawl have half of the `costs`, shape (n,), or more, these have no largest value unless the objective has.
@@ -295,7 +297,9 @@ def ends_in_words(low: float | None, high: float | None, shown: Callable[[float]
 
 
 def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) -> RateDraws:
-    """Return draws of the change rates of sources, matched with the estimator's by name.
+    """Return draws of the change rates of sources.
+
+    Matched with the estimator's by name.
 
     Raises
     ------

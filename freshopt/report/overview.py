@@ -43,7 +43,10 @@ def lead(told: Context) -> str:
 
 
 def _less_fresh(told: Context) -> str:
-    """Return that copies are fresh for less time than at equal rates, where they are."""
+    """Return that copies are fresh for less time.
+
+    Than at equal rates, where they are.
+    """
     fresh, other = told.fresh("plan"), told.fresh("uniform")
     less = less_fresh(told.facts.text("objective"), {"plan": fresh, "uniform": other})
     if not less or fresh is None or other is None:

@@ -134,7 +134,10 @@ def _posterior(told: Context, spread: Facts) -> list[Child]:
 
 
 def _interval(spread: Facts) -> tuple[float | None, float | None]:
-    """Return the ends of the value's interval; None for one that no log gives."""
+    """Return the ends of the value's interval.
+
+    None stands for one that no log gives.
+    """
     ends = spread.values.get("value_90_percent")
     listed = ends if isinstance(ends, list) else []
     path = f"{spread.path}.value_90_percent"

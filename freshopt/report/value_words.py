@@ -39,7 +39,9 @@ def meaning(objective: str) -> str:
 
 
 def less_fresh(objective: str, shares: Mapping[str, float | None]) -> str:
-    """Return that copies are fresh for less time than at equal rates, and what is optimised; or nothing.
+    """Return that copies are fresh for less time, or nothing.
+
+    Less than at equal rates, and what is optimised.
 
     Parameters
     ----------

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.initial_ages import check_ages, require_ages
-from freshopt.scheduling.refresh_order import in_slots
+from freshopt.scheduling.refresh_order import check_ages, in_slots, require_ages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

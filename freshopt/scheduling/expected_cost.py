@@ -28,7 +28,7 @@ from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, exact_sum
-from freshopt.scheduling.initial_ages import check_ages
+from freshopt.scheduling.refresh_order import check_ages
 from freshopt.scheduling.schedule import Schedule
 
 # Runs of failures of probability below e^{−DEPTH} are left out.

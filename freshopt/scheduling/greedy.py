@@ -34,8 +34,7 @@ from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64, total
 from freshopt.scheduling import greedy_loops
-from freshopt.scheduling.initial_ages import check_ages
-from freshopt.scheduling.refresh_order import slots
+from freshopt.scheduling.refresh_order import check_ages, slots
 
 PARTS = 8
 # Sources times slots below which loading the compiled loops costs more than it saves.

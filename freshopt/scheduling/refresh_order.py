@@ -18,9 +18,11 @@ import math
 import sys
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.compiled.backend import compiled, fast
-from freshopt.numerics.arrays import Array, IntArray, total
+from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array, IntArray, as_numbers, as_vector, total
 from freshopt.scheduling import refresh_loops
 
 # Its continued fraction is all ones: no other number's multiples are distributed more evenly.
@@ -171,3 +173,23 @@ def in_slots(rates: Array, phase: Array, horizon: float) -> tuple[IntArray, Arra
     count = points_before(reach * (1.0 + 1e-12), rates, phase)
     source = order_refreshes(count, points(count, phase, rates))[0]
     return source[:many], slots(load, horizon)
+
+
+def check_ages(age: npt.ArrayLike, n: int) -> Array:
+    """Return the ages of n copies, finite and ≥ 0.
+
+    Raises
+    ------
+    SourceDataError
+        If an age is negative or not a number, or there is not one for each source.
+    """
+    ages = as_vector(age, n, "age")
+    require_ages(ages)
+    return ages
+
+
+def require_ages(age: npt.ArrayLike) -> None:
+    """Raise SourceDataError unless ages are numbers, finite and ≥ 0, however many."""
+    ages = as_numbers(age, "age")
+    if not bool(np.all((ages >= 0.0) & np.isfinite(ages))):
+        raise SourceDataError("age must be numbers >= 0. Pass the time since each source's last crawl.")

@@ -214,7 +214,9 @@ def test_a_plan_of_minutes_has_its_value_in_the_interval_of_the_value(
         assert np.all((plan.lower <= plan.sources.change_rate) & (plan.sources.change_rate <= plan.upper))
         assert plan.uncertainty is not None
         # The value that the plan has in truth; at the estimates of so few crawls it is another.
-        truth = plan.solution.problem.with_change_rate(np.array([true[name] for name in plan.sources.name]))
+        truth = plan.solution.problem.with_change_rate(
+            np.array([true[plan.sources.label(k).strip("'")] for k in range(sources)])
+        )
         assert truth.numerics is not None
         value = objective.value_from_cost(
             float(np.sum(truth.numerics.cost(plan.solution.rates))), truth.sources
