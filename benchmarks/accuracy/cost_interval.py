@@ -81,6 +81,7 @@ WITH_GAPS, NO_WIDTH = "rates that go with gaps", ("three changes in all", "never
 def world(kind: str, seed: int) -> dict[str, Any]:
     """Return what was told of a world, and what is true."""
     density, n, crawls, wide = KINDS[kind]
+    # With 11 in place of 12 the method was chosen.
     rng = np.random.default_rng([12, list(KINDS).index(kind), seed])
     mean = np.exp(rng.uniform(np.log(1e-4), np.log(100.0), n)) if wide else np.ones(n)
     per = mean if kind == WITH_GAPS else np.ones(n)
