@@ -119,10 +119,11 @@ class Conic:
     def __post_init__(self) -> None:
         """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
-        if self.backend not in OFFERED and self.backend not in cp.installed_solvers():
-            known = ", ".join(dict.fromkeys([*OFFERED, *cp.installed_solvers()]))
+        known = isinstance(self.backend, str) and self.backend in (*OFFERED, *cp.installed_solvers())
+        if not known:
+            names = ", ".join(dict.fromkeys([*OFFERED, *cp.installed_solvers()]))
             raise SolverRefusedError(
-                f"backend {shortened(repr(self.backend))} is unknown, use one of {known}, or install it for "
+                f"backend {shortened(repr(self.backend))} is unknown, use one of {names}, or install it for "
                 "CVXPY."
             )
 

@@ -9,8 +9,6 @@ from freshopt.formatting import count, number, percent
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
-# Differences of shares of time below this do not show.
-SAME = 5e-4
 # Objectives whose mean over the sources is a share of time or of requests.
 _SHARES = ("BinaryFreshness", "LaterThan")
 # What one missed change or unit of time costs, short enough for a line.
@@ -57,7 +55,8 @@ def less_fresh(objective: str, shares: Mapping[str, float | None]) -> str:
     ''
     """
     own, other = shares.get("plan"), shares.get("uniform")
-    if own is None or other is None or not own < other - SAME:
+    # To the tenth of a per cent that is shown.
+    if own is None or other is None or not round(own, 3) < round(other, 3):
         return ""
     return f"less than at equal rates, as it is {goal_of(objective).noun} that is optimised"
 

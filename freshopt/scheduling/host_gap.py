@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, shown
 from freshopt.formatting import count
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, as_number, as_vector, as_whole
 from freshopt.scheduling.schedule import Schedule
 from freshopt.units import duration
 
@@ -76,7 +76,7 @@ def with_host_gap(
         raise SourceDataError(f"host has shape {own.shape} for {n} sources. Pass one host each.")
     remedy = f"Pass a finite number of {schedule.time_unit}s >= 0."
     least = as_number(gap, "gap", remedy)
-    if not 0.0 <= least < math.inf:
+    if not 0.0 <= least <= LARGEST:
         raise SourceDataError(f"gap is {gap}. {remedy}")
     with np.errstate(divide="ignore"):
         shortest = 1.0 / as_vector(max_rate, n, "max_rate")

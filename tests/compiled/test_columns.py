@@ -126,7 +126,8 @@ def test_both_paths_give_the_same_rates(
     task = problem(objective, family, budget, ill=budget == 0.5)
     plain, fast = solved(monkeypatch, task, "0"), solved(monkeypatch, task, "1")
     if not (family == "signals" and isinstance(objective, BinaryFreshness)):
-        assert apart(task, plain.rates, fast.rates) <= EXACT  # elsewhere equals may be split differently
+        # Either search leaves 1e-12 to a few sources; elsewhere equals may be split differently.
+        assert apart(task, plain.rates, fast.rates) <= 2.0 * EXACT
     assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
     assert fast.price == pytest.approx(plain.price, rel=10 * EXACT)
     assert np.sum(task.sources.refresh_cost * fast.rates) <= task.bandwidth * (1 + EXACT)

@@ -71,6 +71,14 @@ def of_the_plan(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(value, 100.0 * row["saving"]), *shown]
 
 
+def hidden(facts: Facts, found: re.Match[str]) -> Pairs:
+    """What crawls hid of the plan's cost, at either bandwidth."""
+    rows = rows_of(facts)
+    return [
+        (found[1], 100.0 * max(rows[key]["hidden"] for key in ("plan", "plan at current") if key in rows))
+    ]
+
+
 def by_the_plan(facts: Facts, found: re.Match[str]) -> Pairs:
     """What the plan saves of a policy's cost."""
     value, error, words = found.groups()
@@ -107,6 +115,13 @@ def as_today(facts: Facts, found: re.Match[str]) -> Pairs:
 
 def as_today_alone(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], 100.0 * facts["today"]["fresh"])]
+
+
+def beyond_limits(facts: Facts, found: re.Match[str]) -> Pairs:
+    """The log's own crawls where they exceed limits, and what is left of them within."""
+    told = facts["today"]
+    shares = (told["fresh"], told["cut"]["fresh"], told["saving"])
+    return [(found[k], 100.0 * share) for k, share in zip((1, 3, 4), shares, strict=True)]
 
 
 def baseline(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -177,6 +192,7 @@ def of_a_source(facts: Facts, found: re.Match[str]) -> Pairs:
 GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (
         rf"{PERCENT} of the time, by importance"
+        rf"(?:, less than at equal rates, as it is {WORDS} that is optimised)?"
         rf"(?:; uniform rates {PERCENT}, proportional {PERCENT}, square-root {PERCENT})?",
         time_fresh,
     ),
@@ -184,7 +200,13 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (rf"right, {PERCENT} a source", of_a_source),
     (rf"{UNIT} under the posterior; {PERCENT} interval {UNIT}–{UNIT}", forecast),
     (rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is from {NUMBER} to {NUMBER}", forecast),
+    (rf"{UNIT} under the posterior; {PERCENT} at (?:least|most) {UNIT}", lambda _, found: [(found[2], 90.0)]),
+    (rf"It is {PERCENT} of the plan's cost", hidden),
     (rf"saves {PERCENT} of the cost at", lambda facts, found: [(found[1], 100.0 * facts["phases"]["saved"])]),
+    (
+        rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is (?:{NUMBER} or (?:more|less)|open)",
+        lambda _, found: [(found[2], 90.0)],
+    ),
     (rf"{PERCENT} posterior interval", lambda _, found: [(found[1], 90.0)]),
     (rf"(?:error: |is ){UNIT}, {PERCENT} of the mean optimal value {UNIT}", regret),
     (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),
@@ -200,6 +222,11 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (rf"{PERCENT} ?of the time copies are expected up to date(?:; {PERCENT} at equal rates)?", fresh),
     (rf"own crawls keep copies fresh {PERCENT} of the time", as_today_alone),
     (rf"{PERCENT} fresh is out of reach", as_today_alone),
+    (
+        rf"per day and {PERCENT} of the time fresh, exceed maximum rates or host limits; "
+        rf"cut to them they are {UNIT} per day and {PERCENT} fresh, for which {PERCENT} fewer",
+        beyond_limits,
+    ),
     (rf"own crawls \({PERCENT} of the time\) needs (?:{PERCENT} (fewer|more)|as many) crawls", as_today),
     (rf"makes? up {PERCENT} of the {WORDS}, {NUMBER}\.", costs),
     (rf"{PERCENT} more bandwidth: {NUMBER} per", more),
