@@ -78,7 +78,7 @@ def with_host_gap(
     least = as_number(gap, "gap", remedy)
     if not 0.0 <= least <= LARGEST:
         raise SourceDataError(f"gap is {gap}. {remedy}")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         shortest = 1.0 / as_vector(max_rate, n, "max_rate")
     rng = np.random.default_rng(as_whole(seed, "seed", 0, 2**63 - 1))
     names, code = np.unique([str(each or "") for each in own.tolist()], return_inverse=True)
