@@ -10,7 +10,8 @@ looked at, of many one side each, left and right at random.
 
 What a value may be off by rounding is allowed: of a declared expression the bound of
 `freshopt.autodiff.value_rounding`, which is asked for only where a tangent seems broken; of a kernel some ulp
-of the costs and of the importance, the size of the costs of one source of a freshness.
+of the costs and of the importance, the size of the costs of one source of a freshness; and of any what some
+ulp of the rates make, where a cost is a small difference of large numbers (a signalled source's age near 0).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ NEARBY = 2.0**-13
 FEW = 4096
 # What kernels may round: share of the costs, and ulp of a cost of the size of the importance.
 _SHARE, _ULP = 1e-12, 64.0 * float(np.finfo(np.float64).eps)
+# Relative rounding of a rate, within a formula of it.
+_OF_RATES = 16.0 * float(np.finfo(np.float64).eps)
 # Tangents broken by less than this share of the costs are never looked at.
 _SUSPECT = 16.0 * float(np.finfo(np.float64).eps)
 
@@ -135,6 +138,7 @@ def _broken(
     some = numerics.take(suspect)
     at, beside = rates[suspect], other[suspect]
     allowed = _rounding(some, at, cost[suspect]) + _rounding(some, beside, there[suspect])
+    allowed += _OF_RATES * np.abs(marginal[suspect]) * np.maximum(at, beside)
     excess = below[suspect] - allowed
     worst = int(np.argmax(np.where(np.isnan(excess), -np.inf, excess)))
     if not excess[worst] > 0.0:

@@ -116,3 +116,14 @@ def test_a_cost_that_is_not_convex_is_found() -> None:
     found = looked_at(concave, np.array([0.5]))
     assert found is not None
     assert "not convex" in found.sentence("a")
+
+
+@pytest.mark.parametrize("kind", ["Age", "AccumulatedDelay", "HarmonicStaleness", "BinaryFreshness"])
+def test_costs_that_are_small_differences_are_no_contradiction(kind: str) -> None:
+    """Announced changes nearly all of which are followed: 1/p − 1, over Δ from 1e-6 to 1e4."""
+    rate, off = map(np.ravel, np.meshgrid(10.0 ** np.arange(-6.0, 5.0), 10.0 ** np.arange(-15.0, -2.0)))
+    for weight in (1e-6, 1.0, 1e6):
+        sources = fo.Sources(rate, weight, signalled=True)
+        problem = fo.Problem(getattr(fo.problems, kind)(), sources, 2.0 * float(rate.sum()))
+        with np.errstate(all="raise"):
+            assert np.isfinite(fo.certify(problem, rate * (1.0 - off)).gap)
