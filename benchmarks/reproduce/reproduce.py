@@ -115,13 +115,13 @@ def versions() -> dict[str, str]:
 
 def table_commit() -> str:
     """Return the commit that has the tables; raise ValueError where they were changed since."""
-    told = [
-        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        for words in (["status", "--porcelain", "--", str(FOLDER)], ["rev-parse", "--short", "HEAD"])
-    ]
-    if told[0]:
+    asked = (["status", "--porcelain", "--", str(FOLDER)], ["rev-parse", "--short", "HEAD"])
+    told = [subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True) for words in asked]
+    if any(each.returncode for each in told):
+        raise ValueError("findings name the commit of their claims: save them in a git repository")
+    if told[0].stdout.strip():
         raise ValueError("a claim is entered before its runs: commit benchmarks/reproduce/claims first")
-    return told[1]
+    return told[1].stdout.strip()
 
 
 def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,10 @@ def main() -> None:
     if options.save and (options.quick or options.seed):
         parser.error("only a full measurement from seed 0 is saved")
     only = frozenset(options.claims)
-    commit = table_commit() if options.save else ""
+    try:
+        commit = table_commit() if options.save else ""
+    except ValueError as refused:
+        parser.error(str(refused))
     for paper in options.only:
         print(f"\n{paper}\n{lines(HEADINGS)}")
         record = measure(paper, quick=options.quick, seed=options.seed, only=only, commit=commit)

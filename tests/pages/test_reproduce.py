@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -224,6 +225,7 @@ def test_the_command_prints_and_saves_what_does_not_hold_too(
     monkeypatch.setattr(frame, "measurements", lambda _: measure)
     monkeypatch.setattr(frame, "RESULTS", tmp_path)
     monkeypatch.setattr(frame, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(frame, "table_commit", lambda: "abc")
     monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--save"])
     frame.main()
     printed = capsys.readouterr().out
@@ -276,3 +278,28 @@ def test_verdicts_follow_from_intervals(made: ModuleType) -> None:
     assert told.verdict == "holds"
     assert found("share", [True] * 10, 0.0, 1.0).high == 1.0
     assert found("exact", [math.nan], 0.0, 1.0).verdict == "undecided"
+
+
+def test_findings_are_saved_from_claims_that_are_committed(
+    frame: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = tmp_path / "claims"
+    claims.mkdir()
+    monkeypatch.setattr(frame, "ROOT", tmp_path)
+    monkeypatch.setattr(frame, "FOLDER", claims)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(ValueError, match="save them in a git repository"):
+        frame.table_commit()
+
+    def git(*words: str) -> str:
+        told = subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return told.stdout.strip()
+
+    git("init", "-q")
+    (claims / "p.toml").write_text("title = 'P'\n", encoding="utf-8")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "Claims")
+    assert frame.table_commit() == git("rev-parse", "--short", "HEAD")
+    (claims / "p.toml").write_text("title = 'Q'\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="entered before its runs"):
+        frame.table_commit()
