@@ -128,6 +128,8 @@ def dates_of_numbers(
         return as_they_are
     known = np.flatnonzero(np.isfinite(as_they_are))
     most = float(np.max(as_they_are[known], initial=0.0))
+    if most < _LEAST:
+        return as_they_are
 
     def written(rows: IntArray) -> polars.Series:
         return _digits(numbers[rows]) if digits is None else digits.gather(rows).str.replace(r"\.0*$", "")

@@ -352,3 +352,9 @@ def test_requests_in_unix_time_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceDataError, match="seconds since 1970"):
         read_requests(tmp_path / "edge.csv")
     assert read_requests(tmp_path / "edge.csv", time_unit="second")["request_rate"][0] == 2.5 / 63.0
+
+
+@pytest.mark.parametrize("wrong", [[np.inf, np.inf], [np.inf, np.nan], [-np.inf, 1.0], [np.inf, 20230307.5]])
+def test_times_without_end_are_refused_as_such(wrong: list[float]) -> None:
+    with pytest.raises(fo.SourceDataError, match="time is"):
+        fo.CrawlLog(["a", "b"], wrong, [0, 0])
