@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
+from freshopt.errors import SourceDataWarning
 from freshopt.exporters import DbtJobs, export
 from freshopt.io.read_dbt import read_dbt
 from freshopt.pipelines import AfterParents
@@ -113,7 +114,9 @@ for number in range(4):
     shutil.move("target/sources.json", f"kept/sources-{{number}}.json")
 """
     )
-    log = read_dbt(kept, "second")
+    # What was loaded is of January, long before the runs, and no run can have found it new then.
+    with pytest.warns(SourceDataWarning, match="stood still"):
+        log = read_dbt(kept, "second")
     names = [f"source.shop.raw.{table}" for table in sorted(TABLES)]
     assert log.sources_.tolist() == names
     found = {name: int(log.changed[log.source_index == k].sum()) for k, name in enumerate(names)}
