@@ -1,7 +1,6 @@
 """Measure how exact declared constraints are solved, proved, and refused where they conflict.
 
-    python -m benchmarks.accuracy.constraints [--quick] [--checks 10000] [--families budgets leximin ...]
-        [--save FILE]
+    python -m benchmarks constraints [--quick] [--checks 10000] [--families budgets leximin ...] [--save]
 
 Stated before the run; ill-scaled means w lognormal of σ 3, Δ over ten decades, coefficients lognormal of σ
 1.5, and is every second instance. ``certified`` is the duality gap over |F| + Σ y|b|, and every limit is to
@@ -29,84 +28,61 @@ instances of each family.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from benchmarks.accuracy.constraints_fairness import leximin
 from benchmarks.accuracy.constraints_families import Row, minimax, nested, nested_targets, planted
 from benchmarks.accuracy.constraints_linear import linear
 from benchmarks.accuracy.constraints_proofs import fuzz, infeasible
+from benchmarks.harness import Claims, Measurement, Record, by
 
 COUNTS = {"budgets": 186, "targets": 96, "mixed": 48, "minimax": 112, "leximin": 20, "infeasible": 60}
 LINEAR = 180
-# Checks of a quick run.
-FEW = 200
 
 
-def families(checks: int, *, quick: bool) -> dict[str, Callable[[], Row]]:
-    """Return what measures each family."""
-    return {
-        "budgets": lambda: planted("budgets", COUNTS["budgets"], quick),
-        "targets": lambda: planted("targets", COUNTS["targets"], quick),
-        "mixed": lambda: planted("mixed", COUNTS["mixed"], quick),
-        "nested": lambda: nested(quick),
-        "nested_targets": lambda: nested_targets(quick),
-        "minimax": lambda: minimax(COUNTS["minimax"], quick),
-        "leximin": lambda: leximin(COUNTS["leximin"], quick),
-        "fuzz": lambda: fuzz(FEW if quick else checks),
-        "infeasible": lambda: infeasible(COUNTS["infeasible"], quick),
-        "linear": lambda: linear(LINEAR, quick),
-    }
+FAMILIES: dict[str, Callable[[bool], Row]] = {
+    **{name: partial(planted, name, COUNTS[name]) for name in ("budgets", "targets", "mixed")},
+    "nested": nested,
+    "nested_targets": nested_targets,
+    "minimax": partial(minimax, COUNTS["minimax"]),
+    "leximin": partial(leximin, COUNTS["leximin"]),
+    "infeasible": partial(infeasible, COUNTS["infeasible"]),
+    "linear": partial(linear, LINEAR),
+}
 
 
-def line(row: Row) -> str:
-    """Return a family's line."""
-    told = []
-    for key, value in row.items():
-        if key in ("key", "family", "instances", "band", "outside", "errors", "met", "seconds"):
-            continue
-        told.append(f"{key} {value:.2g}" if isinstance(value, float) else f"{key} {value}")
-    verdict = "met" if row["met"] else f"NOT MET {row.get('outside', '')} {row.get('errors', '')}"
-    return f"{row['family']:26}{row['instances']:5}  {', '.join(told)}  ({row['seconds']} s)  {verdict}"
-
-
-def main() -> None:
-    """Measure the families, print a line of each and save them."""
-    names = list(families(0, quick=True))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--checks", type=int, default=10_000)
-    parser.add_argument(
-        "--families",
-        nargs="+",
-        choices=names,
-        default=names,
-        metavar="NAME",
-        help="the others stay as saved",
-    )
-    parser.add_argument("--save", type=Path)
-    options = parser.parse_args()
+def rows(
+    families: tuple[str, ...] = (*FAMILIES, "fuzz"), checks: int = 10_000, few: bool = False
+) -> Iterator[Row]:
+    """Yield the families that are asked for; the others stay as saved."""
     warnings.simplefilter("ignore")
-    kept: dict[str, Row] = {}
-    if options.save and options.save.exists() and options.families != names:
-        kept = {row["key"]: row for row in json.loads(options.save.read_text(encoding="utf-8"))["rows"]}
-    chosen = families(options.checks, quick=options.quick)
-    for name in options.families:
-        kept[name] = {"key": name, **chosen[name]()}
-        print(line(kept[name]), flush=True)
-        if options.save:
-            options.save.parent.mkdir(parents=True, exist_ok=True)
-            rows = [kept[key] for key in names if key in kept]
-            record = {"quick": options.quick, "load": os.getloadavg(), "rows": rows}
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            options.save.write_text(text, encoding="utf-8")
+    for name in families:
+        yield {"key": name, **(fuzz(checks) if name == "fuzz" else FAMILIES[name](few))}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that verdicts are those of the instances, and that all instances were measured."""
+    full = {**COUNTS, "nested": 156, "nested_targets": 156, "linear": LINEAR}
+    for row in record["rows"]:
+        outside = [*row.get("outside", ()), *row.get("errors", ())]
+        yield f"{row['family']}: outside {outside}", row["met"] == (not outside)
+        if row["key"] == "fuzz":
+            yield f"{row['violations']} violations", row["violations"] == 0
+        elif not record["quick"]:
+            yield f"{row['family']}: {row['instances']} instances", row["instances"] == full[row["key"]]
+        if row["key"] == "infeasible":
+            yield f"{row['false alarms']} false alarms", row["false alarms"] == 0
+        if row["key"] == "fuzz" and not record["quick"]:
+            enough = row["checks"] >= 10_000 and row["halved"] > 100
+            yield f"{row['checks']} bounds, half of {row['halved']} would not hold", enough
+
+
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"few": True, "checks": 200},
+    facts=("quick", "load"),
+    merge=by("key"),
+    claims=claims,
+)

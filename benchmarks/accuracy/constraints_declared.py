@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import cvxpy as cp  # noqa: TID253 - a benchmark
+import cvxpy as cp
 import numpy as np
 
 import freshopt as fo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import cvxpy as cp  # noqa: TID253 - a benchmark
+import cvxpy as cp
 import numpy as np
 
 import freshopt as fo

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog  # noqa: TID253 - a benchmark
+from scipy.optimize import linprog
 
 import freshopt as fo
 from benchmarks.accuracy.constraints_families import MET, Row, measured

@@ -1,7 +1,6 @@
 """Compare declared constraints with CVXPY and CLARABEL: values, failures, and time.
 
-    python -m benchmarks.accuracy.constraints_rivals [--quick] [--sizes 1000 10000 50000] [--count 20]
-        [--parts agreement time] [--save FILE]
+    python -m benchmarks constraints_rivals [agreement] [time] [--quick] [--sizes 1000 10000 50000] [--save]
 
 Stated before the run. Agreement: on well-scaled instances of every kind (n = 120, 2 to 20 rows) the value of
 ``problem.to_cvxpy().solve(solver="CLARABEL")`` differs from that of `fo.solve` by at most 1e-6 of |F| + Σ
@@ -17,30 +16,25 @@ that has just begun takes NumPy's passes at 10⁴ sources, or half a second to l
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import cvxpy as cp  # noqa: TID253 - a benchmark
+import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp  # noqa: TID253 - a benchmark
+import scipy.sparse as sp
 
 import freshopt as fo
 from benchmarks.accuracy.constraints_declared import nested_problem, objective_of, planted_problem
 from benchmarks.accuracy.constraints_fairness import drawn
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.cvx import Expression
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import forest
 from tests.ground_truth.planted_rows import Formula, planted
 
-PARTS = ("agreement", "time")
 AGREES = 1e-6
 ONCE = 50_000
 LOADED = 70_000
@@ -96,14 +90,7 @@ KINDS = ("budgets", "targets", "ε-constraint", "nested", "minimax")
 
 def agreement(kind: str, count: int, *, ill: bool) -> dict[str, Any]:
     """Count how often CLARABEL finds the value."""
-    row: dict[str, Any] = {
-        "kind": kind,
-        "ill": ill,
-        "instances": 0,
-        "refused": 0,
-        "failed": 0,
-        "inaccurate": 0,
-    }
+    row: Row = {"kind": kind, "ill": ill} | dict.fromkeys(("instances", "refused", "failed", "inaccurate"), 0)
     off = []
     for seed in range(count):
         problem = small(kind, seed, ill=ill)
@@ -282,40 +269,35 @@ def seconds(kind: str, n: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Compare, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 50_000])
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="the others stay as saved")
-    parser.add_argument("--save", type=Path)
-    options = parser.parse_args()
+def agreements(count: int = 20) -> Iterator[Row]:
+    """Yield the agreement of each kind, well-scaled and ill-scaled."""
     warnings.simplefilter("ignore")
-    count, sizes = (2, [300]) if options.quick else (options.count, options.sizes)
-    record: dict[str, Any] = {"quick": options.quick, "agreement": [], "time": []}
-    if set(options.parts) != set(PARTS) and options.save and options.save.exists():
-        saved = json.loads(options.save.read_text(encoding="utf-8"))
-        record |= {part: saved[part] for part in PARTS if part not in options.parts}
-    jobs: list[tuple[str, Callable[[], dict[str, Any]]]] = [
-        ("agreement", partial(agreement, kind, count, ill=ill)) for ill in (False, True) for kind in KINDS
-    ]
-    jobs += [("time", partial(seconds, kind, n)) for n in sizes for kind in KINDS[:4]]
-    for part, job in jobs:
-        if part not in options.parts:
-            continue
-        row = job()
-        record[part].append(row)
-        shown = (f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-        print(", ".join(shown), flush=True)
-        if options.save:
-            options.save.parent.mkdir(parents=True, exist_ok=True)
-            record["load"] = os.getloadavg()
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            options.save.write_text(text, encoding="utf-8")
+    for ill in (False, True):
+        for kind in KINDS:
+            yield agreement(kind, count, ill=ill)
 
 
-if __name__ == "__main__":
-    main()
+def times(sizes: tuple[int, ...] = (1_000, 10_000, 50_000)) -> Iterator[Row]:
+    """Yield the times of each kind and size."""
+    warnings.simplefilter("ignore")
+    for n in sizes:
+        for kind in KINDS[:4]:
+            yield seconds(kind, n)
+
+
+def claims(record: Record) -> Claims:
+    """Yield that both agree where data are benign."""
+    benign = [row for row in record["agreement"] if not row["ill"]]
+    yield "five kinds", len(benign) == 5
+    for row in benign:
+        yield f"{row['kind']}: off by {row['largest']}", row["met"]
+    yield "four kinds are timed", {row["kind"] for row in record["time"]} == set(KINDS[:4])
+    yield "all took time", all(row["ratio"] > 0.0 for row in record["time"])
+
+
+BENCH = Measurement(
+    {"agreement": agreements, "time": times},
+    quick={"count": 2, "sizes": (300,)},
+    facts=("quick", "load"),
+    claims=claims,
+)

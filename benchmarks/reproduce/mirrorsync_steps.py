@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 Array: TypeAlias = npt.NDArray[np.float64]
 # Halvings of the multiplier's bracket, which is at most some 10⁵ wide: to rounding.
@@ -51,8 +52,6 @@ def stepped(
 
 @cache
 def _loop() -> Callable[..., Any]:
-    from numba import njit
-
     @njit(cache=True)  # type: ignore[untyped-decorator]
     def loop(rates, push, total, least, most, mirrored):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         answer = np.empty_like(rates)

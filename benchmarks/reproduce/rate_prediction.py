@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from claims import FAILS, HOLDS, UNDECIDED, mean_interval
+from scipy.stats import binomtest
 
 import freshopt as fo
 from freshopt.datasets.change_histories import load_example
@@ -171,8 +172,6 @@ FORGETTING: dict[str, Callable[[CrawlLog, float | None], Array]] = {
 
 def sign_test(wins: int, losses: int) -> float:
     """Return the two-sided probability of a split at least as uneven if either were as likely."""
-    from scipy.stats import binomtest
-
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 

@@ -1,7 +1,6 @@
 """How long declared constraints take on a million sources, in passes and in NumPy additions.
 
-    python benchmarks/speed/constraints_speed.py [--n 1000000] [--quick] [--works budgets3 nested ...]
-        [--save [ROOT]]
+    python -m benchmarks constraints_speed [--n 1000000] [--quick] [--works budgets3 nested ...] [--save]
 
 The process keeps to one thread. In turns with the solves ``np.add(w, d, out=r)`` over as many sources is
 timed, the least of all, and the load of the machine is noted. A pass in ADD is the processor seconds of the
@@ -20,24 +19,18 @@ short        one budget and 10⁵ host limits, declared as constraints and the s
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp  # noqa: TID253 - a benchmark
+import scipy.sparse as sp
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, by
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
-ROOT = Path(__file__).resolve().parents[2]
-ONE = {"FRESHOPT_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # Nanoseconds of one addition by convention.
 CONVENTION = 2.3
 PER_SOURCE = 4  # rows that a source is in, where rows are sparse
@@ -53,7 +46,7 @@ class Data:
         self.d, self.w = self.rng.lognormal(0.0, 1.0, n), self.rng.lognormal(0.0, 1.0, n)
         self.rates = self.d * self.rng.lognormal(0.0, 0.5, n)
 
-    def sources(self, **given: Any) -> fo.Sources:  # noqa: ANN401
+    def sources(self, **given: Any) -> fo.Sources:
         """Return the sources."""
         return fo.Sources(self.d, self.w, **given)
 
@@ -244,47 +237,29 @@ def short(n: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def keep_to_one_thread() -> None:
-    """Restart if libraries may have been loaded for more than one thread."""
-    if any(os.environ.get(name) != value for name, value in ONE.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE})
+def rows(n: int = 10**6, rounds: int = 1, works: tuple[str, ...] = (*WORKS, "short")) -> Iterator[Row]:
+    """Yield the works that are asked for; the others stay as saved."""
+    for work in works:
+        yield short(n, rounds) if work == "short" else measure(work, n, rounds)
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = [*WORKS, "short"]
-    parser.add_argument("--n", type=float, default=1e6)
-    parser.add_argument("--quick", action="store_true", help="2000 sources, for tests")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument(
-        "--works", nargs="+", choices=names, default=names, metavar="WORK", help="the others stay as saved"
-    )
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    options = parser.parse_args()
-    keep_to_one_thread()
-    n, rows = 2_000 if options.quick else int(options.n), list[dict[str, Any]]()
-    saved = (
-        None if options.save is None else options.save / "benchmarks" / "results" / "constraints_speed.json"
-    )
-    if saved is not None and saved.exists() and options.works != names:
-        kept = json.loads(saved.read_text(encoding="utf-8"))["rows"]
-        rows = [row for row in kept if row["work"] not in options.works]
-    for work in options.works:
-        row = short(n, options.rounds) if work == "short" else measure(work, n, options.rounds)
-        rows.append(row)
-        shown = (
-            f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "note"
+def claims(record: Record) -> Claims:
+    """Yield that all are proved, and that the short way has the same bits."""
+    *solved, plain = record["rows"]
+    yield "all works", [row["work"] for row in record["rows"]] == [*WORKS, "short"]
+    yield "the short way has the same bits", plain["same bits"]
+    for row in solved:
+        yield (
+            f"{row['work']}: {row['status']}, {row['gap']:.0e}",
+            row["status"] == "optimal" and row["gap"] <= 1e-12,
         )
-        print(", ".join(shown), flush=True)
-        if saved is not None:
-            rows.sort(key=lambda one: names.index(one["work"]))
-            saved.parent.mkdir(parents=True, exist_ok=True)
-            record = {"quick": options.quick, "cores": os.cpu_count(), "python": platform.python_version()}
-            saved.write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"n": 2000},
+    facts=("quick", "cores", "python"),
+    merge=by("work"),
+    claims=claims,
+    alone=True,
+)
