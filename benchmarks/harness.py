@@ -160,13 +160,15 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def text_of(record: Any) -> str:
-    """Return a record as JSON; rows stand on a line each where there are many."""
-    if isinstance(record, dict) and len(rows := record.get("rows", ())) > 1000:
-        head = json.dumps({**record, "rows": []}, ensure_ascii=False)
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        return head.removesuffix("[]}") + f"[\n{lines}\n]}}\n"
-    return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+def text_of(record: Record) -> str:
+    """Return a record as JSON; rows of its last part stand on a line each where they are many or long."""
+    *head, (last, rows) = record.items()
+    long = isinstance(rows, list) and any(isinstance(each, list) for row in rows[:1] for each in row.values())
+    if not (isinstance(rows, list) and len(rows) > 1000) and not (long and last == "curves"):
+        return json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    begun = json.dumps(dict(head), indent=1, ensure_ascii=False).removesuffix("\n}")
+    return begun + f',\n "{last}": [\n{lines}\n]\n}}\n'
 
 
 def by(*keys: str, rows: str = "rows") -> Callable[[Record, Record], Record]:
@@ -224,10 +226,13 @@ def filled(page: str, rows_of: Callable[[str, str], Iterable[Row]]) -> str:
     """Return a page whose tables are made of their rows, given by measurement and key."""
 
     def made(found: re.Match[str]) -> str:
-        columns = [part.strip().partition(": ")[::2] for part in found["columns"].split("|")]
+        parts = (part.strip().partition("{") for part in found["columns"].split("|"))
+        columns = [(*head.rpartition(": ")[::2], rest) for head, _, rest in parts]
         rows = rows_of(found["name"], found["key"])
-        lines = [[CELLS.vformat(form.strip(), (), row).strip() for _, form in columns] for row in rows]
-        return found["mark"] + grid([head for head, _ in columns], lines)
+        lines = [
+            [CELLS.vformat(f"{begin}{{{rest}", (), row).strip() for _, begin, rest in columns] for row in rows
+        ]
+        return found["mark"] + grid([head for head, _, _ in columns], lines)
 
     return MARK.sub(made, page)
 
@@ -307,13 +312,13 @@ def keep_to_one_core() -> None:
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **ONE})
 
 
-def places() -> dict[str, str]:
-    """Return the modules that declare a measurement, by name."""
+def places(mark: str = "\nBENCH = ") -> dict[str, str]:
+    """Return the modules that declare a measurement, by name; with another mark those that have it."""
     files = sorted((ROOT / "benchmarks").glob("*/*.py"))
     return {
         path.stem: f"benchmarks.{path.parent.name}.{path.stem}"
         for path in files
-        if "\nBENCH = " in path.read_text(encoding="utf-8")
+        if mark in path.read_text(encoding="utf-8")
     }
 
 
@@ -350,9 +355,13 @@ def parser_of(name: str, bench: Measurement, about: str | None) -> argparse.Argu
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, print, save and write what is asked for."""
     words = sys.argv[1:] if words is None else words
-    known = places()
+    known, others = places(), places("\ndef main() ")
+    if words and words[0] in others:
+        sys.argv = [f"python -m benchmarks {words[0]}", *words[1:]]
+        importlib.import_module(others[words[0]]).main()
+        return
     if not words or words[0] not in known:
-        raise SystemExit(f"{__doc__}\nNAME is one of {', '.join(known)}")
+        raise SystemExit(f"{__doc__}\nNAME is one of {', '.join(sorted(known | others))}")
     name = words[0]
     module = importlib.import_module(known[name])
     bench: Measurement = module.BENCH

@@ -409,9 +409,9 @@ def run(
 ) -> Record:
     """Collect the tests once and judge mutants with them.
 
-    Of each mutant tests may take so many seconds of processor time, of the file's tests or only of those
-    named ("mutants,extremes"); `again` judges survivors without a reason once more, `file` takes files with this in
-    their path.
+    Of each mutant tests may take so many seconds of processor time, of the tests of its file or only of those
+    named ("mutants,extremes"); `again` judges survivors without a reason once more, `file` takes files with
+    this in their path.
     """
     options = argparse.Namespace(**{**locals(), "out": (out or path_of("mutation")).resolve()})
     os.environ["FRESHOPT_COMPILED"] = "0"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from claims import Plan
 
+from benchmarks.reproduce.claims import Plan
 from freshopt import automata
 from freshopt.automata import Polling, SimulatedSources
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from automata_runs import (
+
+from benchmarks.reproduce.automata_runs import (
     CASES,
     HARD,
     MANY,
@@ -22,8 +23,7 @@ from automata_runs import (
     proportional,
     uniform,
 )
-from mean_curve import Array, Axis, Curve, averaged, exactly, spaced
-
+from benchmarks.reproduce.mean_curve import Array, Axis, Curve, averaged, exactly, measured_curves, spaced
 from freshopt.automata import Update
 
 POLLS = spaced(100, 1_000_000, 41)
@@ -83,12 +83,15 @@ def scaling(seeds: list[int]) -> Iterator[Curve]:
         yield averaged(axis, f"n = {n:,}", polls, rewards(hazard, seeds, polls) / best(hazard))
 
 
-def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
+def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:
     """Yield every curve of the trees."""
-    seeds = [100 * seed + k for k in range(2 if quick else runs or RUNS)]
-    polls = np.array([100, 2000]) if quick else POLLS
+    seeds = [100 * seed + k for k in range(2 if few else runs or RUNS)]
+    polls = np.array([100, 2000]) if few else POLLS
     yield from updates(seeds, polls)
     yield from policies(seeds, polls)
-    if not quick:
+    if not few:
         yield from dynamic(seeds)
         yield from scaling(seeds)
+
+
+BENCH = measured_curves("automata", curves)

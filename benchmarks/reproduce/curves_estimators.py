@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-import estimator_moments as moments
-import estimators_adaptive as adaptive
 import numpy as np
-from estimator_moments import errors, law_error
-from estimator_runs import Array, log_of
-from mean_curve import Axis, Curve, averaged, exactly, spaced
 
+from benchmarks.reproduce import estimator_moments as moments
+from benchmarks.reproduce import estimators_adaptive as adaptive
+from benchmarks.reproduce.estimator_moments import errors, law_error
+from benchmarks.reproduce.estimator_runs import Array, log_of
+from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, exactly, measured_curves, spaced
 from freshopt.estimators import MaximumLikelihood
 
 CRAWLS = spaced(1, 1000, 60)
@@ -96,10 +96,13 @@ def by_batch(seed: int, runs: int) -> Iterator[Curve]:
         yield exactly(("Fig 6", panel, "batch", what), "optimum", batches[[0, -1]], [level, level])
 
 
-def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
+def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:
     """Yield every curve on the estimators."""
-    pages = runs or (40 if quick else 4000)
+    pages = runs or (40 if few else 4000)
     yield from by_crawl(np.random.default_rng([seed, 6]), pages)
-    if not quick:
+    if not few:
         yield from by_exponent()
         yield from by_batch(seed, max(pages // 10, 2))
+
+
+BENCH = measured_curves("estimators", curves)

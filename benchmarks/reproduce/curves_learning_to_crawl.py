@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from learning_to_crawl_instances import (
+
+import freshopt as fo
+from benchmarks.reproduce.learning_to_crawl_instances import (
     CHECKED,
     DECADES,
     HORIZONS,
@@ -19,9 +21,7 @@ from learning_to_crawl_instances import (
     phased_runs,
     phases,
 )
-from mean_curve import Axis, Curve, averaged, spaced
-
-import freshopt as fo
+from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, measured_curves, spaced
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 
 SHOWN = 1  # of HORIZONS: the one whose regrets by length are drawn, 10⁴ as in the paper
@@ -103,11 +103,14 @@ def errors(
     return one, other, float(np.mean(model.error_bound(0.9)))
 
 
-def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
+def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:
     """Yield every curve on learning to crawl."""
-    many = max((500 if quick else runs or 10_000) // 250, 2)
-    if not quick:
+    many = max((500 if few else runs or 10_000) // 250, 2)
+    if not few:
         yield from figure_1(seed, many)
         yield from figure_1_paper(seed, many)
         yield from figure_2(seed, many)
     yield from figures_3_and_4(np.random.default_rng([seed, 9]), max(many // 2, 2))
+
+
+BENCH = measured_curves("learning_to_crawl", curves)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from claims import Table
-from mean_curve import Axis, Curve, averaged
-from mirrorsync_instances import ROUNDS
-from mirrorsync_instances import curves as learnt
+
+from benchmarks.reproduce.claims import Table
+from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, measured_curves
+from benchmarks.reproduce.mirrorsync_instances import ROUNDS
+from benchmarks.reproduce.mirrorsync_instances import curves as learnt
 
 NAMES = ("MirrorSync", "Async", "PSGD")
 EVERY = 4  # rounds between the points that are kept
@@ -16,13 +17,13 @@ FIGURES = {"power": ("Fig 1", "Fig 2"), "binary": ("Fig 3", "Fig 4")}
 BRIEF, QUICK = 60, 6  # rounds and instances of the quick form
 
 
-def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
+def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:
     """Yield costs of each learner, the gap that each closes, their differences, and the best."""
-    rounds = BRIEF if quick else ROUNDS
+    rounds = BRIEF if few else ROUNDS
     kept = np.arange(0, rounds + 1, EVERY)
     for kind, (first, second) in FIGURES.items():
         stated = Table.read("mirrorsync").claims[f"converged-{kind}"].runs
-        found = learnt(kind, QUICK if quick else runs or stated, rounds, seed)
+        found = learnt(kind, QUICK if few else runs or stated, rounds, seed)
         cost: Axis = (first, kind, "round", "cost J")
         left: Axis = (first, f"{kind}, gap", "round", "cost above the best beside exploration")
         share: Axis = (first, f"{kind}, closed", "round", "share of the gap closed")
@@ -37,3 +38,6 @@ def curves(runs: int | None, quick: bool, seed: int) -> Iterator[Curve]:
             apart = found.closed(other) - found.closed(one)
             axis: Axis = (figure, f"{kind}, difference", "round", "difference in shares of the gap")
             yield averaged(axis, f"{NAMES[one]} − {NAMES[other]}", kept, apart[:, kept])
+
+
+BENCH = measured_curves("mirrorsync", curves)

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from claims import Measured, Measurements, Plan
-from estimator_runs import GAPS, Array, log_of, models, sampled
+
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.estimator_runs import GAPS, Array, log_of, models, sampled
 
 measure = Measurements()
 CHANGE_RATE, CRAWL_RATE, CRAWLS = 5.0, 3.0, 20_000

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import estimator_moments as moments
 import numpy as np
-from claims import Measured, Measurements, Plan
-from estimator_runs import fitted, log_of, models
+
+from benchmarks.reproduce import estimator_moments as moments
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.estimator_runs import fitted, log_of, models
 
 measure = Measurements()
 NEAR = (5.0, 3.0)  # Δ and p of Figure 2

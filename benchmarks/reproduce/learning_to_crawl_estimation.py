@@ -6,11 +6,11 @@ import math
 from functools import cache
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import Array, N, measure
 from scipy.special import pdtr, pdtrc
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import Array, N, measure
 from freshopt.datasets import example_events
 from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
 from freshopt.simulation import SimulatedCrawler

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
 from scipy.special import digamma, zeta
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
 from freshopt.bounds import sensitivity_bound
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from mirrorsync_steps import Bisection
 
 import freshopt as fo
+from benchmarks.reproduce.mirrorsync_steps import Bisection
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
 from freshopt.online.async_updates import run_cycles
 from freshopt.online.gradient_probes import Descent, with_exploration

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from claims import Measured, Measurements, Plan
-from mirrorsync_instances import BANDWIDTH, KINDS, LEAST, MOST, Array, Instance, K
-from mirrorsync_rounds import Batch
 from scipy.optimize import minimize
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.mirrorsync_instances import BANDWIDTH, KINDS, LEAST, MOST, Array, Instance, K
+from benchmarks.reproduce.mirrorsync_rounds import Batch
 from freshopt.online.gradient_probes import Synchronization
 from freshopt.separable.kernel import Numerics
 from freshopt.simulation import Crawler, SimulatedCrawler

@@ -6,10 +6,11 @@ the theorems and what is computed, `automata_moving` pages that swap ranks, and 
 
 from __future__ import annotations
 
-import automata_moving
-import automata_theory
 import numpy as np
-from automata_runs import (
+
+import freshopt as fo
+from benchmarks.reproduce import automata_moving, automata_theory
+from benchmarks.reproduce.automata_runs import (
     CASES,
     HARD,
     SETTLED,
@@ -25,9 +26,7 @@ from automata_runs import (
     replied,
     seeds,
 )
-from claims import Measured, Measurements, Plan
-
-import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
 from freshopt import online
 from freshopt.automata import (
     AutomataTree,

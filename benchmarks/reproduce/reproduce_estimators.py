@@ -6,11 +6,8 @@ the cost of an observation in `estimators_gaps`, section 5 in `estimators_adapti
 
 from __future__ import annotations
 
-import estimators_adaptive
-import estimators_figures
-import estimators_gaps
-import estimators_theory
-from claims import Measurements
+from benchmarks.reproduce import estimators_adaptive, estimators_figures, estimators_gaps, estimators_theory
+from benchmarks.reproduce.claims import Measurements
 
 PARTS = (estimators_theory, estimators_figures, estimators_gaps, estimators_adaptive)
 measure = Measurements([group for part in PARTS for group in part.measure.groups])

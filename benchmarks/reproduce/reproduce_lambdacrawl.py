@@ -12,8 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from claims import Measured, Measurements, Plan
-from lambdacrawl_figures import (
+
+import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.lambdacrawl_figures import (
     BANDWIDTH,
     BINARY,
     FLOOR,
@@ -28,9 +30,7 @@ from lambdacrawl_figures import (
     policies,
     stand_in,
 )
-from lambdacrawl_theorems import SMOOTHED, learnt, optima, time_averages
-
-import freshopt as fo
+from benchmarks.reproduce.lambdacrawl_theorems import SMOOTHED, learnt, optima, time_averages
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.online.rate_evaluation import achieved_rates
 from freshopt.solvers import LambdaCrawlApprox

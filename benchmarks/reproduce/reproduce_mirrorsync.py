@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import product
 
-import mirrorsync_regret
-import mirrorsync_theorems
 import numpy as np
 import numpy.typing as npt
-from claims import Measured, Measurements, Plan
-from mirrorsync_instances import (
+
+from benchmarks.reproduce import mirrorsync_regret, mirrorsync_theorems
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.mirrorsync_instances import (
     ASYNC,
     BANDWIDTH,
     EXPLORATION,
@@ -29,9 +29,8 @@ from mirrorsync_instances import (
     Learner,
     curves,
 )
-from mirrorsync_rounds import Batch, play
-from mirrorsync_steps import Bisection
-
+from benchmarks.reproduce.mirrorsync_rounds import Batch, play
+from benchmarks.reproduce.mirrorsync_steps import Bisection
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync
 from freshopt.online.oracle import value_of
 from freshopt.solvers.mirror_descent import MirrorDescent

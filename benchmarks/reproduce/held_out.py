@@ -1,6 +1,6 @@
 """Ask whether rates learnt on the first half of a history predict its second half better than Naive's.
 
-    python benchmarks/reproduce/rate_prediction.py [LOG ...] [--data FOLDER] [--save]
+    python -m benchmarks held_out [--log LOG] [--data FOLDER] [--save]
 
 A log is split at the middle of its time. Estimators learn from the crawls before; each of their rates is
 then scored by the log-likelihood of what the crawls after found, −Δa for a gap a without a change and
@@ -11,24 +11,22 @@ floor of one change in 1000 days; without one it calls impossible what then happ
 
 LOG is a crawl log, CSV or Parquet; without one the bundled history is taken. --data adds the crawl logs
 ``*.crawl_*.parquet`` of a folder. Daily logs are also seen by a crawler that comes every seventh time only.
---save writes benchmarks/results/held_out.json: sums over sources, no data.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from claims import FAILS, HOLDS, UNDECIDED, mean_interval
 from scipy.stats import binomtest
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.reproduce.claims import FAILS, HOLDS, UNDECIDED, mean_interval
 from freshopt.datasets.change_histories import load_example
 from freshopt.estimators import (
     GammaPrior,
@@ -41,8 +39,6 @@ from freshopt.estimators import (
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.units import convert_time
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "held_out.json"
 Array = npt.NDArray[np.float64]
 HALF_LIVES = (None, 365.0, 180.0, 90.0, 45.0, 20.0)  # days
 FLOOR = 1e-3  # changes per day
@@ -228,54 +224,58 @@ def judged(name: str, log: CrawlLog) -> dict[str, Any]:
     }
 
 
-def show(record: dict[str, Any]) -> None:
-    """Print one log's tables."""
-    print(
-        f"\n{record['log']}: {record['days']:.0f} days; {record['changes_before']:,} of "
-        f"{record['learnt_from']:,} crawls before the middle found a change, {record['changes_after']:,} of "
-        f"{record['scored']:,} after it; {record['changed_after_all']} sources changed for the first time\n"
-        f"half-lives chosen: {record['half_lives']}"
-    )
-    row = record["forgetting"]
-    print(
-        f"half-life against none, with prior: gain per 1000 crawls {row['gain_per_1000']:.3f} "
-        f"({row['low']:.3f} to {row['high']:.3f}), {row['wins']} wins, {row['losses']} losses"
-    )
-    for group, found in record["groups"].items():
-        print(f"{group}: {found['sources']:,} sources, {found['scored']:,} crawls")
-        print(
-            f"  {'':26}{'per crawl':>11}{'gain per 1000 crawls':>36}{'wins':>7}{'losses':>8}{'sign test':>11}"
-        )
-        for name, row in found["estimators"].items():
-            gain = f"{row['gain_per_1000']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
-            print(
-                f"  {name:26}{row['per_crawl']:11.6f}{gain:>36}{row['wins']:7}{row['losses']:8}"
-                f"{row['sign_test']:11.1e}"
-            )
+def logs(log: Path | None = None, data: Path | None = None, crawls: int = 0) -> Iterator[Row]:
+    """Yield each log, and daily ones also as a rarer crawler sees them; `crawls` cuts logs short."""
+    paths = [*([log] if log else []), *(sorted(data.glob("*.crawl_*.parquet")) if data else [])]
+    given = {} if log else {"debian-uploads": load_example("debian-uploads")}
+    given |= {path.stem: fo.read_log(path) for path in paths}
+    for name, whole in given.items():
+        own = whole if not crawls else thinned(whole, max(1, len(whole) // crawls))
+        yield judged(name, own)
+        if np.nanstd(own.interval) < 1e-3 * np.nanmean(own.interval):  # always the same gap, which is a day
+            yield judged(f"{name}, every {SPARSE}th crawl", thinned(own, SPARSE))
 
 
-def main() -> None:
-    """Compare, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG")
-    parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
-    paths = [*options.logs, *(sorted(options.data.glob("*.crawl_*.parquet")) if options.data else [])]
-    logs = {} if options.logs else {"debian-uploads": load_example("debian-uploads")}
-    logs |= {path.stem: fo.read_log(path) for path in paths}
-    records = []
-    for name, log in logs.items():
-        records.append(judged(name, log))
-        if np.nanstd(log.interval) < 1e-3 * np.nanmean(log.interval):  # always the same gap, which is a day
-            records.append(judged(f"{name}, every {SPARSE}th crawl", thinned(log, SPARSE)))
-    for record in records:
-        show(record)
-    if options.save:
-        RESULTS.write_text(json.dumps(records, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+def claims(record: Record) -> Claims:
+    """Yield what the page says of real histories."""
+    every = [one["groups"]["all"]["estimators"] for one in record["logs"]]
+    if len(every) < 8:
+        return
+    better = {name for name in every[0] if all(row[name]["gain_per_1000"] > 0 for row in every)} - {"Naive"}
+    yield f"{better} are always better", better == {"MaximumLikelihood, prior", "prior, half-life"}
+    verdicts = [row["MaximumLikelihood, prior"]["verdict"] for row in every]
+    yield f"the prior: {verdicts}", (verdicts.count(HOLDS), verdicts.count(UNDECIDED)) == (7, 1)
+    forgetting = [one["forgetting"] for one in record["logs"]]
+    yield "forgetting always gains", all(row["gain_per_1000"] > 0 for row in forgetting)
+    yield "decided on three", [row["verdict"] for row in forgetting].count(HOLDS) == 3
+    packages = next(one for one in record["logs"] if one["log"] == "scoop_packages.crawl_daily")
+    never = packages["groups"]["never changed before"]["sources"] - packages["changed_after_all"]
+    share = never / packages["groups"]["all"]["sources"]
+    yield f"{share:.1%} of the packages never changed", 0.4 < share < 0.43
+    wins = packages["groups"]["all"]["estimators"]["MaximumLikelihood, prior"]
+    yield f"{wins['wins']} : {wins['losses']}", wins["wins"] < wins["losses"]
 
 
-if __name__ == "__main__":
-    main()
+SHOWN = {
+    "MaximumLikelihood": "smoothing",
+    "MaximumLikelihood, floor": "floor",
+    "MaximumLikelihood, prior": "prior",
+    "prior, half-life": "forgetting",
+    "LawOfLargeNumbers": "law",
+}
+
+
+def gains(record: Record) -> Iterator[Row]:
+    """Yield the gain of each estimator with its interval, and wins and losses of the prior."""
+    for one in record["logs"]:
+        every, moved = (one["groups"][key]["estimators"] for key in ("all", "changed before"))
+        told = ((SHOWN[key], every[key]) for key in SHOWN)
+        cells = {key: f"{x['gain_per_1000']:.2f} ({x['low']:.2f} to {x['high']:.2f})" for key, x in told}
+        counts = [
+            f"{x['wins']} : {x['losses']}"
+            for x in (each["MaximumLikelihood, prior"] for each in (every, moved))
+        ]
+        yield {"log": one["log"], **one["groups"]["all"], **cells, "all": counts[0], "moved": counts[1]}
+
+
+BENCH = Measurement({"logs": logs}, quick={"crawls": 20_000}, rows={"gains": gains}, claims=claims)
