@@ -24,8 +24,8 @@ from benchmarks.reproduce.mirrorsync_instances import (
     Array,
     Instance,
     K,
+    stepped,
 )
-from benchmarks.reproduce.mirrorsync_steps import stepped
 from freshopt.online.gradient_probes import with_exploration
 
 # The factors of all sources in a round, shape (runs, K).

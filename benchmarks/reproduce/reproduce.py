@@ -76,10 +76,24 @@ their data is told in [papers](papers.md).
 """
 
 
+# The modules that measure a paper's claims, in their order.
+PARTS = {
+    "automata": ("automata_theory", "automata_moving", "automata_static"),
+    "estimators": ("estimators_theory", "estimators_figures", "estimators_adaptive"),
+    "lambdacrawl": ("lambdacrawl_claims",),
+    "learning_to_crawl": (
+        *("learning_to_crawl_lemmas", "learning_to_crawl_estimation", "learning_to_crawl_regret"),
+        "learning_to_crawl_phases",
+    ),
+    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_regret", "mirrorsync_learners"),
+}
+
+
 def measurements(paper: str) -> Measurements:
     """Return the functions that measure a paper's claims."""
-    found: Measurements = importlib.import_module(f"benchmarks.reproduce.reproduce_{paper}").measure
-    return found
+    found = [importlib.import_module(f"benchmarks.reproduce.{part}").measure for part in PARTS[paper]]
+    registries = {id(each): each for each in found}.values()
+    return Measurements([group for each in registries for group in each.groups])
 
 
 def measure(

@@ -95,7 +95,7 @@ def test_curves_of_estimators_cross_where_it_is_found() -> None:
 
 
 def test_means_and_intervals_of_a_curve() -> None:
-    made = module("reproduce.mean_curve")
+    made = module("curves.mean_curve")
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
     half = 2.7764451051977934 * np.sqrt(2.5 / 5)  # Student's 97.5 % quantile of 4 degrees, from a table
     found = made.averaged(("Fig 1", "a", "x", "y"), "n", [10, 20], np.column_stack([x, np.square(x)]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import freshopt as fo
+from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves, spaced
 from benchmarks.reproduce.learning_to_crawl_instances import (
     CHECKED,
     DECADES,
@@ -21,7 +22,6 @@ from benchmarks.reproduce.learning_to_crawl_instances import (
     phased_runs,
     phases,
 )
-from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, measured_curves, spaced
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 
 SHOWN = 1  # of HORIZONS: the one whose regrets by length are drawn, 10⁴ as in the paper

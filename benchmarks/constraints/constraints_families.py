@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from benchmarks.accuracy.constraints_declared import (
+from benchmarks.constraints.constraints_declared import (
     nested_problem,
     nested_targets_problem,
     planted_problem,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves
 from benchmarks.reproduce.claims import Table
-from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, measured_curves
 from benchmarks.reproduce.mirrorsync_instances import ROUNDS
 from benchmarks.reproduce.mirrorsync_instances import curves as learnt
 

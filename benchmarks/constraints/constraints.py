@@ -32,10 +32,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.accuracy.constraints_fairness import leximin
-from benchmarks.accuracy.constraints_families import Row, minimax, nested, nested_targets, planted
-from benchmarks.accuracy.constraints_linear import linear
-from benchmarks.accuracy.constraints_proofs import fuzz, infeasible
+from benchmarks.constraints.constraints_fairness import leximin, linear
+from benchmarks.constraints.constraints_families import Row, minimax, nested, nested_targets, planted
+from benchmarks.constraints.constraints_proofs import fuzz, infeasible
 from benchmarks.harness import Claims, Measurement, Record, by
 
 COUNTS = {"budgets": 186, "targets": 96, "mixed": 48, "minimax": 112, "leximin": 20, "infeasible": 60}

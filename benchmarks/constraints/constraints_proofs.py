@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 import freshopt as fo
-from benchmarks.accuracy.constraints_declared import mixed_problem
-from benchmarks.accuracy.constraints_families import Row
+from benchmarks.constraints.constraints_declared import mixed_problem
+from benchmarks.constraints.constraints_families import Row
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_repair import repair_rows
 from freshopt.certificates.strict_interior import interior_points

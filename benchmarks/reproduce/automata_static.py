@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 import freshopt as fo
-from benchmarks.reproduce import automata_moving, automata_theory
 from benchmarks.reproduce.automata_runs import (
     CASES,
     HARD,
@@ -40,7 +39,7 @@ from freshopt.automata import (
 )
 from freshopt.problems import PollingKnapsack
 
-measure = Measurements([*automata_theory.measure.groups, *automata_moving.measure.groups])
+measure = Measurements()
 NAMES = dict(zip(("skewed", "flat", "hard"), CASES, strict=True))
 # Polls after which a tree and the Estimator are compared, and perturbations of Sec 4.3.1.
 COMPARED = (1000, 10_000, 100_000, 1_000_000)

@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.reproduce import mirrorsync_regret, mirrorsync_theorems
 from benchmarks.reproduce.claims import Measured, Measurements, Plan
 from benchmarks.reproduce.mirrorsync_instances import (
     ASYNC,
@@ -23,6 +22,7 @@ from benchmarks.reproduce.mirrorsync_instances import (
     PSGD,
     ROUNDS,
     Array,
+    Bisection,
     Curves,
     Instance,
     K,
@@ -30,13 +30,12 @@ from benchmarks.reproduce.mirrorsync_instances import (
     curves,
 )
 from benchmarks.reproduce.mirrorsync_rounds import Batch, play
-from benchmarks.reproduce.mirrorsync_steps import Bisection
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync
 from freshopt.online.oracle import value_of
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
 
-measure = Measurements([*mirrorsync_theorems.measure.groups, *mirrorsync_regret.measure.groups])
+measure = Measurements()
 # A quarter of the run, in which the learners are to be told apart.
 EARLY = 60
 # Share of the gap at which speeds are compared: every learner closes it.

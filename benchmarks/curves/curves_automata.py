@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.curves.mean_curve import Array, Axis, Curve, averaged, exactly, measured_curves, spaced
 from benchmarks.reproduce.automata_runs import (
     CASES,
     HARD,
@@ -23,7 +24,6 @@ from benchmarks.reproduce.automata_runs import (
     proportional,
     uniform,
 )
-from benchmarks.reproduce.mean_curve import Array, Axis, Curve, averaged, exactly, measured_curves, spaced
 from freshopt.automata import Update
 
 POLLS = spaced(100, 1_000_000, 41)

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.curves.mean_curve import Axis, Curve, averaged, exactly, measured_curves, spaced
 from benchmarks.reproduce import estimator_moments as moments
 from benchmarks.reproduce import estimators_adaptive as adaptive
 from benchmarks.reproduce.estimator_moments import errors, law_error
 from benchmarks.reproduce.estimator_runs import Array, log_of
-from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, exactly, measured_curves, spaced
 from freshopt.estimators import MaximumLikelihood
 
 CRAWLS = spaced(1, 1000, 60)

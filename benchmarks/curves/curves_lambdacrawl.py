@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves
 from benchmarks.reproduce.claims import Table
-from benchmarks.reproduce.mean_curve import Axis, Curve, averaged, measured_curves
-from benchmarks.reproduce.reproduce_lambdacrawl import learners
+from benchmarks.reproduce.lambdacrawl_claims import learners
 
 
 def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:
