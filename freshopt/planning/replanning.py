@@ -26,9 +26,8 @@ from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan_steps import TOLERANCE, sources_of
+from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
 from freshopt.planning.request import PlanRequest, default_estimate
-from freshopt.planning.static_policies import problem_of
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
 
