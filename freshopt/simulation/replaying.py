@@ -35,8 +35,8 @@ from freshopt.simulation.change_columns import Grouped
 from freshopt.simulation.change_processes import loops
 from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.replay_window import Window, grouped_integrals, sources_of, window_of
-from freshopt.simulation.request_freshness import Requests, fresh_requests
 from freshopt.simulation.request_replay import is_on_request, replay_on_request
+from freshopt.simulation.request_states import Requests, fresh_requests
 from freshopt.simulation.staleness_integrals import grouped
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
 from freshopt.simulation.world import World

@@ -17,8 +17,7 @@ Cost: that of drawing the changes and requests twice, 20 ns each, and 100 ns a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,14 +34,13 @@ from freshopt.simulation.change_processes import Changes, PoissonChanges
 from freshopt.simulation.replay_result import NAMED, Measured, Replay
 from freshopt.simulation.replay_window import Window, grouped_integrals, require_measured, window_of
 from freshopt.simulation.request_states import Met, met
+from freshopt.simulation.staleness_integrals import after, expected_events, parts_of
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
 from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
     from freshopt.certificates.solution import Solution
 
-# Requests and changes that are in memory at once: 200 MB.
-_TOGETHER = 4_000_000.0
 # Fetches of an average source in a Poisson world, unless an end is given.
 FETCHES = 1000.0
 
@@ -193,12 +191,13 @@ def seen_by_requests(world: World, policy: CachePolicy, window: Window, objectiv
     asked, counts = np.zeros(n), np.zeros(n + 1, dtype=np.int64)
     costs: dict[str, list[Array]] = {}
     times: list[Array] = []
-    for part in _parts(world, latest):
+    expected = expected_events(world.changes, latest) + expected_events(_requests(world), latest)
+    for part in parts_of(expected):
         index = np.arange(part.start, part.stop)
         begin = np.array(world.start[part])
         asking = _requests(world)
-        offsets, changes = _after(begin, *world.events(-np.inf, latest, index))
-        firsts, requests = _after(begin, *asking.collect(asking.begin(index), index, latest))
+        offsets, changes = after(begin, *world.events(-np.inf, latest, index))
+        firsts, requests = after(begin, *asking.collect(asking.begin(index), index, latest))
         here = Asked(firsts, requests, offsets, changes, begin)
         found = met(here, policy.life[part], policy.grace[part])
         source = np.repeat(np.arange(len(index)), np.diff(firsts))
@@ -211,14 +210,6 @@ def seen_by_requests(world: World, policy: CachePolicy, window: Window, objectiv
         times.append(requests[found.fetched])
     sums = {name: np.concatenate(parts) for name, parts in costs.items()}
     return Seen(sums, asked, Grouped(np.cumsum(counts), np.concatenate(times)))
-
-
-def _after(begin: Array, offsets: IntArray, times: Array) -> tuple[IntArray, Array]:
-    """Return the events of each source after its beginning."""
-    late = times > np.repeat(begin, np.diff(offsets))
-    if late.all():
-        return offsets, times
-    return np.concatenate([[0], np.cumsum(late)])[offsets], times[late]
 
 
 def _costs(
@@ -267,19 +258,6 @@ def _window(world: World, solution: Solution, skip: float, end: npt.ArrayLike | 
         if isinstance(process, PoissonChanges):
             process.require_few(np.zeros(1), np.arange(n), float(np.max(window.until)), np.sum)
     return window
-
-
-def _parts(world: World, end: float) -> Iterator[slice]:
-    """Yield slices of sources whose events fit in memory."""
-    expected = np.zeros(len(world))
-    for process in (world.changes, world.requests):
-        if isinstance(process, PoissonChanges):
-            expected = expected + process.rates[:, 0] * end
-    turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
-    edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), len(world)]
-    for a, b in pairwise(edges):
-        if b > a:
-            yield slice(a, b)
 
 
 def is_on_request(policy: object) -> bool:
