@@ -264,5 +264,5 @@ def claims(record: Record) -> Claims:
 
 
 BENCH = Measurement(
-    {"simulated": simulations, "histories": histories}, {"seeds": 2}, ("python",), claims=claims
+    {"simulated": simulations, "histories": histories}, {"seeds": 5}, ("python",), claims=claims
 )

@@ -41,7 +41,7 @@ REASONS = ROOT / "benchmarks" / "accuracy" / "mutation_equivalent.json"
 ROOMS = ("freshopt", "solvers", "problems")
 GUESS = 0.1  # seconds of a test that was not run yet
 STUCK = 240  # seconds on the clock after which a mutant is given up
-PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "kinks", "mathematics_dual")
+PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "mathematics_dual")
 FILLING = (*PROOF, "exact_budgets", "closed_form", "solving", "bounds")
 LEARNING = (
     "maximum_likelihood",

@@ -34,6 +34,7 @@ from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators.estimator import Estimator
 from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.uncertainty import draws_for, rate_draws
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
@@ -87,8 +88,9 @@ def run(history: History, split: float, crawls: int, seed: int) -> list[dict[str
             plan = fo.solve(fo.Problem(objective, sources, request.bandwidth))
             ratios = ratios_or_none(log, request)
             realised = float(weight @ static_costs(window, plan.rates, objective)) / (end - split)
-            alone = value_forecast(objective, sources, plan.rates, model)
-            told = value_forecast(objective, sources, plan.rates, model, ratios)
+            draws = rate_draws(sources, model, draws_for(len(weight)), request.seed)
+            alone = value_forecast(objective, sources, plan.rates, draws)
+            told = value_forecast(objective, sources, plan.rates, draws, ratios)
             rows.append(
                 {
                     "objective": name,
