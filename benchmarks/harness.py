@@ -90,6 +90,8 @@ class Measurement:
         Makes a record of the saved one and a new one; None replaces it.
     whole : bool
         Whether only a complete measurement is saved.
+    apiece : bool
+        Whether the claims are of each part by itself, so that they can be made of some.
     alone : bool
         Whether the process keeps to one core and one thread.
     """
@@ -104,6 +106,7 @@ class Measurement:
     claims: Callable[[Record], Claims] | None = None
     merge: Callable[[Record, Record], Record] | None = None
     whole: bool = False
+    apiece: bool = False
     alone: bool = False
 
     def options(self) -> dict[str, Any]:
@@ -379,10 +382,13 @@ def main(words: Sequence[str] | None = None) -> None:
     if bench.alone:
         keep_to_one_core()
     record = bench.measured(names, quick=quick, **asked)
-    for words_ in bench.failing(record) if not names else ():
-        print(f"does not hold: {words_}")
+    broken = bench.failing(record) if bench.apiece or not names else []
+    for claim in broken:
+        print(f"does not hold: {claim}")
     if folder:
         old = saved(name, folder) if path_of(name, folder).exists() else {}
         merged = bench.merge(old, record) if bench.merge and old else (old if names else {}) | record
         write(path_of(name, folder), text_of(merged))
         write_pages(name, merged, folder)
+    if broken:
+        raise SystemExit(1)
