@@ -90,9 +90,9 @@ def blc(sources: fo.Sources, floor: float = 0.0) -> Array:
 class Policies:
     """What the policies of Figure 1 cost on some sources, by name.
 
-    "least J_b" uses signals for the binary cost; `starved` is the share of sources that BLC never crawls, `share`
-    that of LC's bandwidth which signalled sources have over their share of the sources, `gap` LC's relative
-    duality gap.
+    "least J_b" uses signals for the binary cost; `starved` is the share of sources that BLC never crawls,
+    `share` that of LC's bandwidth which signalled sources have over their share of the sources, `gap` LC's
+    relative duality gap.
     """
 
     costs: dict[str, Costs]

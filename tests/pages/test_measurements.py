@@ -112,3 +112,13 @@ def test_what_is_unknown_or_incomplete_is_refused(capsys: pytest.CaptureFixture[
         assert told in capsys.readouterr().err
     with pytest.raises(SystemExit, match="NAME is one of"):
         harness.main(["rubbish"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_the_parameters_of_the_parts(name: str) -> None:
+    bench = harness.measurement(name)
+    parser = harness.parser_of(name, bench, sys.modules[harness.places()[name]].__doc__)
+    given = vars(parser.parse_args([]))
+    assert {key: given[key] for key in bench.options()} == bench.options()
+    assert set(bench.quick) <= set(bench.options())
+    assert f"python -m benchmarks {name}" in parser.format_help()
