@@ -238,7 +238,7 @@ def hold_out(
     crawled: bool | None = None,
     statuses: Statuses | None = None,
 ) -> BackTest:
-    """Evaluate the policies of a request on held-out parts, on the log's clock.
+    """Evaluate the policies of a request on held-out parts.
 
     `crawled` says whether the log's crawls are a policy of their own, and not made of a history; by default
     they are without one.
@@ -283,7 +283,7 @@ def _savings(
     every: float | None,
     time_unit: str,
 ) -> dict[str, Measurement]:
-    """Return what policies save of the cost of the plan beside them, on average over bandwidths."""
+    """Return what share of the plan's cost policies save, over bandwidths."""
     words = {PHASED: PHASES}
     if every is not None:
         words[REPLANNED] = f"re-planning every {count(every, time_unit)}"

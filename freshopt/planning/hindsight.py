@@ -25,13 +25,7 @@ PASSES, FINER, REACH = 3, 13, 2
 def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, upper: Array) -> Array:
     """Return the rates of least total cost under a bandwidth and bounds.
 
-    Parameters
-    ----------
-    cost : callable
-        Each source's weighted cost at rates of shape (n,), convex and decreasing.
-    bandwidth : float
-    lower, upper : ndarray, shape (n,)
-        Bounds of the rates, whose least must fit into the bandwidth.
+    The cost is convex and decreasing in each rate; the least rates fit into the bandwidth.
 
     Examples
     --------
@@ -55,9 +49,7 @@ def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, u
 
 
 def _filled(rates: Array, costs: Array, bandwidth: float) -> tuple[Array, IntArray]:
-    """Return the best rates on piecewise linear curves.
-
-    With them comes the vertex that each is next to.
+    """Return the best rates on piecewise linear curves, with their vertices.
 
     `rates` and `costs` are of shape (points, n), rates ascending. What rounding has left of concavity is
     flattened.

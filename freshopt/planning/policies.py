@@ -1,8 +1,9 @@
-"""Policies of a back-test: functions from what is known before a window to what they do in it.
+"""Policies of a back-test: what they do in a held-out window.
 
-`POLICIES` lists those of a bandwidth, the plan first; a new one is a function and its row there. Each uses
-the same bandwidth, under the same bounds and host limits, and knows the same estimates. The log's own crawls
-have the bandwidth that they used, and beside them stands a plan that uses as much.
+A policy is a function from what is known before a window to what it does there. `POLICIES` lists those of a
+bandwidth, the plan first; a new one is a function and its row there. Each uses the same bandwidth, under the
+same bounds and host limits, and knows the same estimates. The log's own crawls have the bandwidth that they
+used, and beside them stands a plan that uses as much.
 
 Where an objective's cost is no function of missed changes, schedules are replayed over several beginnings,
 each after a run-in as long as the window, or as the record reaches back; so are attempts of which some fail,
@@ -130,7 +131,7 @@ def policies_in(
     log: CrawlLog | None = None,
     statuses: Statuses | None = None,
 ) -> list[Measured]:
-    """Measure all policies in one window: at each bandwidth, then the log's own crawls."""
+    """Measure the policies of each bandwidth, then the log's own crawls."""
     window, request = with_failures(window, request, statuses)
     estimate, sources = estimated_sources(window.past, request)
     nodes = nodes_of(estimate)
@@ -174,7 +175,7 @@ def at_rates(
 
 
 def nodes_of(estimate: Estimator) -> Nodes:
-    """Return the Gauss nodes of an estimator's posteriors; the estimate where there is none."""
+    """Return the Gauss nodes of posteriors; the estimate without one."""
     nodes, weights = estimate.nodes()
     blank = ~np.isfinite(nodes)
     at = np.where(blank, estimate.change_rate_[:, None], nodes)
@@ -182,10 +183,10 @@ def nodes_of(estimate: Estimator) -> Nodes:
 
 
 def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array, nodes: Nodes) -> Array | None:
-    """Return what rates are expected to cost each source over its window, by importance.
+    """Return what rates are expected to cost each source.
 
-    `nodes` are change rates and their probabilities, shape (n, number). None where the problem has no formula
-    for it.
+    Over its window, by importance; None where there is no formula. Nodes are change rates and their
+    probabilities, shape (n, number).
     """
     sources, phased = problem.sources, problem.objective
     objective = phased.objective if isinstance(phased, PhasedObjective) else phased
@@ -245,7 +246,7 @@ def _schedules(window: HeldOutWindow, request: PlanRequest, rates: Array) -> tup
 
 
 def _beginnings(window: HeldOutWindow) -> int:
-    """Return at how many phases schedules begin in each of a window's worlds."""
+    """Return at how many phases schedules begin in each world."""
     return -(-BEGINNINGS // len(window.worlds))
 
 
@@ -281,7 +282,7 @@ def _phased(known: Known) -> Conduct | None:
 
 
 def _replanned(known: Known) -> Conduct | None:
-    """Return what a policy does that is planned again each period, if one is wanted."""
+    """Return what a policy does that is planned again each period."""
     window, every = known.window, known.every
     if every is None:
         return None
@@ -292,7 +293,7 @@ def _replanned(known: Known) -> Conduct | None:
 
 
 def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: float) -> Conduct:
-    """Return what crawls do, given in each of a window's worlds, source by source.
+    """Return what crawls do, given for each world, source by source.
 
     Where fetches fail, they are attempts.
     """
@@ -316,7 +317,7 @@ def _counts(window: HeldOutWindow, source: IntArray, time: Array, weights: Array
 
 
 def _in_force(known: Known) -> Conduct | None:
-    """Return what the rates of the log's crawls do, scaled to the bandwidth."""
+    """Return what the crawl rates of the log do, at the bandwidth."""
     if known.log is None:
         return None
     rate = known.window.past.crawl_rate
@@ -330,7 +331,7 @@ def _in_force(known: Known) -> Conduct | None:
 
 
 def _shared(known: Known, shape: Array) -> Conduct | None:
-    """Return what rates in proportion to a shape do, within bounds and limits."""
+    """Return what rates in proportion to a shape do, within limits."""
     problem = known.problem
     rates = share(problem.per_bandwidth or problem, shape).rates
     if rates is not None and problem.per_bandwidth is not None:
@@ -339,7 +340,7 @@ def _shared(known: Known, shape: Array) -> Conduct | None:
 
 
 def _in_hindsight(known: Known) -> Conduct | None:
-    """Return what the best static rates for the changes of the window do, where they are known."""
+    """Return what the best static rates in hindsight do."""
     window, problem = known.window, known.problem
     # Refreshes are all that uses bandwidth, one like another.
     alike = problem.per_bandwidth is None and bool(np.all(problem.sources.refresh_cost == 1.0))
@@ -424,7 +425,7 @@ def _at_own_bandwidth(
 def own_crawls(
     window: HeldOutWindow, request: PlanRequest, sources: Sources, log: CrawlLog, statuses: Statuses | None
 ) -> Conduct:
-    """Return what a log's own crawls do, at their own bandwidth; `statuses` tell of those that failed."""
+    """Return what a log's own crawls do, at their own bandwidth."""
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
     rows = np.flatnonzero(place[log.source_index] >= 0)

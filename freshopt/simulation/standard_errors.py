@@ -1,4 +1,4 @@
-"""`measured_runs`: costs of a replay over runs, with standard errors over runs, or over sources.
+"""`measured_runs`: costs of a replay, with standard errors.
 
 Every replay goes this way, of schedules, of lifetimes and of rules with signals: it says what one sample of
 its world brought each source (`Run`), integrals over time or sums over requests.
@@ -139,7 +139,7 @@ class CostSums:
 
 
 class Runs(NamedTuple):
-    """What all runs brought: means over time and over requests, of all sources and of each."""
+    """What all runs brought: means over time and over requests."""
 
     times: dict[str, Measured]
     seen: dict[str, Measured]
@@ -152,7 +152,7 @@ class Runs(NamedTuple):
     runs: int
 
     def replay(self, begin: float, end: float, time_unit: str, *, over_requests: bool = False) -> Replay:
-        """Return it as a replay, whose costs are means over time or over requests."""
+        """Return it as a replay, of means over time or requests."""
         times, seen = (
             {
                 name: Measured(self.everything - one.value, one.error, 1.0 - one.mean)
@@ -178,7 +178,7 @@ def measured_runs(
     each_request: Array | None = None,
     shared: bool = False,
 ) -> Runs:
-    """Return what runs bring, as many as are wanted, or as errors need.
+    """Return what as many runs bring as are wanted, or needed.
 
     `drawn` says whether they are samples of something random, `each_request` what a request of each source
     counts, by default 1.
@@ -229,7 +229,7 @@ def _mean(cost: Array, asked: Array, weight: Array) -> float:
 
 
 def drawn_world(world: World, run: int) -> World:
-    """Return the world, or a sample of it: what is Poisson in it has the seeds after its own."""
+    """Return the world, or an independent sample: the next seeds."""
 
     def sampled(process: Changes | None) -> Changes | None:
         if run == 0 or not isinstance(process, PoissonChanges):
@@ -241,7 +241,7 @@ def drawn_world(world: World, run: int) -> World:
 
 
 def runs_wanted(world: World, runs: int | None) -> tuple[bool, int | None]:
-    """Return whether a world is drawn, and how many runs there are; None for as many as errors need."""
+    """Return whether a world is drawn, and how many runs are wanted."""
     drawn = isinstance(world.changes, PoissonChanges) or isinstance(world.requests, PoissonChanges)
     if runs is not None and runs > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
