@@ -35,9 +35,9 @@ import freshopt as fo
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
 from freshopt.planning.measured import Measured, measure
 from freshopt.planning.plan_steps import estimated_sources, problem_of
-from freshopt.planning.policies import Nodes, at_rates, nodes_of
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import PlanRequest
+from freshopt.planning.static_rates import Nodes, at_rates, nodes_of
 from freshopt.planning.verdict import verdict
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 

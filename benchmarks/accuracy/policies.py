@@ -40,11 +40,13 @@ from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import measured, policies
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.plan import estimated_sources
 from freshopt.planning.plan_steps import problem_of
-from freshopt.planning.policies import at_rates, hindsight_rates, policies_in
+from freshopt.planning.policies import policies_in
 from freshopt.planning.policy_cost import PolicyCost, mean_row
 from freshopt.planning.request import PlanRequest
+from freshopt.planning.static_rates import at_rates
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -45,18 +45,10 @@ NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
 class Run(NamedTuple):
-    """What one sample of a world brought.
+    """What one sample of a world brought each source, for unit importance.
 
-    Attributes
-    ----------
-    costs : mapping of str to ndarray, shape (n,)
-        Integrals over each source's window, for unit importance.
-    refreshes, on_signal : int
-        How many there were in the window.
-    seen : mapping of str to ndarray, shape (n,)
-        Sums over the requests of each source.
-    asked : ndarray, shape (n,), or None
-        How many requests there were.
+    Costs are integrals over its window, `seen` sums over its requests, of which there were `asked`; refreshes
+    are counted in the window.
     """
 
     costs: Mapping[str, Array] = NOTHING
@@ -69,11 +61,7 @@ class Run(NamedTuple):
 class CostSums:
     """Mean and squared deviations of a cost over runs, per source.
 
-    Parameters
-    ----------
-    weight : ndarray, shape (n,)
-    shared : bool
-        Whether sources influence each other within a run.
+    `shared` is whether sources influence each other within a run.
     """
 
     def __init__(self, weight: Array, *, shared: bool = False) -> None:
@@ -94,10 +82,7 @@ class CostSums:
 
     @property
     def variance(self) -> float:
-        """Estimated variance of the weighted mean over runs.
-
-        NaN for a single run.
-        """
+        """Estimated variance of the weighted mean; NaN for a single run."""
         if self.runs < 2:
             return float("nan")
         squares = self.squares_of_total if self.shared else float(np.sum(self.weight**2 * self.squares))
@@ -116,12 +101,7 @@ class CostSums:
     def ratio(self, span: Array, *, drawn: bool) -> tuple[float, float]:
         """Return the weighted cost over the weighted span, with its standard error.
 
-        Parameters
-        ----------
-        span : ndarray, shape (n,)
-        drawn : bool
-            Whether runs are samples of changes: then the error is over runs. If not, or if there was a single
-            run, it is over sources.
+        Where runs are samples, `drawn`, that is over runs; if not, or of a single run, over sources.
         """
         whole = float(self.weight @ span)
         if whole <= 0.0:
@@ -275,10 +255,7 @@ def error_over_sources(weight: Array, cost: Array, span: Array) -> float:
 
 
 def enough_runs(sums: Iterable[CostSums], run: int, wanted: int | None) -> bool:
-    """Return whether so many runs suffice.
-
-    They do if as many were wanted; or else if every variance has `FREEDOM` degrees of freedom.
-    """
+    """Return whether so many runs were wanted, or suffice for all errors."""
     if wanted is not None:
         return run >= wanted
     return run > FREEDOM or (run >= RUNS and all(found.freedom >= FREEDOM for found in sums))

@@ -9,9 +9,9 @@ import freshopt as fo
 from freshopt.planning.held_out_window import held_out_windows
 from freshopt.planning.measured import measure
 from freshopt.planning.plan_steps import problem_of
-from freshopt.planning.policies import at_rates
 from freshopt.planning.policy_cost import PolicyCost, mean_row
 from freshopt.planning.request import PlanRequest
+from freshopt.planning.static_rates import at_rates
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 PERIODIC = fo.Refresh.PERIODIC

@@ -12,8 +12,8 @@ from freshopt.planning.backtest import backtest
 from freshopt.planning.failing_window import Outcomes, Statuses, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
 from freshopt.planning.measured import measure
-from freshopt.planning.policies import at_rates
 from freshopt.planning.request import request_of
+from freshopt.planning.static_rates import at_rates
 from freshopt.problems import BinaryFreshness
 
 PERIODIC = fo.Refresh.PERIODIC
