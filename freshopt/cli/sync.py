@@ -8,11 +8,7 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.exporters.changedetection import LIMITS
-from freshopt.exporters.whole_intervals import whole_intervals
 from freshopt.formatting import percent
-from freshopt.io.changedetection_api import ChangeDetectionApi, ServedWatch
-from freshopt.io.read_changedetection import log_of_watches, names_of_watches
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
@@ -20,6 +16,9 @@ from freshopt.scheduling.rate_table import read_rates
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, fitted, number, plain, progress, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
+from freshopt.tools.changedetection import LIMITS, log_of_watches, names_of_watches
+from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
+from freshopt.tools.whole_intervals import whole_intervals
 from freshopt.units import SECONDS
 
 _DAY = SECONDS["day"]

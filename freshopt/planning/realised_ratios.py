@@ -21,9 +21,9 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
-from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
+from freshopt.planning.measured import per_time
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, require_static
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of, require_static
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 from freshopt.simulation.world import World
 from freshopt.solving import solve
@@ -120,7 +120,7 @@ def _costs(
 
     def cost(changes: ChangeWindow) -> float:
         each = sources.importance * static_costs(changes, rates, request.objective)
-        return window.per_time(each, sources.importance)
+        return per_time(each, window.span, sources.importance)
 
     known = window.drawn or (window,)
     realised = [cost(one.changes) for one in known]
