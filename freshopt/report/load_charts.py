@@ -1,4 +1,4 @@
-"""Chart of the schedule's load, in clock times of dated logs."""
+"""Charts of refreshes over time, in clock times of dated logs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
 from freshopt.report.axis import Scale, tick_text
-from freshopt.report.chart import NARROW, WIDE, Frame, axes, chart, figure, line, steps, strips
-from freshopt.report.markup import Child, Markup, element
+from freshopt.report.charts import (
+    NARROW,
+    SHADES,
+    WIDE,
+    Axis,
+    Bars,
+    Cells,
+    Chart,
+    Figure,
+    Frame,
+    Hits,
+    Line,
+    Mark,
+)
 from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
@@ -24,6 +37,8 @@ MOST_COLUMNS, FEWEST = 100, 14
 FAR = 4.0
 # Average number of refreshes of a column; with fewer the chart shows noise.
 EACH = 3.0
+# Height of a host's row in pixels.
+ROW = 20.0
 DAY = 86400.0
 
 
@@ -108,37 +123,19 @@ class Clock:
 
         return found.tolist(), text, f"UTC, from {self.since}"
 
-    def axis(self, frame: Frame, x: Scale) -> list[Markup]:
-        """Return the axis of time below rows of a picture."""
-        found, text, title = self.ticks(max(2, int((x.end - x.begin) / 80.0)))
-        floor = frame.up[0]
-        marks: list[Markup] = []
-        for tick in found:
-            at = float(x(tick))
-            marks.append(element("line", class_="frame", x1=at, x2=at, y1=floor, y2=floor + 4))
-            marks.append(element("text", text(tick), x=at, y=floor + 17, text_anchor="middle"))
-        marks.append(element("text", title, class_="axis", x=x.end, y=frame.height - 4, text_anchor="end"))
-        return marks
+    def axis(self, most: int) -> Axis:
+        """Return the axis of time, with at most so many ticks."""
+        ticks, text, title = self.ticks(most)
+        return Axis(title, Scale(0.0, float(self.edges[-1]), 0.0, 1.0), text, ticks)
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Refreshes of a schedule over time.
+class HostLoad(NamedTuple):
+    """Refreshes between a clock's edges of the hosts with most."""
 
-    Attributes
-    ----------
-    clock : Clock
-    many : ndarray, shape (columns,)
-        Refreshes.
-    """
-
-    clock: Clock
+    hosts: list[str]
     many: Array
-
-    @property
-    def rates(self) -> Array:
-        """Refreshes per time unit in each column."""
-        return np.asarray(self.many / np.diff(self.clock.edges))
+    sources: list[int]
+    of: int
 
 
 def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
@@ -160,42 +157,52 @@ def load_edges(horizon: float, unit: str, refreshes: int) -> Array:
     return edges
 
 
-def load_chart(load: Load, bandwidth: float | None, words: FetchWords) -> Markup:
-    """Return the load chart for desk and phone."""
-    many = words.rates.capitalize()
-    unit = load.clock.unit
+def over_time(clock: Clock, many: Array, bandwidth: float | None, words: FetchWords) -> Figure:
+    """Return the chart of refreshes, with the bandwidth where it is near."""
+    unit, what = clock.unit, words.rates.capitalize()
+    rates = many / np.diff(clock.edges)
+    mean, most = float(np.sum(many) / clock.edges[-1]), float(np.max(rates))
     known = "" if bandwidth is None else f"; the bandwidth is {number(bandwidth)}"
-    label = (
-        f"{many} per {unit} over the schedule: on average {number(_mean(load))}, at most "
-        f"{number(float(np.max(load.rates)))}{known}."
+    label = f"{what} per {unit} over the schedule: on average {number(mean)}, at most {number(most)}{known}."
+    spans = zip(clock.edges.tolist(), clock.edges[1:].tolist(), many.tolist(), strict=False)
+    told = [f"{clock.span(a, b)}: {count(int(each), words.rate)}" for a, b, each in spans]
+    marks: list[Mark] = [Bars(clock.edges, rates)]
+    top, below = most, ""
+    if bandwidth is not None and bandwidth <= FAR * most:
+        marks.append(Line(clock.edges[[0, -1]], np.full(2, bandwidth), "guide"))
+        top, below = max(most, bandwidth), "The dashed line is the bandwidth."
+    elif bandwidth is not None:
+        below = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
+    y = Axis(f"{words.rates} per {unit}", Scale(0.0, 1.12 * (top or 1.0), 0.0, 1.0))
+    marks.append(Hits(clock.edges, told))
+    charts = tuple(
+        Chart(label, clock.axis(ticks), y, marks, frame) for frame, ticks in ((WIDE, 12), (NARROW, 5))
     )
-    title = f"{many} per {unit}, in steps of {load.clock.step}"
-    near = bandwidth is not None and bandwidth <= FAR * float(np.max(load.rates))
-    guide = bandwidth if near else None
-    pictures = [_load_chart(load, guide, label, kind, words) for kind in ("wide", "narrow")]
-    beyond = ""
-    if bandwidth is not None:
-        beyond = f"The bandwidth, {number(bandwidth)} per {unit}, is far above its use."
-    return figure(title, pictures, "The dashed line is the bandwidth." if near else beyond)
+    return Figure(f"{what} per {unit}, in steps of {clock.step}", charts, below)
 
 
-def _load_chart(load: Load, bandwidth: float | None, label: str, kind: str, words: FetchWords) -> Markup:
-    frame, clock = WIDE if kind == "wide" else NARROW, load.clock
-    x = Scale(0.0, float(clock.edges[-1]), *frame.across)
-    most = max(bandwidth or 0.0, float(np.max(load.rates))) or 1.0
-    y = Scale(0.0, 1.12 * most, *frame.up)
-    found, text, title = clock.ticks(12 if kind == "wide" else 5)
-    marks: list[Child] = [
-        axes(frame, x, y, title, f"{words.rates} per {clock.unit}", x_ticks=found, x_text=text),
-        steps(x(clock.edges), y(load.rates), frame.up[0], "bars"),
-    ]
-    if bandwidth is not None:
-        marks.append(line(np.array(frame.across), np.repeat(y(bandwidth), 2), "guide"))
-    pairs = zip(clock.edges.tolist(), clock.edges[1:].tolist(), load.many.tolist(), strict=False)
-    told = (f"{clock.span(a, b)}: {count(int(many), words.rate)}" for a, b, many in pairs)
-    marks.append(strips(frame, x(clock.edges), told))
-    return chart(frame, label, marks, kind=kind)
+def by_host(load: HostLoad, clock: Clock, words: FetchWords) -> Figure:
+    """Return a row of cells for each host."""
+    most, what = number(float(np.max(load.many))), words.rates.capitalize()
+    below = f"A cell is {clock.step}; the darker, the more {words.rates}, up to {most}."
+    charts = tuple(_rows_of_hosts(load, clock, size, words) for size in (WIDE, NARROW))
+    return Figure(f"{what} by host over time", charts, below)
 
 
-def _mean(load: Load) -> float:
-    return float(np.sum(load.many) / load.clock.edges[-1])
+def _rows_of_hosts(load: HostLoad, clock: Clock, size: Frame, words: FetchWords) -> Chart:
+    """Return a picture whose cells are wide enough to be pointed at."""
+    rows, left = len(load.hosts), 170.0 if size is WIDE else 96.0
+    frame = size._replace(height=24.0 + ROW * rows + 40.0, left=left, top=6.0)
+    by = max(1, math.ceil(load.many.shape[1] / ((frame.width - frame.right - left) / 5.0)))
+    starts = np.arange(0, load.many.shape[1], by)
+    edges, many = np.append(clock.edges[starts], clock.edges[-1]), np.add.reduceat(load.many, starts, axis=1)
+    spans = [clock.span(a, b) for a, b in zip(edges.tolist(), edges[1:].tolist(), strict=False)]
+
+    def title(a: int, b: int) -> str:
+        return f"{load.hosts[b]}, {spans[a]}: {count(int(many[b, a]), words.rate)}"
+
+    dark = 0.05 + 0.9 * np.ceil(SHADES * many.T / max(float(np.max(many)), 1.0)) / SHADES
+    label = f"{words.rates.capitalize()} over time of {count(rows, 'host')}; {load.hosts[0]} has most."
+    y = Axis("", Scale(0.0, 1.0, 0.0, 1.0), names=load.hosts, own="*")
+    x = clock.axis(max(2, int((frame.width - frame.right - left) / 80.0)))
+    return Chart(label, x, y, [Cells(edges, np.arange(float(rows)), dark, title)], frame)
