@@ -37,7 +37,7 @@ class SteppedEstimator(KnownCrawlRate):
 
     @abstractmethod
     def _maps(self, crawls: IntArray, found: BoolArray, rate: Array) -> tuple[Array, Array]:
-        """Return the matrix and the vector of the step that each crawl makes."""
+        """Return the matrix and vector of each crawl's step."""
 
     def _advance(
         self, known: SufficientStatistics, at: IntArray, rows: ObservedIntervals, rate: Array
