@@ -30,7 +30,7 @@ from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
 WHOLE = 1e-6  # distance from an integer, and from a bound, that a solver's rounding explains
-# Open slots on each side of a preferred one that are let in first, and how many times as many then (measured).
+# Open slots on each side of a preferred one that are let in first, and how many times as many then.
 NEAR, WIDER = 8, 4
 GAP = 1e-3  # relative, at which branch and bound ends: the last part takes minutes for 10⁴ crawls (measured)
 MOST_NODES = 2_000_000  # slots of hosts in a program: it takes 5 kB for each (measured with 84 000)
