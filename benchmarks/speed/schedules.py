@@ -30,8 +30,7 @@ import numpy as np
 import freshopt as fo
 from freshopt import tools
 from freshopt.scheduling import Carousel, EarliestDeadline, Greedy, Periodic, PoissonArrivals
-from freshopt.scheduling.lifetime_table import LifetimeTable
-from freshopt.scheduling.rate_table import RateTable
+from freshopt.scheduling.rate_table import LifetimeTable, RateTable
 
 RESULTS = Path(__file__).parents[1] / "results" / "schedules.json"
 SOURCES, PER_SOURCE, REPEATS = 1_000_000, 7, 3
