@@ -204,9 +204,10 @@ class CrawlLikelihood:
         return OtherTerms(self.counted, self.exposure, self.pseudo, self.possible, self.birth_rate)
 
     def density(self, t: Array) -> tuple[Array, Array, Array]:
-        """Return l at one t = ln Δ per source, with two derivatives.
+        """Return l at one t per source, with two derivatives.
 
-        Under Jeffreys' prior, where there are `quiet` crawl intervals, those of the log posterior density.
+        t is ln Δ. Under Jeffreys' prior, where there are `quiet` crawl intervals, those of the log posterior
+        density.
         """
         return self._density(t, np.exp(t))
 
