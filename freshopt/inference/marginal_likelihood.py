@@ -161,6 +161,8 @@ STEEP = 25.0
 FEWEST, MOST = 1e-3, 40.0
 # Exponents for which two terms of the series of the left end are enough, and beyond which all is 0.
 NEAR, FAR = 1e-2, 600.0
+# Stands for an integral that underflows: of a prior whose rates are far from all that a source may have.
+NOTHING = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,7 +305,7 @@ class Grid:
         own, fall = left[some], falls[some]
         outside = shape * np.log(exposure) - own * np.log(fall) + gammaln(own) - gammaln(shape)
         above[some] = gammaincc(own, fall * self.rate[-1]) * np.exp(outside - self.largest[some])
-        found: Array = self.largest + np.log(inside + below + above)
+        found: Array = self.largest + np.log(np.maximum(inside + below + above, NOTHING))
         return found
 
 
