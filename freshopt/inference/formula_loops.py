@@ -23,7 +23,7 @@ FAITHFUL: dict[str, Any] = {"forceinline": True, "fastmath": {"contract"}}
 
 
 def register_formulas(*modules: ModuleType) -> str:
-    """Let numba inline the functions of some modules; return a digest of their source.
+    """Let numba inline functions of modules; return their source's digest.
 
     What is inlined elsewhere is part of what compiled code in the cache is looked up by.
     """
