@@ -42,9 +42,9 @@ from freshopt.planning import static_policies as policies
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan import estimated_sources
 from freshopt.planning.policy_replay import hindsight_rates, replay_rates
-from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import problem_of
 from freshopt.planning.window_policies import replay_policies
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +132,7 @@ def window_of(
     return HeldOutWindow.of(log, world, split, end), weight / weight.sum()
 
 
-def reachable(window: HeldOutWindow, request: PlanRequest, bandwidths: list[float], seed: int) -> list[float]:
+def reachable(window: HeldOutWindow, request: Wishes, bandwidths: list[float], seed: int) -> list[float]:
     """Share of the way to hindsight that the true rates go in simulated changes, at each bandwidth."""
     estimate, sources = estimated_sources(window.past, request)
     rates = np.asarray(estimate.draws(1, seed)).reshape(-1)
@@ -174,9 +174,9 @@ def run(window: HeldOutWindow, weight: Floats, seed: int) -> dict[str, dict[str,
     for name, objective in OBJECTIVES.items():
         cells: dict[str, list[float]] = {}
         bandwidths = [len(weight) / gap for gap in (GAP / 4, GAP, 4 * GAP)]
-        request = PlanRequest(objective, bandwidths[0], 1.0, importance=lambda _: weight, seed=seed)
+        request = Wishes(objective, bandwidths[0], 1.0, importance=lambda _: weight, seed=seed)
         told = replay_policies(window, request, bandwidths, GAP)
-        papers = PlanRequest(objective, bandwidths[0], 1.0, lambda _: weight, estimate=smoothed)
+        papers = Wishes(objective, bandwidths[0], 1.0, lambda _: weight, estimator=smoothed)
         _, sources = estimated_sources(window.past, papers)
         known = dict(zip(bandwidths, reachable(window, request, bandwidths, seed), strict=True))
         for bandwidth in bandwidths:

@@ -31,7 +31,7 @@ from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.plan_rows import plan_rows
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.questions.todays_crawls import freshness_of, share_of
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.changed_costs import changed_costs, require_plain_plan
@@ -304,12 +304,12 @@ def plan(
         limit, most = asked.pop("max_rate"), asked.pop("bandwidth")
         plan_in_partitions(
             origin,
-            PlanRequest(
+            Wishes(
                 bandwidth=np.inf if most is None else most,
                 horizon=length,
                 confidence=confidence,
                 max_rate=np.inf if limit is None else limit,
-                estimate=asked.pop("estimator"),
+                estimator=asked.pop("estimator"),
                 **asked,
             ),
             out,

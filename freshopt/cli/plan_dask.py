@@ -19,7 +19,7 @@ from freshopt.errors import SourceDataError
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.terminal import tables
 from freshopt.terminal.console import count, number, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions
@@ -32,7 +32,7 @@ _WHOLE_LOG = ("prior", "half_life", "reset")  # settings of estimators that depe
 
 def plan_in_partitions(
     origin: Origin,
-    request: PlanRequest,
+    request: Wishes,
     out: Path,
     importance: Path | None,
     hosts: Path | None,
@@ -81,7 +81,7 @@ def plan_in_partitions(
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
     if estimation.is_default:
-        request = replace(request, estimate=None)  # under one prior of all files
+        request = replace(request, estimator=None)  # under one prior of all files
     own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
     if constraints.given():
         request, wanted = _declared(request, columns, hosts, constraints, refresh, time_unit)
@@ -130,7 +130,7 @@ def _statuses(log: Path) -> list[tuple[str, str]]:
     return [("statuses", told)]
 
 
-def with_tables(importance: Path | None, hosts: Path | None, request: PlanRequest, file: Path) -> PlanRequest:
+def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, file: Path) -> Wishes:
     """Return a file's request, with its importances and hosts.
 
     They come from one table, or from one of the file's own name.
@@ -158,13 +158,13 @@ def columns_for(
 
 
 def _declared(
-    request: PlanRequest,
+    request: Wishes,
     columns: Path | None,
     hosts: Path | None,
     constraints: ConstraintOptions,
     refresh: str | None,
     time_unit: str,
-) -> tuple[PlanRequest, tuple[str, ...]]:
+) -> tuple[Wishes, tuple[str, ...]]:
     """Return the request with its constraints, and the columns they name."""
     table = () if columns is None else tuple(parquet_files(columns))
     for file in table:

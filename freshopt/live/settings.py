@@ -15,10 +15,9 @@ from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offend
 from freshopt.live.objective_record import objective_from, objective_record
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
-from freshopt.planning.request import rate_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER
-from freshopt.units import check_time_unit, convert_time, parse_duration
+from freshopt.units import check_time_unit, convert_time, parse_duration, rate_of
 
 # Settings and what they are unless told; durations as their user would write them.
 USUAL: dict[str, Any] = {

@@ -31,7 +31,7 @@ from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.hindsight import best_rates
 from freshopt.planning.plan_steps import method_of
 from freshopt.planning.policy_cost import Measurement, PolicyCost
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import points, points_before
@@ -87,7 +87,7 @@ class PolicyReplay:
 def replay_rates(
     policy: str,
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     problem: Problem,
     rates: Array,
     bandwidth: float,
@@ -318,7 +318,7 @@ def hindsight_rates(
 def replay_own_crawls(
     policy: str,
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     sources: Sources,
     log: CrawlLog,
     statuses: Statuses | None = None,
@@ -329,7 +329,7 @@ def replay_own_crawls(
     ----------
     policy : str
     window : HeldOutWindow
-    request : PlanRequest
+    request : Wishes
     sources : Sources
         Of the window.
     log : CrawlLog
@@ -455,7 +455,7 @@ def _mean_cost(weight: Array, cost: Array, span: Array) -> float:
 
 
 def _scheduled(
-    window: HeldOutWindow, request: PlanRequest, problem: Problem, rates: Array, phases: int
+    window: HeldOutWindow, request: Wishes, problem: Problem, rates: Array, phases: int
 ) -> tuple[Array, Array]:
     """Return costs and stale times of schedules, replayed from several phases."""
     length = window.end - window.begin

@@ -16,7 +16,7 @@ from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
 
@@ -28,7 +28,7 @@ PHASED = "plan, phased"
 JUDGED = (PHASED, REPLANNED, IN_FORCE, UNIFORM, PROPORTIONAL, SQUARE_ROOT, CURRENT)
 
 
-def require_static(request: PlanRequest) -> None:
+def require_static(request: Wishes) -> None:
     """Raise SourceDataError if a request declares constraints.
 
     Bandwidth, bounds and limits of hosts are none of them.
@@ -40,7 +40,7 @@ def require_static(request: PlanRequest) -> None:
         )
 
 
-def problem_of(request: PlanRequest, sources: Sources, bandwidth: float) -> Problem:
+def problem_of(request: Wishes, sources: Sources, bandwidth: float) -> Problem:
     """Return the problem of a request for other sources, at a bandwidth.
 
     Limits of hosts without a source are left out.

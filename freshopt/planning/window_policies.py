@@ -36,8 +36,8 @@ from freshopt.planning.policy_replay import (
     used_rate,
 )
 from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_policies import PHASED, problem_of, simple_rates
+from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.schedule import schedule
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solving import solve
@@ -48,7 +48,7 @@ PASSES, MATCHED = 5, 1e-6
 
 def replay_policies(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     bandwidths: Sequence[float],
     every: float | None = None,
     log: CrawlLog | None = None,
@@ -59,7 +59,7 @@ def replay_policies(
     Parameters
     ----------
     window : HeldOutWindow
-    request : PlanRequest
+    request : Wishes
     bandwidths : sequence of float
     every : float, optional
         Period of the re-planned policy.
@@ -95,7 +95,7 @@ def replay_policies(
 
 def _at_bandwidth(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     solution: Solution,
     bandwidth: float,
     refined: Sequence[PolicyReplay],
@@ -127,7 +127,7 @@ def _costs_alike(problem: Problem) -> bool:
 
 def _at_own_bandwidth(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     sources: Sources,
     log: CrawlLog,
     statuses: Statuses | None,
@@ -143,7 +143,7 @@ def _at_own_bandwidth(
     return [current, replay_rates(name, window, request, problem, rates, used, nodes=nodes)]
 
 
-def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, needed: float) -> Array:
+def _of_as_many(window: HeldOutWindow, request: Wishes, sources: Sources, needed: float) -> Array:
     """Return planned rates that use as much as a log's crawls did.
 
     Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as
@@ -161,14 +161,14 @@ def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, n
 
 
 def phased_plan(
-    window: HeldOutWindow, request: PlanRequest, without: Solution, estimate: Estimator, bandwidth: float
+    window: HeldOutWindow, request: Wishes, without: Solution, estimate: Estimator, bandwidth: float
 ) -> PolicyReplay | None:
     """Measure the plan at good phases, or None without evidence.
 
     Parameters
     ----------
     window : HeldOutWindow
-    request : PlanRequest
+    request : Wishes
     without : Solution
         The plan at random phases.
     estimate : Estimator
