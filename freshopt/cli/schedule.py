@@ -42,7 +42,8 @@ from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
-from freshopt.units import duration
+from freshopt.terminal.wish_options import wish_option
+from freshopt.units import duration, duration_of, gap_of
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 INTERVALS = (
@@ -80,8 +81,8 @@ COMMANDS = ("crontab", "pg_cron")
     f"{', '.join(LIFETIMES)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
-@options.host_gap_option
-@options.seed_option
+@wish_option("host_gap")
+@wish_option("seed")
 @click.option(
     "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
 )
@@ -105,7 +106,7 @@ COMMANDS = ("crontab", "pg_cron")
     type=click.Path(path_type=Path),
     help="File to write; a folder with --format nutch or dbt.",
 )
-@options.retry_option
+@wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option
 def schedule(
@@ -163,8 +164,8 @@ def schedule(
         raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
     with complete_file(out, overwrite) as staging:
         frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
-        length = inputs.duration_of("--horizon", horizon, unit)
-        gap = inputs.gap_of("--host-gap", host_gap, unit)
+        length = duration_of("--horizon", horizon, unit)
+        gap = 0.0 if host_gap is None else gap_of("--host-gap", host_gap, unit)
         method = choice.make(frame, unit, length, seed, begin, by_host=gap > 0.0)
         made = make_schedule(frame, length, method, time_unit=unit)
         if gap > 0.0:
@@ -214,7 +215,7 @@ def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> 
 def _target(kind: str, longest: str | None, command: str | None, template: str | None) -> IntervalFormat:
     """Return the format with its settings."""
     if kind == "nutch":
-        seconds = LONGEST if longest is None else int(inputs.duration_of("--longest", longest, "second"))
+        seconds = LONGEST if longest is None else int(duration_of("--longest", longest, "second"))
         if not 1 <= seconds < 2**31:
             raise SourceDataError(f"--longest: {longest!r} is not from 1 s to 68 years. Nutch counts so far.")
         return Nutch(seconds)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from freshopt.errors import SourceDataError
@@ -37,10 +36,15 @@ CLASHES = (
         "freshness such as 0.99.",
     ),
     *(
-        Clash(first, (ON_REQUEST,), "{0} is for {1}. Leave it out.", needs=True)
+        Clash(
+            first,
+            (ON_REQUEST,),
+            "--requests, --format and --stale-while-revalidate are for --refresh on-request. Leave them out.",
+            needs=True,
+        )
         for first in ("--requests", "--format", "stale_while_revalidate")
     ),
-    Clash("freshness", ("bandwidth",), "{0} stands in place of {1}, which it finds. Leave one of them out."),
+    Clash("freshness", ("bandwidth",), "{0} stands in place of {1}. Leave one of them out."),
     Clash(
         "freshness",
         ("constraints",),
@@ -68,7 +72,7 @@ CLASHES = (
         "{1} does not go with {0}, which is planned for under bandwidth, bounds and host limits alone. Leave "
         "one of them out.",
     ),
-    Clash("max_churn", ("compare",), "{0} limits what changes of earlier rates. Give {1} too.", needs=True),
+    Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(
         Clash(first, ("constraints",), "{1} does not go with {0}, which " + why + ". Leave it out.")
         for first, why in (
@@ -120,14 +124,14 @@ CLASHES = (
 
 def refuse_clashes(
     given: Collection[str],
-    said: Mapping[str, str] = MappingProxyType({}),
+    say: Callable[[str], str] = str,
     error: Callable[[str], Exception] = SourceDataError,
 ) -> None:
-    """Raise if what is given does not go together; `said` is how the caller calls it."""
+    """Raise if what is given does not go together; `say` tells how the caller calls it."""
     for clash in CLASHES if given else ():
         if clash.first not in given:
             continue
         there = [name for name in clash.others if name in given]
         if bool(there) != clash.needs:
             other = clash.others[0] if clash.needs else there[0]
-            raise error(clash.words.format(said.get(clash.first, clash.first), said.get(other, other)))
+            raise error(clash.words.format(say(clash.first), say(other)))

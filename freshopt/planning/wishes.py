@@ -279,11 +279,11 @@ class Wishes:
         expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
         if on_request != (goal.refresh is Refresh.ON_REQUEST):
             raise ObjectiveError(f"{goal!r} is of {_DISCIPLINES[on_request].format(goal.refresh.value)}")
-        made = {name: WISHES[name].read(name, value, log) for name, value in told.items()}
+        made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
         other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
         kinds = {"a plan", ON_REQUEST} if on_request else {"a plan"}
-        refuse_clashes({*told, *other, *today, *kinds}, other)
+        refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
         if "hosts" not in made and ("host_limits" in made or made.get("host_gap", 0.0) > 0.0):
             made["hosts"] = per_source(hosts_of_urls, "host", log)
         return cls(**made)
@@ -348,35 +348,35 @@ class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
     max_churn: float | str | None
 
 
-def taking(takes: type) -> Callable[[F], F]:
-    """Return the decorator that spells a function's wishes out in its signature, and refuses others."""
+def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """Return the decorator that spells wishes out in a function's signature, and refuses others.
+
+    `usual` has their defaults, in order; None for those of `WISHES`.
+    """
+    defaults = {name: one.usual for name, one in WISHES.items()} if usual is None else usual
+    hints = takes.__annotations__
 
     def spelled_out(function: F) -> F:
-        own, order = inspect.signature(function), list(WISHES)
-        first: list[inspect.Parameter] = []
-        rest: list[inspect.Parameter] = []
-        for each in own.parameters.values():
-            if each.kind is not each.VAR_KEYWORD:
-                (rest if each.kind is each.KEYWORD_ONLY else first).append(each)
-        listed = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=WISHES[name].usual,
-                annotation=hint.__forward_arg__,
-            )
-            for name, hint in sorted(takes.__annotations__.items(), key=lambda item: order.index(item[0]))
+        own = inspect.signature(function)
+        named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        alone = inspect.Parameter.KEYWORD_ONLY
+        named += [
+            inspect.Parameter(name, alone, default=default, annotation=hints[name].__forward_arg__)
+            for name, default in defaults.items()
+            if name in hints
         ]
-        known = {each.name for each in (*first, *listed, *rest)}
+        # Those that may be passed by position, then wishes, then the function's own.
+        named.sort(key=lambda each: (each.kind is alone) + (each.kind is alone and each.name not in hints))
+        known = {each.name for each in named}
 
         @wraps(function)
-        def checked(*positional: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
-            for name in named:
+        def checked(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
+            for name in given:
                 if name not in known:
                     raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
-            return function(*positional, **named)
+            return function(*positional, **given)
 
-        checked.__signature__ = own.replace(parameters=[*first, *listed, *rest])  # type: ignore[attr-defined]
+        checked.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
         return cast(F, checked)
 
     return spelled_out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -285,19 +284,5 @@ def outcome(data: CrawlLog | ChangeHistory) -> str:
     return f"{found}, {span_words(data)}"
 
 
-def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the origin options to a command.
-
-    The command gets one argument `origin` in place of `log`, `example` and these.
-    """
-    names = Origin.__dataclass_fields__
-
-    @wraps(command)
-    def with_origin(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-        origin = Origin(**{name: arguments.pop(name) for name in names})
-        return command(origin=origin, **arguments)
-
-    wrapped: Callable[..., Any] = with_origin
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+# The command gets one argument `origin` in place of `log`, `example` and these.
+origin_options = options.bundled("origin", _OPTIONS, Origin)
