@@ -105,11 +105,6 @@ def _foreign(folder: Path) -> None:
     with zipfile.ZipFile(folder / "cd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("url-watches.json"), json.dumps(watches))
         archive.writestr(zipfile.ZipInfo("k1/history.txt"), snapshots)
-    (folder / "bing").mkdir()
-    (folder / "bing" / "urlid_offset_history.txt").write_text(
-        "0\t0.5\t[[1.0, 0], [2.0, 1]]\n1\t0.25\t[[1.5, 1]]\n"
-    )
-    (folder / "bing" / "urlid_imp.txt").write_text("0\t1.0\n1\t2.0\n")
 
 
 def jobs() -> list[Job]:
@@ -127,8 +122,7 @@ def jobs() -> list[Job]:
         ("--history", "history.csv", "history.csv"), ("--history", "history.parquet", "history.parquet"),
         ("--dbt", "dbt", "dbt/sources2.json"), ("--nutch", "nutch", "nutch/31.csv"),
         ("--changedetection", "cd", "cd/url-watches.json"), ("--changedetection", "cd", "cd/k1/history.txt"),
-        ("--changedetection", "cd.zip", "cd.zip"), ("--bing", "bing", "bing/urlid_offset_history.txt"),
-        ("--bing", "bing", "bing/urlid_imp.txt"),
+        ("--changedetection", "cd.zip", "cd.zip"),
     ):  # fmt: skip
         found.append(Job(("estimate", origin, path, "--out", "out.parquet"), (inside,)))
         found.append(Job(("plan", origin, path, *PLAN, "--out", "out"), (inside,)))

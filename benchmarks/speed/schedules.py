@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from freshopt import exporters
+from freshopt import tools
 from freshopt.scheduling import Carousel, EarliestDeadline, Greedy, Periodic, PoissonArrivals
 from freshopt.scheduling.lifetime_table import LifetimeTable
 from freshopt.scheduling.rate_table import RateTable
@@ -145,10 +145,10 @@ def lifetimes(n: int) -> list[tuple[str, Any, LifetimeTable]]:
     paths = [f"/path/{k}?page={k % 13}&q=a%20b" for k in range(n)]
     records = [f"host-{k}.example.org. A 192.0.2.{k % 255}" for k in range(n)]
     return [
-        ("CacheControl", exporters.CacheControl(), LifetimeTable(each, paths, "hour")),
-        ("Nginx", exporters.Nginx(), LifetimeTable(each, paths, "hour")),
-        ("Redis", exporters.Redis(), LifetimeTable(each, paths, "hour")),
-        ("Dns", exporters.Dns(), LifetimeTable(each, records, "hour")),
+        ("CacheControl", tools.CacheControl(), LifetimeTable(each, paths, "hour")),
+        ("Nginx", tools.Nginx(), LifetimeTable(each, paths, "hour")),
+        ("Redis", tools.Redis(), LifetimeTable(each, paths, "hour")),
+        ("Dns", tools.Dns(), LifetimeTable(each, records, "hour")),
     ]
 
 
@@ -159,14 +159,14 @@ def exports(n: int, in_crontab: int) -> list[dict[str, Any]]:
     urls = [f"https://site-{k % 997}.example.org/path/{k}?page={k % 13}&q=a%20b" for k in range(n)]
     resources = [f"space-{k % 97}/secret-{k}.example" for k in range(n)]
     formats: list[tuple[str, Any, Any]] = [
-        ("Nutch", exporters.Nutch(), table_of(urls, rates)),
-        ("StormCrawler", exporters.StormCrawler(), table_of(urls, rates)),
-        ("ChangeDetection", exporters.ChangeDetection(), table_of(urls, rates)),
-        ("ExternalSecrets", exporters.ExternalSecrets(), table_of(resources, rates)),
-        ("Crontab", exporters.Crontab(), table_of(urls[:in_crontab], rates[:in_crontab])),
+        ("Nutch", tools.Nutch(), table_of(urls, rates)),
+        ("StormCrawler", tools.StormCrawler(), table_of(urls, rates)),
+        ("ChangeDetection", tools.ChangeDetection(), table_of(urls, rates)),
+        ("ExternalSecrets", tools.ExternalSecrets(), table_of(resources, rates)),
+        ("Crontab", tools.Crontab(), table_of(urls[:in_crontab], rates[:in_crontab])),
         (
             "Crontab, weekly",
-            exporters.Crontab(),
+            tools.Crontab(),
             table_of(urls[:in_crontab], np.maximum(np.rint(7.0 * rates[:in_crontab]), 1.0) / 7.0),
         ),
         *lifetimes(n),
@@ -190,7 +190,7 @@ def exports(n: int, in_crontab: int) -> list[dict[str, Any]]:
             )
         plan = fo.schedule(dict.fromkeys(urls, 1.0), 1.0, PoissonArrivals(seed=1))
         begin, path = datetime(2026, 1, 1, tzinfo=UTC), Path(folder) / "calendar.ics"
-        seconds = best_of(lambda: exporters.write_icalendar(plan, begin, path))
+        seconds = best_of(lambda: tools.write_icalendar(plan, begin, path))
         rows.append(
             {
                 "work": "iCalendar, an event",

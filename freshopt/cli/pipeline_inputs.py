@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.pipelines.pipeline import Pipeline, pipeline
 from freshopt.terminal import tables
+from freshopt.tools.dbt_project import Manifest, read_manifest
 from freshopt.units import convert_time, duration_of, rate_of
 
 # An amount of time, such as 4h.

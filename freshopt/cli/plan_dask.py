@@ -55,12 +55,9 @@ def plan_in_partitions(
     others: dict[str, object] = {
         "--columns": origin.columns,
         "--example": origin.example,
-        "--git": origin.git,
-        "--history": origin.history,
         "--sources": origin.sources,
     }
-    others |= {"--nutch": origin.nutch, "--changedetection": origin.changedetection}
-    others |= {"--dbt": origin.dbt, "--bing": origin.bing, "--csv": csv or None}
+    others |= {f"--{name}": path for name, path in origin.tools.items()} | {"--csv": csv or None}
     for name, given in others.items():
         if given is not None:
             raise click.UsageError(

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from freshopt.cli.report import command_line
-from freshopt.cli.schedule import LIFETIMES, exported_rows
+from freshopt.cli.schedule import exported_rows
 from freshopt.io.read_requests import read_requests
 from freshopt.planning.lifetime_plan import plan_lifetimes
 from freshopt.terminal.console import show, working
 from freshopt.terminal.log_inputs import Origin, outcome
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.request_words import request_rates
+from freshopt.tools.table import LIFETIMES
 
 lifetime_format_option: Decorator = click.option(
     "--format",
@@ -51,7 +52,7 @@ def plan_on_request(
     if requests is None:
         words += "; as no --requests names another log, each line of LOG is a request"
     made = plan_lifetimes(found.data, rates, **asked)
-    target = None if kind is None else LIFETIMES[kind]
+    target = None if kind is None else LIFETIMES[kind]()
     more = {"command": command_line(context)}
     written, done = made.write(out, target, csv=csv, overwrite=overwrite, more=more)
     rows = [

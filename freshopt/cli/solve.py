@@ -94,7 +94,7 @@ def estimate(
     if hosts is not None and not estimation.by_host:
         raise click.UsageError("--hosts is for --prior host. Give that, or leave it out.")
     table_ending(out)
-    for read in (origin.log, origin.history, requests):
+    for read in (*origin.paths, requests):
         inputs.require_other(read, out)
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)

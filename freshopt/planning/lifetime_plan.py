@@ -23,13 +23,6 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.errors import SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
-from freshopt.exporters.cache_control import CacheControl
-from freshopt.exporters.dns import Dns
-from freshopt.exporters.export import export
-from freshopt.exporters.nginx import Nginx
-from freshopt.exporters.redis import Redis
-from freshopt.exporters.tool_format import Exported
-from freshopt.exporters.whole_lifetimes import LifetimeFormat
 from freshopt.formatting import aligned, count, number, percent
 from freshopt.io.atomic_output import complete_folder
 from freshopt.io.read_requests import read_requests, requests_of
@@ -53,6 +46,9 @@ from freshopt.report.page import PAGE, write_report
 from freshopt.report.value_words import amount, mean_amount, meaning, price_text
 from freshopt.solvers.lifetime_rule import LifetimeRule
 from freshopt.solving import solve
+from freshopt.tools.export import Exported, export
+from freshopt.tools.table import LIFETIMES
+from freshopt.tools.whole_lifetimes import LifetimeFormat
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
@@ -68,7 +64,7 @@ FILES = (
     PAGE,
     "summary.json",
     *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")),
-    *(each.file for each in (CacheControl, Nginx, Redis, Dns)),
+    *(each.file for each in LIFETIMES.values()),
 )
 
 

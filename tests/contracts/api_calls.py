@@ -19,7 +19,6 @@ from freshopt import (
     automata,
     bounds,
     estimators,
-    exporters,
     goodness_of_fit,
     noisy_signals,
     online,
@@ -28,6 +27,7 @@ from freshopt import (
     simulation,
     solvers,
     testing,
+    tools,
 )
 from tests.contracts import discovery
 from tests.contracts.api_automata import AUTOMATA
@@ -423,11 +423,11 @@ CALLS: dict[str, Call] = {
         simulation.missed_costs,
         {"world": WORLD, "source": [0, 1], "time": [0.5, 0.7], "end": 1.0, "begin": 0.0, "penalty": None},
     ),
-    "exporters.export": Call(
-        exporters.export,
+    "tools.export": Call(
+        tools.export,
         {
             "rates": {"a": 1.0},
-            "target": exporters.Crontab(),
+            "target": tools.Crontab(),
             "path": Path("rates.txt"),
             "time_unit": "day",
             "overwrite": False,

@@ -17,12 +17,12 @@ from freshopt.estimators import MaximumLikelihood
 from freshopt.inference.success_rates import SuccessRates
 from freshopt.io.fetch_outcomes import fetch_statuses
 from freshopt.io.read_log import read_log
-from freshopt.io.read_planner import read_planner
 from freshopt.logs import row_outcomes as rowwise
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.known_changes import known_changes
 from freshopt.planning.wishes import BackTestWishes, Wishes
+from freshopt.tools.live_planner import read_planner
 from tests.ground_truth.row_evidence import Crawl, Row, crawls_of, fetch_of
 
 STATUSES = ("", "200", "304", "503", "429", "0", "404", "301", "403")

@@ -91,9 +91,9 @@ def test_claims_that_need_the_data_are_decided_in_one_table(
 
 
 def test_rates_of_silent_pages_are_learnt(frame: ModuleType, tmp_path: Path) -> None:  # noqa: ARG001
-    made, io = importlib.import_module("bing"), importlib.import_module("freshopt.io")
+    made = importlib.import_module("bing")
     rates = np.where(np.arange(N) % 4 == 0, 1.25, np.nan)
-    data = io.read_bing(write(tmp_path, np.ones(N), rates))
+    data = made.read_bing(write(tmp_path, np.ones(N), rates))
     sources, left_out = made.pages_of(data, tmp_path)
     assert left_out == 0
     assert sources.signalled.tolist() == (np.arange(N) % 4 == 0).tolist()

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.exporters import CacheControl, Nginx
 from freshopt.problems import BinaryFreshness
+from freshopt.tools import CacheControl, Nginx
 
 FRESH = BinaryFreshness(fo.Refresh.ON_REQUEST)
 DAY = 86_400.0

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.exporters import CacheControl
 from freshopt.planning.lifetime_plan import LifetimePlan
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
+from freshopt.tools import CacheControl
 from tests.ground_truth.page_reader import PageReader
 from tests.report.test_page import ODD
 
