@@ -19,7 +19,7 @@ from freshopt.planning.good_phases import phase_savings
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct
 from freshopt.planning.plan_steps import method_of
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import points, points_before
 from freshopt.simulation.replay_window import Refreshes
@@ -34,7 +34,7 @@ BEGINNINGS, MOST_REFRESHES = 9, 2_000_000
 
 def at_rates(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     problem: Problem,
     rates: Array,
     bandwidth: float,
@@ -112,7 +112,7 @@ def _attempts(window: HeldOutWindow, objective: Objective, rates: Array, seed: i
     return runs
 
 
-def _schedules(window: HeldOutWindow, request: PlanRequest, rates: Array) -> tuple[float, list[Refreshes]]:
+def _schedules(window: HeldOutWindow, request: Wishes, rates: Array) -> tuple[float, list[Refreshes]]:
     """Return parts of a schedule at several beginnings, and where all begin."""
     begin = max(2.0 * window.begin - window.end, float(np.min(window.world.start)))
     horizon, shared = window.end - begin, _beginnings(window)
