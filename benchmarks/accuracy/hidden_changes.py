@@ -32,10 +32,10 @@ from benchmarks.harness import Measurement as Bench
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
 from freshopt.planning.measured import Measured, measure
 from freshopt.planning.plan_steps import estimated_sources, problem_of
-from freshopt.planning.policies import Nodes, at_rates, nodes_of
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.static_rates import Nodes, at_rates, nodes_of
 from freshopt.planning.verdict import verdict
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 OBJECTIVES = {
@@ -89,7 +89,7 @@ class Tested:
 
     def __init__(self, rate: Floats, log: fo.CrawlLog, history: fo.ChangeHistory, seed: int) -> None:
         self.rate, self.bandwidth = rate, 0.3 * len(rate)
-        request = PlanRequest(HarmonicStaleness(fo.Refresh.PERIODIC), self.bandwidth, 1.0)
+        request = Wishes(HarmonicStaleness(fo.Refresh.PERIODIC), self.bandwidth, 1.0)
         measured = held_out_windows(log, None, seed=seed)
         self.windows = {
             "log": measured,
@@ -100,7 +100,7 @@ class Tested:
 
     def plan(self, objective: fo.Objective) -> dict[str, PolicyCost]:
         """Return what the plan cost by each measure."""
-        request = PlanRequest(objective, self.bandwidth, 1.0)
+        request = Wishes(objective, self.bandwidth, 1.0)
         problems = [problem_of(request, sources, self.bandwidth) for _, sources in self.known]
         rates = [fo.solve(problem).rates for problem in problems]
         nodes = [nodes_of(estimate) for estimate, _ in self.known]
@@ -118,7 +118,7 @@ class Tested:
 
     def placebo(self, objective: fo.Objective) -> dict[str, bool]:
         """Return whether one of two policies of equal true cost is claimed to save, by each measure."""
-        request = PlanRequest(objective, self.bandwidth, 1.0)
+        request = Wishes(objective, self.bandwidth, 1.0)
         problems = [problem_of(request, sources, self.bandwidth) for _, sources in self.known]
         true = [
             fo.Problem(objective, fo.Sources(self.rate[window.index]), self.bandwidth).numerics
@@ -155,7 +155,7 @@ class Tested:
     def _measured(
         self,
         window: HeldOutWindow,
-        request: PlanRequest,
+        request: Wishes,
         problem: fo.Problem,
         rates: Floats,
         nodes: Nodes | None = None,

@@ -39,11 +39,13 @@ from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import measured, policies
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.plan import estimated_sources
 from freshopt.planning.plan_steps import problem_of
-from freshopt.planning.policies import at_rates, hindsight_rates, policies_in
+from freshopt.planning.policies import policies_in
 from freshopt.planning.policy_cost import PolicyCost, mean_row
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.static_rates import at_rates
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 BUNDLED = tuple(EXAMPLES)
@@ -76,7 +78,7 @@ def window_of(
     return HeldOutWindow.of(log, world, split, end), weight
 
 
-def reachable(window: HeldOutWindow, request: PlanRequest, bandwidths: list[float], seed: int) -> list[float]:
+def reachable(window: HeldOutWindow, request: Wishes, bandwidths: list[float], seed: int) -> list[float]:
     """Share of the way to hindsight that the true rates go in simulated changes, at each bandwidth."""
     estimate, sources = estimated_sources(window.past, request)
     rates = np.asarray(estimate.draws(1, seed)).reshape(-1)
@@ -108,9 +110,7 @@ def reachable(window: HeldOutWindow, request: PlanRequest, bandwidths: list[floa
     return found
 
 
-def row_of(
-    window: HeldOutWindow, request: PlanRequest, conduct: measured.Conduct, name: str = ""
-) -> PolicyCost:
+def row_of(window: HeldOutWindow, request: Wishes, conduct: measured.Conduct, name: str = "") -> PolicyCost:
     """Return what a policy cost in a window; costs are compared, whatever the objective's sense."""
     importance = request.importance
     weight = np.ones(len(window.span)) if importance is None else importance(window.past.sources_)
@@ -129,11 +129,11 @@ def run(window: HeldOutWindow, weight: Floats, seed: int) -> dict[str, dict[str,
     for name, objective in OBJECTIVES.items():
         cells: dict[str, list[float]] = {}
         bandwidths = [len(weight) / gap for gap in (GAP / 4, GAP, 4 * GAP)]
-        request = PlanRequest(objective, bandwidths[0], 1.0, importance=lambda _: weight, seed=seed)
+        request = Wishes(objective, bandwidths[0], 1.0, importance=lambda _: weight, seed=seed)
         told = [
             mean_row([one], None, maximised=False) for one in policies_in(window, request, bandwidths, GAP)
         ]
-        papers = PlanRequest(objective, bandwidths[0], 1.0, lambda _: weight, estimate=smoothed)
+        papers = Wishes(objective, bandwidths[0], 1.0, lambda _: weight, estimator=smoothed)
         _, sources = estimated_sources(window.past, papers)
         known = dict(zip(bandwidths, reachable(window, request, bandwidths, seed), strict=True))
         for bandwidth in bandwidths:

@@ -33,9 +33,10 @@ from benchmarks.accuracy.histories import GAP, HISTORIES, TEST, History, bundled
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators.estimator import Estimator
 from freshopt.planning.realised_ratios import ratios_or_none
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import draws_for, rate_draws
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 
@@ -75,12 +76,12 @@ def run(history: History, split: float, crawls: int, seed: int) -> list[dict[str
     window, fits, rows = ChangeWindow.of(world, split, end), Fits(), []
     for name, objective in OBJECTIVES.items():
         for mean_gap in MEAN_GAPS:
-            request = PlanRequest(
+            request = Wishes(
                 objective,
                 len(weight) / mean_gap,
                 1.0,
                 importance=lambda names: weight[names],
-                estimate=fits,
+                estimator=fits,
                 seed=1000 * seed + int(split),
             )
             model = fits(log)

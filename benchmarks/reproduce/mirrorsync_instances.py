@@ -16,8 +16,7 @@ from numba import njit
 
 import freshopt as fo
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
-from freshopt.online.async_updates import run_cycles
-from freshopt.online.gradient_probes import Descent, with_exploration
+from freshopt.online.gradient_probes import Descent, run_periods, with_exploration
 from freshopt.online.oracle import value_of
 from freshopt.problems import BinaryCost, PowerCost, SynchronizationCost
 from freshopt.simulation import AgeCosts, Crawler
@@ -141,7 +140,7 @@ class Instance:
     def run_by(self, descent: Descent, learner: Cyclic, rounds: int) -> RunHistory:
         """Run a learner with cyclic updates, by a step of one's own."""
         horizon, world, truth = rounds * ROUND, self.world(), self.problem
-        return run_cycles(learner, descent, world, truth, horizon, truth, None, progress=False)
+        return run_periods(learner, descent, world, truth, horizon, truth, None, progress=False)
 
     def curve(self, history: RunHistory, rounds: int) -> Array:
         """Return the cost of the rates in force after 0, 1, ... rounds."""

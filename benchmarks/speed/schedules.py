@@ -26,8 +26,7 @@ import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, apart, best_of
 from freshopt import tools
 from freshopt.scheduling import Carousel, EarliestDeadline, Greedy, Periodic, PoissonArrivals
-from freshopt.scheduling.lifetime_table import LifetimeTable
-from freshopt.scheduling.rate_table import RateTable
+from freshopt.scheduling.rate_table import LifetimeTable, RateTable
 
 SOURCES, PER_SOURCE, REPEATS = 1_000_000, 7, 3
 # Sources of an export; cron keeps 10 000 lines.

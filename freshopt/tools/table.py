@@ -172,7 +172,7 @@ TOOLS = (
     Tool("dns", write=Dns),
 )
 READ = {tool.name: tool for tool in TOOLS if tool.read is not None}
-SERVED = {tool.name: tool for tool in TOOLS if tool.server is not None}
+SERVED = {tool.name: tool.server for tool in TOOLS if tool.server is not None}
 _WRITTEN = [(tool.name, tool.write) for tool in TOOLS if tool.write is not None]
 INTERVALS = {name: made for name, made in _WRITTEN if issubclass(made, IntervalFormat)}
 # Of caches, whose copies are refreshed on request.
