@@ -97,9 +97,9 @@ def maximise(likelihood: CrawlLikelihood, start: Array, moving: BoolArray, descr
 
 
 def posterior_quantiles(likelihood: CrawlLikelihood, levels: Array) -> Array:
-    """Return the quantiles of each source's change rate, both of shape (k, n).
+    """Return the quantiles of each source's change rate.
 
-    NaN for a source without data.
+    Levels and rates have the shape (k, n), NaN for a source without data.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class GammaParameters(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Crawl intervals, source after source, with their weights if they do not count alike."""
+    """Crawl intervals, source after source, with weights if they have them."""
 
     length: Array
     offsets: IntArray
@@ -76,7 +76,7 @@ class Intervals(NamedTuple):
         return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
 
     def shares(self, rate: Array) -> tuple[Array, Array, Array]:
-        """Return x, the odds of no change and q of each crawl interval."""
+        """Return x, odds of no change, and q of crawl intervals."""
         x = self.length * np.repeat(rate, self.number)
         odds = odds_of(x)
         return x, odds, x * odds

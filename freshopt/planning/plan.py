@@ -63,8 +63,8 @@ from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.host_gap import with_host_gap
+from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
 from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.scheduling.schedule_size import PLANNED_BYTES, check_size
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform

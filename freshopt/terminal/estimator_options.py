@@ -10,7 +10,7 @@ import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.estimators.default_prior import MANY, default_prior
+from freshopt.estimators.default_prior import MANY, default_prior, resetting_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
@@ -23,7 +23,6 @@ from freshopt.estimators.stochastic_approximation import (
 )
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
-from freshopt.inference.resetting_prior import resetting_prior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
 from freshopt.terminal.options import Decorator, bundled

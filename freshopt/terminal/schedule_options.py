@@ -14,10 +14,9 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.carousel import Carousel
-from freshopt.scheduling.discrete_counts import DiscreteCounts
-from freshopt.scheduling.earliest_deadline import EarliestDeadline
+from freshopt.scheduling.constant_load import Carousel, EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
+from freshopt.scheduling.integer_counts import DiscreteCounts
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.rate_table import read_rates

@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.numerics.arrays import Array, IntArray, total
-from freshopt.scheduling.lifetime_table import LifetimeTable, read_lifetimes
+from freshopt.scheduling.rate_table import LifetimeTable, read_lifetimes
 from freshopt.tools.export import Exported, ToolFormat
 from freshopt.tools.text_lines import has_surrogate, text_of, write_lines
 from freshopt.tools.whole_intervals import ROUNDING, largest_loss
@@ -116,7 +116,7 @@ def whole_lifetimes(table: LifetimeTable, shortest: int = 0) -> IntArray:
 
     Examples
     --------
-    >>> from freshopt.scheduling.lifetime_table import read_lifetimes
+    >>> from freshopt.scheduling.rate_table import read_lifetimes
     >>> whole_lifetimes(read_lifetimes({"a": 1.0, "b": 0.01, "c": np.inf, "d": 0.0}, "minute")).tolist()
     [60, 1, -1, 0]
     """

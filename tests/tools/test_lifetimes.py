@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.problems import BinaryFreshness
-from freshopt.scheduling.lifetime_table import LifetimeTable, read_lifetimes
+from freshopt.scheduling.rate_table import LifetimeTable, read_lifetimes
 from freshopt.tools import CacheControl, Dns, Nginx, Nutch, Redis, export
 from freshopt.tools.whole_lifetimes import LONGEST, LifetimeFormat
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
