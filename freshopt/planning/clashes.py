@@ -11,7 +11,8 @@ from freshopt.errors import SourceDataError
 class Clash(NamedTuple):
     """What one wish does not go with, or not without.
 
-    `first` excludes each of the others, or `needs` one of them. Names beside those of wishes are options of the command line, as they are written.
+    `first` excludes each of the others, or `needs` one of them. Names beside those of wishes are options of
+    the command line, as they are written.
     """
 
     first: str

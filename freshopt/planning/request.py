@@ -224,4 +224,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the class
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     told = "freshopt.planning.request.PlanRequest is freshopt.planning.wishes.Wishes. Use that."
     warnings.warn(told, DeprecationWarning, stacklevel=2)
-    return importlib.import_module("freshopt.planning.wishes").Wishes
+    return importlib.import_module(f"{__package__}.wishes").Wishes

@@ -58,8 +58,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Wish(NamedTuple):
     """One wish: how it is read, and its option.
 
-    `read` takes its name as the caller has it, what was given, and the log. `kind`, `metavar`, `least`, `group` and `help` are of its option, which a wish without help has not;
-    `usual` is what it is unless given; `told` says whether summaries have it among their settings.
+    `read` takes its name as the caller has it, what was given, and the log; `usual` is what it is unless
+    given. `kind`, `metavar`, `least`, `group` and `help` are of its option, which a wish without help has
+    not; `told` says whether summaries have it among their settings.
     """
 
     read: Read
