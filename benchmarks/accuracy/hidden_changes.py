@@ -33,11 +33,11 @@ import numpy as np
 
 import freshopt as fo
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
-from freshopt.planning.plan_steps import estimated_sources
-from freshopt.planning.policy_cost import Measurement, PolicyCost
-from freshopt.planning.policy_replay import PolicyReplay, mean_row, nodes_of, replay_rates, saving
+from freshopt.planning.measured import Measured, measure
+from freshopt.planning.plan_steps import estimated_sources, problem_of
+from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of
+from freshopt.planning.static_rates import Nodes, at_rates, nodes_of
 from freshopt.planning.verdict import verdict
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
@@ -112,7 +112,7 @@ class Tested:
         return {
             name: mean_row(
                 [
-                    replay_rates("plan", window, request, problem, own, self.bandwidth, nodes=at)
+                    self._measured(window, request, problem, own, at)
                     for window, problem, own, at in zip(windows, problems, rates, nodes, strict=True)
                 ],
                 None,
@@ -146,9 +146,9 @@ class Tested:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if cost(middle) < cost(best - APART) else (low, middle)
 
-        def replayed(windows: tuple[HeldOutWindow, ...], exponent: float) -> list[PolicyReplay]:
+        def replayed(windows: tuple[HeldOutWindow, ...], exponent: float) -> list[Measured]:
             return [
-                replay_rates("", window, request, problem, own, self.bandwidth, predicted=False)
+                self._measured(window, request, problem, own)
                 for window, problem, own in zip(windows, problems, rates(exponent), strict=True)
             ]
 
@@ -156,6 +156,18 @@ class Tested:
             name: claimed(saving(replayed(windows, low), replayed(windows, best - APART)))
             for name, windows in self.windows.items()
         }
+
+    def _measured(
+        self,
+        window: HeldOutWindow,
+        request: PlanRequest,
+        problem: fo.Problem,
+        rates: Floats,
+        nodes: Nodes | None = None,
+    ) -> Measured:
+        """Return what rates cost each source of a window."""
+        conduct = at_rates(window, request, problem, rates, self.bandwidth, nodes)
+        return measure("plan", window, request.objective, problem.sources.importance, conduct)
 
 
 def claimed(saved: Measurement) -> bool:

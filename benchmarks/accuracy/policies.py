@@ -8,7 +8,7 @@ source, and a first one, ends at a split, its gaps are exponential with mean 7 d
 not. Sources are those alive from before their first crawl until the end of the test; in each run up to 300 of
 them are drawn anew (bootstrap), with Pareto(1.5) importances.
 
-Policies are held against the true changes of the next 26 mean gaps (`freshopt.planning.window_policies`).
+Policies are held against the true changes of the next 26 mean gaps (`freshopt.planning.policies`).
 The gain is the share of the way from the plan to the best static plan in hindsight, means over mean refresh
 gaps of 7/4, 7 and 28 days, binary freshness and harmonic staleness, splits and seeds; ± is the standard error
 over splits and seeds, each a paired difference. "Smoothing 0.5" is the plan of maximum likelihood with the
@@ -38,13 +38,15 @@ import numpy as np
 import freshopt as fo
 from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
-from freshopt.planning import static_policies as policies
+from freshopt.planning import measured, policies
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.plan import estimated_sources
-from freshopt.planning.policy_replay import hindsight_rates, replay_rates
+from freshopt.planning.plan_steps import problem_of
+from freshopt.planning.policies import policies_in
+from freshopt.planning.policy_cost import PolicyCost, mean_row
 from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of
-from freshopt.planning.window_policies import replay_policies
+from freshopt.planning.static_rates import at_rates
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,10 +159,21 @@ def reachable(window: HeldOutWindow, request: PlanRequest, bandwidths: list[floa
             hindsight_rates(drawn, request.objective, problem),
         )
         plan, known, best = (
-            replay_rates("", drawn, request, problem, each, bandwidth).cost.value for each in tried
+            row_of(drawn, request, at_rates(drawn, request, problem, each, bandwidth)).realised
+            for each in tried
         )
         found.append(100.0 * (plan - known) / (plan - best))
     return found
+
+
+def row_of(
+    window: HeldOutWindow, request: PlanRequest, conduct: measured.Conduct, name: str = ""
+) -> PolicyCost:
+    """Return what a policy cost in a window; costs are compared, whatever the objective's sense."""
+    importance = request.importance
+    weight = np.ones(len(window.span)) if importance is None else importance(window.past.sources_)
+    found = measured.measure(name, window, request.objective, weight, conduct)
+    return mean_row([found], None, maximised=False)
 
 
 def smoothed(log: fo.CrawlLog) -> MaximumLikelihood:
@@ -175,7 +188,9 @@ def run(window: HeldOutWindow, weight: Floats, seed: int) -> dict[str, dict[str,
         cells: dict[str, list[float]] = {}
         bandwidths = [len(weight) / gap for gap in (GAP / 4, GAP, 4 * GAP)]
         request = PlanRequest(objective, bandwidths[0], 1.0, importance=lambda _: weight, seed=seed)
-        told = replay_policies(window, request, bandwidths, GAP)
+        told = [
+            mean_row([one], None, maximised=False) for one in policies_in(window, request, bandwidths, GAP)
+        ]
         papers = PlanRequest(objective, bandwidths[0], 1.0, lambda _: weight, estimate=smoothed)
         _, sources = estimated_sources(window.past, papers)
         known = dict(zip(bandwidths, reachable(window, request, bandwidths, seed), strict=True))
@@ -183,21 +198,23 @@ def run(window: HeldOutWindow, weight: Floats, seed: int) -> dict[str, dict[str,
             rows = {row.policy: row for row in told if row.bandwidth == bandwidth}
             problem = problem_of(papers, sources, bandwidth)
             rates = fo.solve(problem).rates
-            rows[SMOOTHED] = replay_rates(SMOOTHED, window, papers, problem, rates, bandwidth)
+            guess = sources.change_rate[:, None], np.ones((len(rates), 1))
+            conduct = at_rates(window, papers, problem, rates, bandwidth, guess)
+            rows[SMOOTHED] = row_of(window, papers, conduct, SMOOTHED)
             plan = rows[policies.PLAN]
-            best = rows[policies.HINDSIGHT].cost.value
-            gap_to_best = plan.cost.value - best
+            best = rows[policies.HINDSIGHT].realised
+            gap_to_best = plan.realised - best
             rows.setdefault(PHASED, plan)
             cells.setdefault("cycle", []).append(100.0 * (rows[PHASED] is not plan))
             for policy in SHOWN:
-                saved = plan.cost.value - rows[policy].cost.value
+                saved = plan.realised - rows[policy].realised
                 cells.setdefault(policy, []).append(100.0 * saved / gap_to_best)
-                cells.setdefault(f"{policy}, of the cost", []).append(100.0 * saved / plan.cost.value)
+                cells.setdefault(f"{policy}, of the cost", []).append(100.0 * saved / plan.realised)
             cells.setdefault("reachable", []).append(known[bandwidth])
-            cells.setdefault("gap", []).append(100.0 * gap_to_best / plan.cost.value)
-            cells.setdefault("ratio", []).append(plan.cost.value / (plan.predicted or np.nan))
+            cells.setdefault("gap", []).append(100.0 * gap_to_best / plan.realised)
+            cells.setdefault("ratio", []).append(plan.realised / (plan.predicted or np.nan))
             cells.setdefault("ratio, smoothed", []).append(
-                rows[SMOOTHED].cost.value / (rows[SMOOTHED].predicted or np.nan)
+                rows[SMOOTHED].realised / (rows[SMOOTHED].predicted or np.nan)
             )
         found[name] = cells
     return found

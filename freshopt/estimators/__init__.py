@@ -7,11 +7,13 @@ from freshopt.estimators.full_observation import FullObservation as FullObservat
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.estimators.moment_matching import MomentMatching as MomentMatching
-from freshopt.estimators.momentum_stochastic_approximation import (
+from freshopt.estimators.naive import Naive as Naive
+from freshopt.estimators.stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
-from freshopt.estimators.naive import Naive as Naive
-from freshopt.estimators.stochastic_approximation import StochasticApproximation as StochasticApproximation
+from freshopt.estimators.stochastic_approximation import (
+    StochasticApproximation as StochasticApproximation,
+)
 from freshopt.inference.beliefs import Beliefs as Beliefs
 from freshopt.inference.gamma_prior import GammaPrior as GammaPrior
 from freshopt.inference.host_prior import HostPriors as HostPriors

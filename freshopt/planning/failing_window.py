@@ -72,16 +72,7 @@ class Statuses(NamedTuple):
 class Outcomes:
     """Which fetches of a window's sources succeed.
 
-    Attributes
-    ----------
-    chance : ndarray, shape (n,)
-        That a fetch succeeds, where none is recorded.
-    seed : int
-    source : ndarray of int, shape (rows,)
-        Of recorded fetches, by position, ascending.
-    time : ndarray, shape (rows,)
-        Ascending by source.
-    succeeded : ndarray of bool, shape (rows,)
+    By recorded fetches, in the order of positions and times; where none is recorded, with a chance.
     """
 
     chance: Array

@@ -5,6 +5,9 @@ What `freshopt.planning.plan` puts together, and partitions of a log use one by 
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from freshopt.certificates.solution import Solution
@@ -144,3 +147,27 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
     if crawls > MOST_CRAWLS:
         return False
     return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
+
+
+def require_static(request: PlanRequest) -> None:
+    """Raise SourceDataError if a request declares constraints.
+
+    Bandwidth, bounds and limits of hosts are none of them.
+    """
+    if request.constraints is not None or not math.isfinite(request.bandwidth):
+        raise SourceDataError(
+            "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "
+            "them out."
+        )
+
+
+def problem_of(request: PlanRequest, sources: Sources, bandwidth: float) -> Problem:
+    """Return the problem of a request for other sources, at a bandwidth.
+
+    Limits of hosts without a source are left out.
+    """
+    limits: dict[Any, float] | None = None
+    if request.host_limits is not None and sources.host is not None:
+        there = set(np.asarray(sources.host).tolist())
+        limits = {host: limit for host, limit in request.host_limits.items() if host in there} or None
+    return Problem(request.objective, sources, bandwidth, limits)

@@ -17,9 +17,11 @@ from freshopt.estimators.full_observation import FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.moment_matching import MomentMatching
-from freshopt.estimators.momentum_stochastic_approximation import MomentumStochasticApproximation
 from freshopt.estimators.naive import Naive
-from freshopt.estimators.stochastic_approximation import StochasticApproximation
+from freshopt.estimators.stochastic_approximation import (
+    MomentumStochasticApproximation,
+    StochasticApproximation,
+)
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.inference.resetting_prior import resetting_prior

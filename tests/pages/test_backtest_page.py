@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from freshopt.planning import static_policies as policies
+from freshopt.planning import policies
 from freshopt.problems import BinaryFreshness
 
 ROOT = Path(__file__).parents[2]

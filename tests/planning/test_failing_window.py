@@ -11,8 +11,9 @@ import freshopt as fo
 from freshopt.planning.backtest import backtest
 from freshopt.planning.failing_window import Outcomes, Statuses, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
-from freshopt.planning.policy_replay import attempted_costs
+from freshopt.planning.measured import measure
 from freshopt.planning.request import request_of
+from freshopt.planning.static_rates import at_rates
 from freshopt.problems import BinaryFreshness
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -70,8 +71,12 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     window = HeldOutWindow.of(log, kept, 100.0, end)
     asked = request_of(log, 1.0, 1.0, **DEFAULTS | {"objective": BinaryFreshness(refresh)}, success=chance)
     window, _ = with_failures(window, asked, None)
-    cost, stale = attempted_costs(window, BinaryFreshness(refresh), np.full(n, 2.0), 5)(0, window.changes)
-    np.testing.assert_array_equal(cost, stale)
+    objective = BinaryFreshness(refresh)
+    problem = fo.Problem(objective, fo.Sources(np.ones(n)), 2.0 * n)
+    conduct = at_rates(window, asked, problem, np.full(n, 2.0), 2.0 * n)
+    found = measure("", window, objective, np.ones(n), conduct)
+    cost = found.cost
+    np.testing.assert_array_equal(cost, found.stale)
     u, s = 0.5, chance[:4]
     fresh = (s / u) * -np.expm1(-u) / (1.0 - (1.0 - s) * np.exp(-u))
     if refresh is not PERIODIC:

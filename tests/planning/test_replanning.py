@@ -12,11 +12,13 @@ from freshopt.estimators import MaximumLikelihood
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.measured import measure
 from freshopt.planning.plan import estimated_sources
-from freshopt.planning.policy_replay import replay_crawls
+from freshopt.planning.plan_steps import problem_of
+from freshopt.planning.policies import crawls_that
+from freshopt.planning.policy_cost import mean_row
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.request import PlanRequest, default_estimate
-from freshopt.planning.static_policies import problem_of
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -69,8 +71,10 @@ def test_a_single_source_by_hand() -> None:
     for a, b in zip(time, [*time[1:], 10.0], strict=True):
         missed = [t for t in changes if a < t <= b]
         stale += max(min(b, 10.0) - max(min(missed), 4.0), 0.0) if missed else 0.0
-    row = replay_crawls("re-planned", window, request.objective, np.ones(1), [(source, time)], 1.0)
-    assert row.cost.value == pytest.approx(stale / 6.0, rel=SCALAR)
+    conduct = crawls_that(window, [(source, time)], 1.0)
+    measured = measure("re-planned", window, request.objective, np.ones(1), conduct)
+    row = mean_row([measured], None, maximised=False)
+    assert row.realised == pytest.approx(stale / 6.0, rel=SCALAR)
     assert row.refreshes == pytest.approx(1.0, rel=EXACT)
 
 
