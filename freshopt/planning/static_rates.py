@@ -1,4 +1,4 @@
-"""Static rates in a held-out window: what they do there, and what they are expected to cost.
+"""Static rates in a held-out window, and what they should cost.
 
 Their cost is exact where it is a function of missed changes. Where it is not, schedules are replayed over
 several beginnings, each after a run-in as long as the window, or as the record reaches back; so are attempts
