@@ -76,14 +76,14 @@ their data is told in [papers](papers.md).
 
 # The modules that measure a paper's claims, in their order.
 PARTS = {
-    "automata": ("automata_theory", "automata_moving", "automata_static"),
+    "automata": ("automata_theory", "automata_static"),
     "estimators": ("estimators_theory", "estimators_figures", "estimators_adaptive"),
     "lambdacrawl": ("lambdacrawl_claims",),
     "learning_to_crawl": (
         *("learning_to_crawl_lemmas", "learning_to_crawl_estimation", "learning_to_crawl_regret"),
         "learning_to_crawl_phases",
     ),
-    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_regret", "mirrorsync_learners"),
+    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_learners"),
 }
 
 
