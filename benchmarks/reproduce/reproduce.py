@@ -79,10 +79,7 @@ PARTS = {
     "automata": ("automata_theory", "automata_static"),
     "estimators": ("estimators_theory", "estimators_figures", "estimators_adaptive"),
     "lambdacrawl": ("lambdacrawl_claims",),
-    "learning_to_crawl": (
-        *("learning_to_crawl_lemmas", "learning_to_crawl_estimation", "learning_to_crawl_regret"),
-        "learning_to_crawl_phases",
-    ),
+    "learning_to_crawl": tuple(f"learning_to_crawl_{each}" for each in ("lemmas", "estimation", "regret")),
     "mirrorsync": ("mirrorsync_theorems", "mirrorsync_learners"),
 }
 
