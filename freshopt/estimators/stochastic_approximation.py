@@ -33,11 +33,12 @@ from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArr
 class SteppedEstimator(KnownCrawlRate):
     """Estimator whose state is an affine recursion over crawls, the estimate first."""
 
-    floor: float | None
+    def __init__(self, floor: float | None) -> None:
+        self.floor: Final = check_floor(floor)
 
     @abstractmethod
     def _maps(self, crawls: IntArray, found: BoolArray, rate: Array) -> tuple[Array, Array]:
-        """Return the matrix and the vector of the step that each crawl makes."""
+        """Return the matrix and vector of each crawl's step."""
 
     def _advance(
         self, known: SufficientStatistics, at: IntArray, rows: ObservedIntervals, rate: Array
@@ -120,7 +121,7 @@ class StochasticApproximation(SteppedEstimator):
                 f"step is {step}. Steps (k+1)^−step lead to the change rate if it is in (0, 1]. Pass 0.75."
             )
         self.step: Final = step
-        self.floor: Final = check_floor(floor)
+        super().__init__(floor)
 
     def __repr__(self) -> str:
         """Return the settings."""
@@ -216,7 +217,7 @@ class MomentumStochasticApproximation(SteppedEstimator):
         self.step: Final = step
         self.beta: Final = beta
         self.omega: Final = omega
-        self.floor: Final = check_floor(floor)
+        super().__init__(floor)
 
     def __repr__(self) -> str:
         """Return the settings."""

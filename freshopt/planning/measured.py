@@ -1,4 +1,4 @@
-"""One measured table: what each source cost under each policy in each held-out window.
+"""One measured table: what each source cost under each policy.
 
 A policy says what it does in a window (`Conduct`): static rates, which are measured exactly
 (`freshopt.simulation.static_costs`: no phase is drawn, and copies have the ages that the rates give them), or
@@ -159,7 +159,7 @@ def per_time(amount: Array, span: Array, weight: Array | float = 1.0) -> float:
 def _costs(
     window: HeldOutWindow, conduct: Conduct, kinds: Sequence[Objective], world: int, changes: ChangeWindow
 ) -> list[Array]:
-    """Return costs of each source in one of a window's worlds, or in a part of it."""
+    """Return the costs of each source in a world, or a part."""
     rates, runs = conduct.rates, conduct.runs
     if runs is None:
         assert rates is not None, "rates or crawls"
@@ -198,16 +198,17 @@ class MeasuredTable:
 
     @property
     def edges(self) -> Array:
-        """Ends of the parts of the windows on the log's clock, shape (parts + 1,)."""
+        """Ends of the windows' parts on the log's clock."""
         first = [rows[0] for rows in self.windows]
         ends = [np.linspace(one.begin, one.end, len(one.over_time) + 1) for one in first]
         return np.concatenate([each[:-1] for each in ends] + [ends[-1][-1:]])
 
     @property
     def over_time(self) -> dict[str, Array]:
-        """The objective's value in each part under each policy, of the sources that are there.
+        """The objective's value in each part, by policy.
 
-        NaN where none is or where it is not measured; of several bandwidths the first counts.
+        Of the sources that are there; NaN where none is or where it is not measured. Of several bandwidths
+        the first counts.
         """
         found = {}
         for policy, rows in self._policies().items():
@@ -220,7 +221,10 @@ class MeasuredTable:
 
     @property
     def per_source(self) -> dict[str, Array]:
-        """Mean cost of each source while it was there, by importance, shape (N,); NaN where it was not."""
+        """Mean cost of each source while it was there, by policy.
+
+        By importance, shape (N,); NaN where it was not.
+        """
         found = {}
         for policy, rows in self._policies().items():
             cost, span = np.zeros(len(self.names)), np.zeros(len(self.names))
@@ -249,7 +253,7 @@ class MeasuredTable:
         return polars.DataFrame({"source": self.names.tolist(), **columns})
 
     def rows(self) -> polars.DataFrame:
-        """Return the long table: a row for each policy, bandwidth, window and source that is there.
+        """Return the long table of sources that are there.
 
         Columns policy, bandwidth, window, source, weight, span, cost, shown, stale, used and predicted, as in
         `Measured`; null where there is none.
@@ -274,7 +278,7 @@ class MeasuredTable:
         return polars.concat(found).select(*head, polars.exclude(head))
 
     def _policies(self) -> dict[str, list[Measured]]:
-        """Return the rows of each policy at its first bandwidth, if it is there in all windows."""
+        """Return the rows of policies in all windows, at their first bandwidth."""
         first = [{one.policy: one for one in reversed(rows)} for rows in self.windows]
         names = dict.fromkeys(one.policy for one in self.windows[0])
         return {name: [own[name] for own in first] for name in names if all(name in own for own in first)}

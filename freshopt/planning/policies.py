@@ -1,12 +1,9 @@
-"""Policies of a back-test: functions from what is known before a window to what they do in it.
+"""Policies of a back-test: what they do in a held-out window.
 
-`POLICIES` lists those of a bandwidth, the plan first; a new one is a function and its row there. Each uses
-the same bandwidth, under the same bounds and host limits, and knows the same estimates. The log's own crawls
-have the bandwidth that they used, and beside them stands a plan that uses as much.
-
-Where an objective's cost is no function of missed changes, schedules are replayed over several beginnings,
-each after a run-in as long as the window, or as the record reaches back; so are attempts of which some fail,
-from where the record begins.
+A policy is a function from what is known before a window to what it does there. `POLICIES` lists those of a
+bandwidth, the plan first; a new one is a function and its row there. Each uses the same bandwidth, under the
+same bounds and host limits, and knows the same estimates. The log's own crawls have the bandwidth that they
+used, and beside them stands a plan that uses as much.
 """
 
 from __future__ import annotations
@@ -20,32 +17,21 @@ from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
-from freshopt.modelling.objective import Objective, Refresh
-from freshopt.modelling.objective_numerics import numerics_of
-from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
-from freshopt.planning.good_phases import (
-    at_good_phases,
-    good_phases,
-    phase_savings,
-    phased_method,
-    phased_problem,
-)
+from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.hindsight import best_rates
 from freshopt.planning.measured import Conduct, Measured, measure, per_time
 from freshopt.planning.plan_files import moment
-from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, method_of, problem_of
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.request import PlanRequest
-from freshopt.scheduling.poisson_arrivals import PoissonArrivals
-from freshopt.scheduling.refresh_order import points, points_before
+from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
+from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.schedule import schedule
 from freshopt.simulation.replay_window import Refreshes
-from freshopt.simulation.static_costs import has_static_cost, static_costs
+from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
 from freshopt.solving import solve
@@ -53,11 +39,6 @@ from freshopt.solving import solve
 PLAN, PHASED, REPLANNED, IN_FORCE = "plan", "plan, phased", "re-planned", "rates in force"
 UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
 HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", "plan at current"
-# Gauss nodes of the sources' posteriors and their weights.
-Nodes = tuple[Array, Array]
-# Beginnings of a replayed schedule, shared among a window's worlds; with more refreshes its gaps are short,
-# and one is enough.
-BEGINNINGS, MOST_REFRESHES = 9, 2_000_000
 # Passes that match a plan's refreshes to those of the log's crawls, and how closely.
 PASSES, MATCHED = 5, 1e-6
 
@@ -65,25 +46,12 @@ PASSES, MATCHED = 5, 1e-6
 class Known(NamedTuple):
     """What policies know before a window, at a bandwidth.
 
-    Attributes
-    ----------
-    window : HeldOutWindow
-    request : PlanRequest
-    solution : Solution
-        The plan.
-    bandwidth : float
-    estimate : Estimator
-        The one that it was made with.
-    nodes : (ndarray, ndarray)
-        Of its posteriors.
-    every : float or None
-        Period of the re-planned policy.
-    log : CrawlLog or None
-        The whole log, where its crawls are a policy.
+    The solution is the plan, made with the estimate, of whose posteriors the nodes are; `every` is the period
+    of the re-planned policy; the log is there where its crawls are a policy.
     """
 
     window: HeldOutWindow
-    request: PlanRequest
+    request: Wishes
     solution: Solution
     bandwidth: float
     estimate: Estimator
@@ -124,13 +92,13 @@ class Policy(NamedTuple):
 
 def policies_in(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     bandwidths: Sequence[float],
     every: float | None = None,
     log: CrawlLog | None = None,
     statuses: Statuses | None = None,
 ) -> list[Measured]:
-    """Measure all policies in one window: at each bandwidth, then the log's own crawls."""
+    """Measure the policies of each bandwidth, then the log's own crawls."""
     window, request = with_failures(window, request, statuses)
     estimate, sources = estimated_sources(window.past, request)
     nodes = nodes_of(estimate)
@@ -147,106 +115,6 @@ def policies_in(
                 conduct = conduct._replace(in_parts=False)
             found.append(measure(name, window, request.objective, sources.importance, conduct))
     return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes)
-
-
-def at_rates(
-    window: HeldOutWindow,
-    request: PlanRequest,
-    problem: Problem,
-    rates: Array,
-    bandwidth: float,
-    nodes: Nodes | None = None,
-) -> Conduct:
-    """Return what static rates do in a window.
-
-    Their cost is predicted under the posterior whose nodes are given.
-    """
-    expected = None if nodes is None else predicted_cost(window, problem, rates, nodes)
-    conduct = Conduct(bandwidth, rates * window.span, rates, predicted=expected)
-    if window.outcomes is not None:
-        tried = _attempts(window, request.objective, rates, request.seed)
-        return conduct._replace(runs=[tried] * len(window.worlds))
-    if has_static_cost(request.objective):
-        return conduct
-    begin, shifted = _schedules(window, request, rates)
-    # Replays of several beginnings for each part would take long.
-    return conduct._replace(runs=[shifted] * len(window.worlds), begin=begin, in_parts=False)
-
-
-def nodes_of(estimate: Estimator) -> Nodes:
-    """Return the Gauss nodes of an estimator's posteriors; the estimate where there is none."""
-    nodes, weights = estimate.nodes()
-    blank = ~np.isfinite(nodes)
-    at = np.where(blank, estimate.change_rate_[:, None], nodes)
-    return np.clip(at, SMALLEST, LARGEST), np.where(np.isnan(weights), 1.0 / weights.shape[1], weights)
-
-
-def predicted_cost(window: HeldOutWindow, problem: Problem, rates: Array, nodes: Nodes) -> Array | None:
-    """Return what rates are expected to cost each source over its window, by importance.
-
-    `nodes` are change rates and their probabilities, shape (n, number). None where the problem has no formula
-    for it.
-    """
-    sources, phased = problem.sources, problem.objective
-    objective = phased.objective if isinstance(phased, PhasedObjective) else phased
-    amount = np.zeros(len(rates))
-    for rate, weight in zip(nodes[0].T, nodes[1].T, strict=True):
-        own = sources.with_change_rate(rate)
-        numerics = numerics_of(objective, own)[0]
-        if numerics is None:
-            return None
-        with np.errstate(all="ignore"):
-            amount += weight * numerics.cost(rates)
-        if objective is not phased:
-            amount -= weight * phase_savings(problem, rates, own)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(amount * window.span)
-
-
-def _attempts(window: HeldOutWindow, objective: Objective, rates: Array, seed: int) -> list[Refreshes]:
-    """Return attempts at static rates that succeed, in several runs.
-
-    Equal gaps begin at several phases that divide a gap evenly, after a random one of each source.
-    """
-    assert window.outcomes is not None, "asked before"
-    begin = float(np.min(window.world.start))
-    length = window.end - begin
-    shared = _beginnings(window)
-    many = shared if shared * float(np.sum(rates)) * length <= MOST_REFRESHES else 1
-    first = np.random.default_rng([seed, 23]).random(len(rates))
-    runs = []
-    for k in range(many):
-        if objective.refresh is Refresh.PERIODIC:
-            phase = (first + k / many) % 1.0
-            count = points_before(length, rates, phase)
-            source, time = np.repeat(np.arange(len(rates)), count), points(count, phase, rates)
-        else:
-            count, time = PoissonArrivals(seed + k).arrivals(rates, length)
-            source = np.repeat(np.arange(len(rates)), count)
-            time = time[np.lexsort((time, source))]
-        succeed = window.outcomes.of(source, begin + time)
-        runs.append((source[succeed], begin + time[succeed]))
-    return runs
-
-
-def _schedules(window: HeldOutWindow, request: PlanRequest, rates: Array) -> tuple[float, list[Refreshes]]:
-    """Return parts of a schedule at several beginnings, and where all begin."""
-    begin = max(2.0 * window.begin - window.end, float(np.min(window.world.start)))
-    horizon, shared = window.end - begin, _beginnings(window)
-    source, time = method_of(request).times(rates, 2.0 * horizon)
-    many = shared if len(time) * shared <= MOST_REFRESHES else 1
-    runs = []
-    for k in range(many):
-        first = k / many * horizon
-        kept = np.flatnonzero((time >= first) & (time < first + horizon))
-        kept = kept[np.lexsort((time[kept], source[kept]))]
-        runs.append((source[kept], begin + np.minimum(time[kept] - first, np.nextafter(horizon, 0.0))))
-    return begin, runs
-
-
-def _beginnings(window: HeldOutWindow) -> int:
-    """Return at how many phases schedules begin in each of a window's worlds."""
-    return -(-BEGINNINGS // len(window.worlds))
 
 
 def _phased(known: Known) -> Conduct | None:
@@ -281,7 +149,7 @@ def _phased(known: Known) -> Conduct | None:
 
 
 def _replanned(known: Known) -> Conduct | None:
-    """Return what a policy does that is planned again each period, if one is wanted."""
+    """Return what a policy does that is planned again each period."""
     window, every = known.window, known.every
     if every is None:
         return None
@@ -292,7 +160,7 @@ def _replanned(known: Known) -> Conduct | None:
 
 
 def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: float) -> Conduct:
-    """Return what crawls do, given in each of a window's worlds, source by source.
+    """Return what crawls do, given for each world, source by source.
 
     Where fetches fail, they are attempts.
     """
@@ -316,7 +184,7 @@ def _counts(window: HeldOutWindow, source: IntArray, time: Array, weights: Array
 
 
 def _in_force(known: Known) -> Conduct | None:
-    """Return what the rates of the log's crawls do, scaled to the bandwidth."""
+    """Return what the crawl rates of the log do, at the bandwidth."""
     if known.log is None:
         return None
     rate = known.window.past.crawl_rate
@@ -330,7 +198,7 @@ def _in_force(known: Known) -> Conduct | None:
 
 
 def _shared(known: Known, shape: Array) -> Conduct | None:
-    """Return what rates in proportion to a shape do, within bounds and limits."""
+    """Return what rates in proportion to a shape do, within limits."""
     problem = known.problem
     rates = share(problem.per_bandwidth or problem, shape).rates
     if rates is not None and problem.per_bandwidth is not None:
@@ -339,7 +207,7 @@ def _shared(known: Known, shape: Array) -> Conduct | None:
 
 
 def _in_hindsight(known: Known) -> Conduct | None:
-    """Return what the best static rates for the changes of the window do, where they are known."""
+    """Return what the best static rates in hindsight do."""
     window, problem = known.window, known.problem
     # Refreshes are all that uses bandwidth, one like another.
     alike = problem.per_bandwidth is None and bool(np.all(problem.sources.refresh_cost == 1.0))
@@ -347,29 +215,6 @@ def _in_hindsight(known: Known) -> Conduct | None:
     if not (has_static_cost(known.request.objective) and window.outcomes is None and alike and spent > 0.0):
         return None
     return known.at(hindsight_rates(window, known.request.objective, problem, spent), predicted=False)
-
-
-def hindsight_rates(
-    window: HeldOutWindow, objective: Objective, problem: Problem, refreshes: float | None = None
-) -> Array:
-    """Return the best static rates for the changes of the window itself.
-
-    `refreshes` are per time unit, of the sources that are there; by default the problem's bandwidth.
-    """
-    weight, there, span = problem.sources.importance, window.there, window.span
-    bandwidth = float(problem.bandwidth) if refreshes is None else refreshes
-    # Refreshes of a source that leaves early take a smaller part of the bandwidth, those of one gone none.
-    part = np.where(there, span / np.mean(span[there]), 1.0)
-    known = window.drawn or (window,)
-    taken = best_rates(
-        lambda used: (
-            weight * np.mean([static_costs(one.changes, used / part, objective) for one in known], axis=0)
-        ),
-        bandwidth,
-        np.where(there, problem.lower * part, 0.0),
-        np.where(there, problem.upper * part, 0.0),
-    )
-    return taken / part
 
 
 def _uniform(known: Known) -> Conduct | None:
@@ -401,7 +246,7 @@ POLICIES: Mapping[str, Policy] = {
 
 def _at_own_bandwidth(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     sources: Sources,
     log: CrawlLog | None,
     statuses: Statuses | None,
@@ -422,9 +267,9 @@ def _at_own_bandwidth(
 
 
 def own_crawls(
-    window: HeldOutWindow, request: PlanRequest, sources: Sources, log: CrawlLog, statuses: Statuses | None
+    window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
 ) -> Conduct:
-    """Return what a log's own crawls do, at their own bandwidth; `statuses` tell of those that failed."""
+    """Return what a log's own crawls do, at their own bandwidth."""
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
     rows = np.flatnonzero(place[log.source_index] >= 0)
@@ -456,7 +301,7 @@ def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
     return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 
 
-def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, needed: float) -> Array:
+def _of_as_many(window: HeldOutWindow, request: Wishes, sources: Sources, needed: float) -> Array:
     """Return planned rates that use as much as a log's crawls did.
 
     Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as

@@ -1,4 +1,4 @@
-"""Costs of policies as sums over rows of the measured table, with errors, beside the plan.
+"""Costs of policies: sums over rows of the measured table.
 
 Policies meet the same changes, and their costs are compared source by source: the error of a difference is
 that of the sources' differences, far smaller than that of a cost where a few sources decide both. Errors are
@@ -51,7 +51,9 @@ class Measurement:
 
     @classmethod
     def of(cls, weight: Array, cost: Array, span: Array, index: IntArray, total: int) -> Measurement:
-        """Return the measurement of costs integrated over the windows of some of `total` sources.
+        """Return the measurement of costs integrated over sources' windows.
+
+        `index` are the sources' positions among `total`.
 
         Examples
         --------
@@ -95,7 +97,7 @@ class Measurement:
         return Measurement(float(1.0 - ratio), residual, self.there | other.there, float(hidden))
 
     def scaled(self, value: float, factor: float) -> Measurement:
-        """Return the measurement of another value, which differs by a factor where this one does."""
+        """Return another value, which differs by a factor where this does."""
         return Measurement(value, factor * self.residual, self.there, factor * self.hidden)
 
     @property
@@ -105,7 +107,7 @@ class Measurement:
 
     @property
     def effective(self) -> float:
-        """The number of sources that decide the error, (Σr²)²/Σr⁴ of their residuals r."""
+        """Sources that decide the error, (Σr²)²/Σr⁴ of their residuals r."""
         squares = self.residual**2
         fourth = float(np.sum(squares**2))
         return float(np.sum(squares)) ** 2 / fourth if fourth > 0.0 else 0.0
@@ -213,7 +215,7 @@ def mean_row(found: Sequence[Measured], plan: Sequence[Measured] | None, *, maxi
 
 
 def _predicted(rows: Sequence[Measured]) -> float | None:
-    """Return the mean cost that was expected; None unless of all windows and finite."""
+    """Return the mean cost that was expected, if of all windows."""
     known = [per_time(one.predicted, one.span, one.weight) for one in rows if one.predicted is not None]
     return float(np.mean(known)) if len(known) == len(rows) and np.all(np.isfinite(known)) else None
 

@@ -1,4 +1,4 @@
-"""Re-planning in a closed loop, from the policy's own crawls in a recorded world.
+"""Re-planning in a recorded world, from the policy's own crawls.
 
 It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
 crawls, changed or not and nothing else (`SimulatedCrawler`), are appended to the log, change rates are learnt
@@ -28,7 +28,8 @@ from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import default_estimate
+from freshopt.planning.wishes import Wishes
 from freshopt.simulation.crawler import SimulatedCrawler
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
@@ -40,12 +41,12 @@ MOST_PERIODS, MOST_CRAWLS = 10_000, 30_000_000
 
 
 def replanned_crawls(
-    window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
+    window: HeldOutWindow, request: Wishes, solution: Solution, estimate: Estimator, every: float
 ) -> Refreshes:
-    """Return the crawls of a policy planned again each period, source by source.
+    """Return the crawls of a policy planned again each period.
 
-    `solution` is the plan at the beginning of the window, made with `estimate`. With the crawls comes each
-    source's last one before the window. Where fetches fail, they are attempts.
+    `solution` is the plan at the beginning of the window, made with `estimate`. Crawls come source by source,
+    with each source's last one before the window. Where fetches fail, they are attempts.
     """
     bandwidth = float(solution.problem.bandwidth)
     _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
@@ -126,8 +127,8 @@ def _check_size(length: float, every: float, rate: float, time_unit: str) -> Non
 class _Learner:
     """Estimator that is fitted again to a growing log."""
 
-    def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
-        self._fit = request.estimate or default_estimate
+    def __init__(self, request: Wishes, estimate: Estimator, size: int) -> None:
+        self._fit = request.estimator or default_estimate
         self._estimate, self._size = estimate, size
 
     def fitted(self, log: CrawlLog) -> Estimator:
@@ -144,7 +145,7 @@ class _Learner:
 
 
 def _equal_gaps(rates: Array, phase: Array, begin: float, end: float) -> tuple[IntArray, Array, Array]:
-    """Return crawls in (begin, end], and what share of a gap has passed at the end."""
+    """Return crawls in (begin, end], and the phases at the end."""
     whole = phase + rates * (end - begin)
     many = np.floor(whole).astype(np.int64)
     own = np.repeat(np.arange(len(rates)), many)
@@ -162,7 +163,7 @@ def _poisson(rates: Array, begin: float, end: float, rng: np.random.Generator) -
 
 
 def _observed(log: CrawlLog, crawler: SimulatedCrawler, own: IntArray, moment: Array) -> CrawlLog:
-    """Return the log with the outcomes of more crawls, which come source by source."""
+    """Return the log with what more crawls, source by source, found."""
     order = np.argsort(moment, kind="stable")
     found = np.empty(len(own), dtype=np.bool_)
     found[order] = crawler.refresh(own[order], moment[order])

@@ -32,11 +32,7 @@ JUDGED = (*RULES, *OTHERS)
 def verdict(savings: Mapping[str, Measurement]) -> str:
     """Return which policies a log supports.
 
-    Parameters
-    ----------
-    savings : mapping of str to Measurement
-        Share of the plan's cost that each policy saves at the same bandwidth: policies that need no plan, and
-        those that refine it, under the words for them, such as "re-planning every 7 days".
+    By the share of the plan's cost that each saves at the same bandwidth, under its name or the words for it.
 
     Examples
     --------

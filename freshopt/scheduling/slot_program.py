@@ -1,13 +1,13 @@
 """Crawls in slots: one linear program, a flow, solved by HiGHS.
 
-Each host has a line of nodes, its slots near a wish, on which its crawls move later or earlier at a cost of 1
-a slot; from a node they leave into the slot, as many as the host takes in it, and the slot takes as many as
-crawlers manage. That is a minimum-cost flow, whose linear program has integral vertices ([1]_). A pause of
+Each host has a line of nodes, slots near preferred ones, on which its crawls move later or earlier at a cost
+of 1 a slot; from a node they leave into the slot, as many as the host takes in it, and the slot takes as many
+as crawlers manage. That is a minimum-cost flow, whose linear program has integral vertices ([1]_). A pause of
 two slots or more adds a limit on each window of slots. Where that leaves fractions, whole numbers are asked
 for: first of these alone, then, unless the bound proves that, of all, to one part in a thousand.
 
-Slots far from all wishes are left out at first. The dual variables of those that are in say what any other
-slot is worth at least: if nothing, what was found is the optimum of all slots; else more are let in.
+Slots far from all preferred ones are left out at first. The dual variables of the others bound what these
+could save: if nothing, what was found is the optimum of all slots; else more are let in.
 
 Crawls beyond the capacity are paid for dearly, so that a solution tells where there are too many.
 Cost: measured in docs/schedules.md. HiGHS is called directly, as SciPy's optimizers take longer to import
@@ -30,12 +30,10 @@ from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
 WHOLE = 1e-6  # distance from an integer, and from a bound, that a solver's rounding explains
-NEAR, WIDER = (
-    8,
-    4,
-)  # open slots on each side of a wish that are looked at first, and how many times as many then
+# Open slots on each side of a preferred one that are let in first, and how many times as many then.
+NEAR, WIDER = 8, 4
 GAP = 1e-3  # relative, at which branch and bound ends: the last part takes minutes for 10⁴ crawls (measured)
-MOST_NODES = 3_000_000  # slots of hosts in a program: it then takes some 5 GiB
+MOST_NODES = 2_000_000  # slots of hosts in a program: it takes 5 kB for each (measured with 84 000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +97,7 @@ class SlotDemand:
         return int(np.sum(np.abs(slot - self.want)))
 
     def near(self, reach: int) -> list[IntArray]:
-        """Return each host's slots near its wishes: the wished ones and the open ones around."""
+        """Return each host's preferred slots and the open ones around."""
         found = []
         for h in range(self.hosts):
             slots, want = (
@@ -163,7 +161,7 @@ def placed(demand: SlotDemand) -> Placed:
 
 
 class Solved(NamedTuple):
-    """Bound on an optimum, a solution, and the dual variables of the rows."""
+    """Bound on an optimum, a solution, and the rows' dual variables."""
 
     bound: float
     taken: Array
@@ -237,13 +235,16 @@ class SlotProgram:
         values = np.repeat([entry[2] for entry in entries], [len(entry[0]) for entry in entries])
         height = n + slots + int(np.max(window, initial=-1)) + 1
         low, high = np.full(height, -np.inf), np.ones(height)
-        wish = np.searchsorted(key, demand.host * np.int64(2 * slots) + demand.want)
-        low[:n] = high[:n] = np.bincount(wish, minlength=n)
+        preferred = np.searchsorted(key, demand.host * np.int64(2 * slots) + demand.want)
+        low[:n] = high[:n] = np.bincount(preferred, minlength=n)
         high[n : n + slots] = demand.capacity
         return cls(demand, begin, slot, cost, upper, (rows, columns, values), low, high)
 
     def solve(self, *, fixed: Array | None = None, whole: bool = False) -> Solved:
-        """Return the optimum, in whole numbers if asked for, with leavers fixed where they are numbers."""
+        """Return the optimum, in whole numbers if asked for.
+
+        Leavers are fixed where `fixed` has numbers.
+        """
         import highspy
 
         rows, columns, values = self.matrix
@@ -279,20 +280,20 @@ class SlotProgram:
         return self.solve(fixed=np.where(_fractions(leave), np.nan, np.rint(leave)), whole=True)
 
     def gains(self, dual: Array) -> list[Array]:
-        """Return by how much a crawl in a slot that was left out would lower the optimum; −inf for others.
+        """Return by how much slots left out could lower the optimum.
 
-        Between nodes a crawl is worth what it is at one of them, less the way there. With those prices the
-        dual solution holds for all slots but where a crawl is worth more than the price of the slot; where it
-        is worth less, whoever uses the slot pays as much more than the bound.
+        By a crawl in each; −inf for other slots. Between nodes the value of a crawl is that at one of them,
+        less the way there. With those values the dual solution holds for all slots but where it is above the
+        price of the slot; where it is below, whoever uses the slot pays as much more than the bound.
         """
         demand, n, every = self.demand, len(self.slot), np.arange(self.demand.slots)
         price = -dual[n : n + demand.slots]
         gains = [np.full(demand.slots, -np.inf) for _ in range(demand.hosts)]
         for h in np.flatnonzero(np.diff(self.begin)).tolist():
-            slot, worth = (column[self.begin[h] : self.begin[h + 1]] for column in (self.slot, dual[:n]))
+            slot, value = (column[self.begin[h] : self.begin[h + 1]] for column in (self.slot, dual[:n]))
             after = np.searchsorted(slot, every)
             before, after = np.maximum(after - 1, 0), np.minimum(after, len(slot) - 1)
-            sides = (worth[k] - np.abs(every - slot[k]) for k in (before, after))
+            sides = (value[k] - np.abs(every - slot[k]) for k in (before, after))
             out = np.array(demand.open[h])
             out[slot] = False
             gains[h][out] = (np.maximum(*sides) - price)[out]
@@ -321,7 +322,10 @@ def _whole(taken: Array) -> bool:
 
 
 def _windows(node: IntArray, key: IntArray, pause: IntArray) -> tuple[IntArray, IntArray]:
-    """Return windows of nodes of which a crawl takes one, as pairs of a window's number and a node."""
+    """Return windows of which one node is taken.
+
+    They are pairs of a window's number and a node.
+    """
     first, end = np.arange(len(node)), np.searchsorted(key[node], key[node] + pause[node])
     # One node alone is no limit, and what ends where the window before it ends is part of that.
     told = np.flatnonzero((end - first > 1) & (end > np.concatenate(([0], end[:-1]))))

@@ -30,7 +30,7 @@ Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by so
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """When a replay begins, all copies fresh, and from when until when each source counts."""
+    """When a replay begins, and from when until when sources count."""
 
     begin: float
     first: Array
@@ -53,7 +53,7 @@ class Window:
 
 
 def window_of(world: World, begin: float, skip: float, end: npt.ArrayLike, horizon: float) -> Window:
-    """Return the window of a replay that begins at a time, if anything counts in it."""
+    """Return a replay's window, if anything counts in it."""
     until = np.minimum(as_vector(end, len(world), "end"), horizon)
     first, start = np.maximum(world.start, begin + skip), float(np.min(world.start))
     if not (skip >= 0.0 and begin >= start and np.isfinite(until).all() and np.any(first < until)):
@@ -81,7 +81,7 @@ def sources_of(refreshes: Grouped) -> IntArray:
 def integrals(
     world: World, refreshes: Refreshes, window: Window, objective: Objective | None
 ) -> dict[str, Array]:
-    """Return each cost integrated over the window, per source and for unit importance."""
+    """Return each cost integrated over the window, for unit importance."""
     return grouped_integrals(world, grouped(*refreshes, len(world)), window, objective)
 
 

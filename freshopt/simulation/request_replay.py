@@ -46,14 +46,14 @@ FETCHES = 1000.0
 
 
 class CachePolicy(NamedTuple):
-    """Lifetimes T ≥ 0 of copies, which may be infinite, and how long expired ones are served."""
+    """Lifetimes of copies, and how long expired ones are served."""
 
     life: Array
     grace: Array
 
     @classmethod
     def of(cls, solution: Solution, world: World) -> CachePolicy:
-        """Return the lifetimes of a solution for a world, if they fit together."""
+        """Return the lifetimes of a solution for a world."""
         sources, n = solution.problem.sources, len(world)
         life = solution.lifetimes
         if world.requests is None:
@@ -70,7 +70,7 @@ class CachePolicy(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the requests of each source saw in one run, sums; and when copies were fetched."""
+    """What the requests of each source saw, and when copies were fetched."""
 
     costs: dict[str, Array]
     asked: Array

@@ -1,4 +1,4 @@
-"""States of copies that requests meet: under a schedule, and in caches with a lifetime.
+"""States of copies that requests meet, under schedules or lifetimes.
 
 Where requests are a Poisson process independent of the copies (PASTA), the share of them that meet a fresh
 copy is the time average of freshness, weighted by the rate of requests. Where they come in waves, or when
@@ -47,7 +47,7 @@ class Met(NamedTuple):
 
 
 def met(asked: Asked, life: Array, grace: Array) -> Met:
-    """Return what each request meets, from fresh copies on, by lifetimes T and windows σ.
+    """Return what each request meets, from fresh copies on.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _serve(asked: Asked, life: Array, grace: Array, found: Met) -> None:
 def fresh_requests(
     world: World, refreshes: Refreshes, wanted: Requests | int, weight: Array, window: Window, seed: int
 ) -> tuple[Array, Array]:
-    """Return the numbers of fresh and of all requests in the window, per source.
+    """Return the numbers of fresh and of all requests, per source.
 
     `wanted` are which, or how many, drawn at rates in proportion to the weights.
     """

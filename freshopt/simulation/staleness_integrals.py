@@ -171,7 +171,7 @@ def grouped_costs(
     begin: float,
     penalty: Penalty | None = None,
 ) -> MissedCosts:
-    """Integrate costs between refreshes that are grouped, valid and in order: see `missed_costs`."""
+    """Integrate costs between refreshes that are grouped and in order."""
     n, first, until = len(world), np.maximum(world.start, begin), np.array(until)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
     drawn = backend.compiled() and isinstance(world.changes, PoissonChanges)
@@ -234,7 +234,7 @@ def _table(penalty: Penalty | None, most: IntArray) -> Array:
 
 
 def expected_events(process: Changes, end: float) -> Array:
-    """Return how many events of each Poisson source are expected; 0 of recorded ones."""
+    """Return how many events of Poisson sources are expected."""
     if not isinstance(process, PoissonChanges):
         return np.zeros(len(process))
     epoch = max(int(np.searchsorted(process.edges, end, side="right")) - 1, 0)
@@ -244,7 +244,7 @@ def expected_events(process: Changes, end: float) -> Array:
 
 
 def parts_of(expected: Array) -> Iterator[slice]:
-    """Yield slices of sources, each of about as many events as are sampled at a time."""
+    """Yield slices of sources whose events are sampled at a time."""
     with np.errstate(over="ignore", invalid="ignore"):
         turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
         edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), len(expected)]
@@ -262,7 +262,7 @@ def after(begin: Array, offsets: IntArray, times: Array) -> tuple[IntArray, Arra
 
 
 def _integrate(histories: Histories, penalty: Array, out: Array, most: IntArray) -> None:
-    """Integrate the steps of every source, compiled or a step of all sources at a time."""
+    """Integrate the steps of every source."""
     if backend.compiled():
         loops()["integrate"](histories, penalty, out, most)
         return

@@ -1,4 +1,4 @@
-"""`measured_runs`: costs of a replay over runs, with standard errors over runs, or over sources.
+"""`measured_runs`: costs of a replay, with standard errors.
 
 Every replay goes this way, of schedules, of lifetimes and of rules with signals: it says what one sample of
 its world brought each source (`Run`), integrals over time or sums over requests.
@@ -45,18 +45,10 @@ NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
 class Run(NamedTuple):
-    """What one sample of a world brought.
+    """What one sample of a world brought each source, for unit importance.
 
-    Attributes
-    ----------
-    costs : mapping of str to ndarray, shape (n,)
-        Integrals over each source's window, for unit importance.
-    refreshes, on_signal : int
-        How many there were in the window.
-    seen : mapping of str to ndarray, shape (n,)
-        Sums over the requests of each source.
-    asked : ndarray, shape (n,), or None
-        How many requests there were.
+    Costs are integrals over its window, `seen` sums over its requests, of which there were `asked`; refreshes
+    are counted in the window.
     """
 
     costs: Mapping[str, Array] = NOTHING
@@ -69,11 +61,7 @@ class Run(NamedTuple):
 class CostSums:
     """Mean and squared deviations of a cost over runs, per source.
 
-    Parameters
-    ----------
-    weight : ndarray, shape (n,)
-    shared : bool
-        Whether sources influence each other within a run.
+    `shared` is whether sources influence each other within a run.
     """
 
     def __init__(self, weight: Array, *, shared: bool = False) -> None:
@@ -94,10 +82,7 @@ class CostSums:
 
     @property
     def variance(self) -> float:
-        """Estimated variance of the weighted mean over runs.
-
-        NaN for a single run.
-        """
+        """Estimated variance of the weighted mean; NaN for a single run."""
         if self.runs < 2:
             return float("nan")
         squares = self.squares_of_total if self.shared else float(np.sum(self.weight**2 * self.squares))
@@ -116,12 +101,7 @@ class CostSums:
     def ratio(self, span: Array, *, drawn: bool) -> tuple[float, float]:
         """Return the weighted cost over the weighted span, with its standard error.
 
-        Parameters
-        ----------
-        span : ndarray, shape (n,)
-        drawn : bool
-            Whether runs are samples of changes: then the error is over runs. If not, or if there was a single
-            run, it is over sources.
+        Where runs are samples, `drawn`, that is over runs; if not, or of a single run, over sources.
         """
         whole = float(self.weight @ span)
         if whole <= 0.0:
@@ -139,7 +119,7 @@ class CostSums:
 
 
 class Runs(NamedTuple):
-    """What all runs brought: means over time and over requests, of all sources and of each."""
+    """What all runs brought: means over time and over requests."""
 
     times: dict[str, Measured]
     seen: dict[str, Measured]
@@ -152,7 +132,7 @@ class Runs(NamedTuple):
     runs: int
 
     def replay(self, begin: float, end: float, time_unit: str, *, over_requests: bool = False) -> Replay:
-        """Return it as a replay, whose costs are means over time or over requests."""
+        """Return it as a replay, of means over time or requests."""
         times, seen = (
             {
                 name: Measured(self.everything - one.value, one.error, 1.0 - one.mean)
@@ -178,7 +158,7 @@ def measured_runs(
     each_request: Array | None = None,
     shared: bool = False,
 ) -> Runs:
-    """Return what runs bring, as many as are wanted, or as errors need.
+    """Return what as many runs bring as are wanted, or needed.
 
     `drawn` says whether they are samples of something random, `each_request` what a request of each source
     counts, by default 1.
@@ -229,7 +209,7 @@ def _mean(cost: Array, asked: Array, weight: Array) -> float:
 
 
 def drawn_world(world: World, run: int) -> World:
-    """Return the world, or a sample of it: what is Poisson in it has the seeds after its own."""
+    """Return the world, or an independent sample: the next seeds."""
 
     def sampled(process: Changes | None) -> Changes | None:
         if run == 0 or not isinstance(process, PoissonChanges):
@@ -241,7 +221,7 @@ def drawn_world(world: World, run: int) -> World:
 
 
 def runs_wanted(world: World, runs: int | None) -> tuple[bool, int | None]:
-    """Return whether a world is drawn, and how many runs there are; None for as many as errors need."""
+    """Return whether a world is drawn, and how many runs are wanted."""
     drawn = isinstance(world.changes, PoissonChanges) or isinstance(world.requests, PoissonChanges)
     if runs is not None and runs > 1 and not drawn:
         raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
@@ -275,10 +255,7 @@ def error_over_sources(weight: Array, cost: Array, span: Array) -> float:
 
 
 def enough_runs(sums: Iterable[CostSums], run: int, wanted: int | None) -> bool:
-    """Return whether so many runs suffice.
-
-    They do if as many were wanted; or else if every variance has `FREEDOM` degrees of freedom.
-    """
+    """Return whether so many runs were wanted, or suffice for all errors."""
     if wanted is not None:
         return run >= wanted
     return run > FREEDOM or (run >= RUNS and all(found.freedom >= FREEDOM for found in sums))

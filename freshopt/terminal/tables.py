@@ -19,8 +19,7 @@ from freshopt.io.log_files import JSON_LINES, is_access_log, read_json_lines
 from freshopt.io.tables import UNIT, read_table, require_file, table_ending, without_blank_end
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.scheduling.lifetime_table import read_lifetimes
-from freshopt.scheduling.rate_table import RateTable, read_rates
+from freshopt.scheduling.rate_table import RateTable, read_lifetimes, read_rates
 from freshopt.terminal.objective_options import NAMES, Parameters
 from freshopt.tools.live_planner import is_planner, planned_rates
 from freshopt.units import check_time_unit

@@ -20,12 +20,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from freshopt.errors import SourceDataError
-from freshopt.tools.changedetection import PARTS, ToldWatch, Watch, watch_time
+from freshopt.tools.changedetection import LIMITS, PARTS, ToldWatch, Watch, watch_time
 from freshopt.tools.records import typed
+from freshopt.tools.whole_intervals import Limits
 
 # Octets of an answer: ten thousand watches take a few million.
 LARGEST = 1 << 28
@@ -64,6 +65,7 @@ class ChangeDetectionApi:
     url: str
     key: str
     timeout: float = 20.0
+    limits: ClassVar[Limits] = LIMITS
 
     def watches(self) -> Iterator[ServedWatch]:
         """Yield all watches with their histories."""

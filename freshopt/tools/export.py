@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from freshopt.scheduling.lifetime_table import LifetimeTable
-from freshopt.scheduling.rate_table import RateTable
+from freshopt.scheduling.rate_table import LifetimeTable, RateTable
 
 Table = TypeVar("Table", RateTable, LifetimeTable)
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.io.atomic_output import complete_file
 from freshopt.numerics.arrays import IntArray, chunks
 from freshopt.scheduling.schedule import Schedule
 from freshopt.tools.text_lines import TOGETHER, text_of
@@ -38,8 +39,10 @@ _NO_TEXT = r"[\x00-\x08\x0b-\x1f\x7f]"
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
-    """Write a schedule's refreshes as events.
+def write_icalendar(
+    schedule: Schedule, start: datetime, path: str | os.PathLike[str], *, overwrite: bool = True
+) -> int:
+    """Write a schedule's refreshes as events, all of them or no file.
 
     Returns how many there are.
 
@@ -49,13 +52,16 @@ def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
     start : datetime
         The moment of time 0; without a time zone it is UTC. It is the events' DTSTAMP too, so that equal
         schedules make equal files.
-    path : Path
+    path : path
+        The file to make, its parent folders too where they are missing.
+    overwrite : bool
+        Whether a file that is there may be replaced.
 
     Raises
     ------
     SourceDataError
         If there is no refresh, a source waits for signals, a name has a control character or a lone
-        surrogate, or the schedule goes beyond the year 9999.
+        surrogate, the schedule goes beyond the year 9999, or the path cannot be written.
     """
     import polars
 
@@ -77,13 +83,15 @@ def write_icalendar(schedule: Schedule, start: datetime, path: Path) -> int:
         polars.col("moment").dt.strftime("%Y%m%dT%H%M%SZ"),
         "summary",
     )
-    first = np.datetime64(begin.replace(tzinfo=None, microsecond=0), "us")
+    first, begun = np.datetime64(begin.replace(tzinfo=None, microsecond=0), "us"), begin.microsecond / 1e6
     turns = np.zeros(len(names), dtype=np.int64)
-    with path.open("wb") as file:
+    with complete_file(path, overwrite) as staging, staging.open("wb") as file:
         file.write(b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//freshopt//schedule//EN\r\n")
         for part in chunks(len(schedule), TOGETHER):
             source = schedule.source[part]
-            offset = np.floor(schedule.time[part] * SECONDS[schedule.time_unit]).astype("timedelta64[s]")
+            offset = np.floor(schedule.time[part] * SECONDS[schedule.time_unit] + begun).astype(
+                "timedelta64[s]"
+            )
             table = named[source].with_columns(
                 moment=polars.Series(first + offset), turn=polars.Series(_turns(source, turns))
             )

@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.numerics.arrays import Array, IntArray, total
-from freshopt.scheduling.lifetime_table import LifetimeTable, read_lifetimes
+from freshopt.scheduling.rate_table import LifetimeTable, read_lifetimes
 from freshopt.tools.export import Exported, ToolFormat
 from freshopt.tools.text_lines import has_surrogate, text_of, write_lines
 from freshopt.tools.whole_intervals import ROUNDING, largest_loss
@@ -36,18 +36,8 @@ FOREVER = -1
 class LifetimeFormat(ToolFormat[LifetimeTable]):
     """Format of a cache that keeps one lifetime per source.
 
-    Attributes
-    ----------
-    tool : str
-        Its name, as it stands in a message.
-    file : str
-        Name of its file in the folder of a plan.
-    refusal : str
-        What is wrong with a name that it does not hold, and what to do.
-    shortest : int
-        Shortest lifetime, in seconds.
-    windows : bool
-        Whether it has stale-while-revalidate.
+    `tool` is its name in messages, `file` that of its file in the folder of a plan, `refusal` what is wrong
+    with a name that it does not hold, `shortest` in seconds; `windows` are of stale-while-revalidate.
     """
 
     __slots__ = ()
@@ -116,7 +106,7 @@ def whole_lifetimes(table: LifetimeTable, shortest: int = 0) -> IntArray:
 
     Examples
     --------
-    >>> from freshopt.scheduling.lifetime_table import read_lifetimes
+    >>> from freshopt.scheduling.rate_table import read_lifetimes
     >>> whole_lifetimes(read_lifetimes({"a": 1.0, "b": 0.01, "c": np.inf, "d": 0.0}, "minute")).tolist()
     [60, 1, -1, 0]
     """
