@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 PLAN = ("--bandwidth", "6/day", "--horizon", "3d", "--draws", "2")
 FORMATS = ("nutch", "stormcrawler", "changedetection", "crontab", "icalendar")
@@ -35,8 +36,6 @@ def log_rows(rng: np.random.Generator, n: int = 6, crawls: int = 25) -> list[str
 
 def write(folder: Path) -> None:
     """Write all inputs."""
-    import polars as pl
-
     rng = np.random.default_rng(7)
     rows = log_rows(rng)
     (folder / "log.csv").write_text("\n".join(rows) + "\n")

@@ -1,6 +1,6 @@
 """Claims of LambdaCrawl decided on the published Bing data, by `reproduce.py --bing FOLDER`.
 
-    python benchmarks/reproduce/bing.py FOLDER [--pages N]
+    python -m benchmarks reproduce --bing FOLDER [--pages N]
 
 FOLDER holds the five files that https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling describes, as
 `read_bing.py` reads them. As in section 7 of the paper, change rates of silent pages are estimated from their
@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from claims import FAILS, Claim, Finding, Table
-from lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
-from read_bing import BingData, read_bing
-from reproduce import HEADINGS, cells, counts, lines
 
 import freshopt as fo
+from benchmarks.reproduce.claims import FAILS, Claim, Finding, Table
+from benchmarks.reproduce.lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
+from benchmarks.reproduce.read_bing import BingData, read_bing
+from benchmarks.reproduce.reproduce import HEADINGS, cells, counts, lines
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators import MaximumLikelihood
 

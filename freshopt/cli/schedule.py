@@ -21,11 +21,12 @@ from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
 from freshopt.terminal.tool_options import settings_of, write_options
+from freshopt.terminal.wish_options import wish_option
 from freshopt.tools.export import Exported, export
 from freshopt.tools.icalendar import write_icalendar
 from freshopt.tools.table import INTERVALS, LIFETIMES
 from freshopt.tools.whole_intervals import ROUNDING
-from freshopt.units import duration
+from freshopt.units import duration, duration_of, gap_of
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 
@@ -44,8 +45,8 @@ TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".i
     f"{', '.join(LIFETIMES)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
-@options.host_gap_option
-@options.seed_option
+@wish_option("host_gap")
+@wish_option("seed")
 @click.option(
     "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
 )
@@ -56,7 +57,7 @@ TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".i
     type=click.Path(path_type=Path),
     help="File to write; a folder with --format nutch or dbt.",
 )
-@options.retry_option
+@wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option
 def schedule(
@@ -109,8 +110,8 @@ def schedule(
         raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
     with complete_file(out, overwrite) as staging:
         frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
-        length = inputs.duration_of("--horizon", horizon, unit)
-        gap = inputs.gap_of("--host-gap", host_gap, unit)
+        length = duration_of("--horizon", horizon, unit)
+        gap = 0.0 if host_gap is None else gap_of("--host-gap", host_gap, unit)
         method = choice.make(frame, unit, length, seed, begin, by_host=gap > 0.0)
         made = make_schedule(frame, length, method, time_unit=unit)
         if gap > 0.0:

@@ -13,14 +13,14 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.scheduling.rate_table import read_rates
-from freshopt.terminal import inputs, options
+from freshopt.terminal import options
 from freshopt.terminal.console import count, fitted, number, plain, progress, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
 from freshopt.tools.changedetection import log_of_watches, names_of_watches
 from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
 from freshopt.tools.table import SERVED
 from freshopt.tools.whole_intervals import Limits, whole_intervals
-from freshopt.units import SECONDS
+from freshopt.units import SECONDS, duration_of, rate_of
 
 _DAY = SECONDS["day"]
 # Objectives without parameters of their own.
@@ -97,10 +97,9 @@ def sync(
     """
     server = SERVED[tool](url.rstrip("/"), key, timeout)
     least, most = (
-        inputs.duration_of(name, text, "second")
-        for name, text in (("--shortest", shortest), ("--longest", longest))
+        duration_of(name, text, "second") for name, text in (("--shortest", shortest), ("--longest", longest))
     )
-    usual = int(inputs.duration_of("--default-interval", default_interval, "second"))
+    usual = int(duration_of("--default-interval", default_interval, "second"))
     if not server.limits.shortest <= least <= most <= server.limits.longest:
         raise SourceDataError(
             f"--shortest {shortest} and --longest {longest} are not in this order between 1 minute and 1000 "
@@ -117,7 +116,7 @@ def sync(
             )
         on_progress("planning")
         today = sum(_DAY / (each.watch.interval or usual) for each in planned)
-        total = today if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, "day")
+        total = today if bandwidth is None else rate_of("--bandwidth", bandwidth, "day")
         if total < len(planned) * _DAY / most:
             raise SourceDataError(
                 f"{number(total)} checks per day are too few for {count(len(planned), 'source')} at "

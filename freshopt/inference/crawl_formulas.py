@@ -1,4 +1,4 @@
-"""Formulas of crawl likelihoods, of one source in compiled loops and of many in NumPy.
+"""Formulas of crawl likelihoods, for compiled loops and for NumPy.
 
 With x = aΔ for each crawl interval a after which an unknown number of changes was found, and q = x/(e^x−1),
 
@@ -108,7 +108,7 @@ def other_slopes(terms: OtherTerms, rate: Numbers) -> tuple[Numbers, Numbers, Nu
 def log_likelihood(
     sums: tuple[Numbers, Numbers, Numbers], terms: OtherTerms, t: Numbers, rate: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return l and two derivatives in t = ln Δ, given L, S and C."""
+    """Return l and two derivatives in t, given L, S, C."""
     time = terms.exposure * rate
     slope, curve, _ = other_slopes(terms, rate)
     value = terms.counted * t - time - sums[0]
@@ -122,7 +122,7 @@ def log_likelihood(
 def with_jeffreys(
     likelihood: tuple[Numbers, Numbers, Numbers], h: Numbers, first: Numbers, second: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return l + ½ ln H and two derivatives, given those of l and H."""
+    """Return l + ½ ln H with two derivatives, given theirs."""
     h = np.maximum(h, NOTHING)
     first, second = first / h, second / h
     value, slope, curve = likelihood

@@ -204,9 +204,10 @@ class CrawlLikelihood:
         return OtherTerms(self.counted, self.exposure, self.pseudo, self.possible, self.birth_rate)
 
     def density(self, t: Array) -> tuple[Array, Array, Array]:
-        """Return l at t = ln Δ, one per source, and two derivatives in t.
+        """Return l at one t per source, with two derivatives.
 
-        Under Jeffreys' prior, where there are `quiet` crawl intervals, those of the log posterior density.
+        t is ln Δ. Under Jeffreys' prior, where there are `quiet` crawl intervals, those of the log posterior
+        density.
         """
         return self._density(t, np.exp(t))
 
@@ -354,7 +355,7 @@ class CrawlLikelihood:
         return self._of(mask, self.rows.select(mask), None if self.quiet is None else self.quiet.select(mask))
 
     def _of(self, keep: BoolArray | slice, rows: Intervals, quiet: Intervals | None) -> CrawlLikelihood:
-        """Return the likelihood of some of the sources, whose crawl intervals are given."""
+        """Return the likelihood of sources with the given crawl intervals."""
 
         def part(column: Array | None) -> Array | None:
             return None if column is None else column[keep]

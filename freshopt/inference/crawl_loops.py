@@ -20,7 +20,6 @@ import numpy.typing as npt
 from numba.extending import register_jitable
 
 from freshopt.compiled.kept_code import compile_loop
-from freshopt.compiled.scalar_formulas import register_formulas
 from freshopt.inference import crawl_formulas
 from freshopt.inference.crawl_formulas import (
     CELL,
@@ -43,6 +42,7 @@ from freshopt.inference.crawl_formulas import (
     turning,
     with_jeffreys,
 )
+from freshopt.inference.formula_loops import register_formulas
 from freshopt.numerics import density_quantiles
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.density_quantiles import integral, quintic, within
@@ -70,7 +70,10 @@ class Segments(NamedTuple):
 
 
 class SourceColumns(NamedTuple):
-    """Arrays of a `CrawlLikelihood` by source, the last two empty where it has no first dates."""
+    """Arrays of a `CrawlLikelihood` by source.
+
+    The last two are empty where it has no first dates.
+    """
 
     counted: Array
     exposure: Array
@@ -79,7 +82,10 @@ class SourceColumns(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """Maxima to be found, from starts left of them, and l and −d²l/dt² there, if they are asked for."""
+    """Maxima to be found, from starts left of them.
+
+    And l and −d²l/dt² there, if they are asked for.
+    """
 
     rate: Array
     moving: BoolArray

@@ -40,7 +40,7 @@ class GammaParameters(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Crawl intervals, source after source, with their weights if they do not count alike."""
+    """Crawl intervals, source after source, with weights if they have them."""
 
     length: Array
     offsets: IntArray
@@ -60,6 +60,8 @@ class Intervals(NamedTuple):
 
     def select(self, mask: BoolArray) -> Intervals:
         """Return those of some of the sources."""
+        if mask.all():
+            return self
         rows = np.repeat(mask, self.number)
         offsets = np.concatenate([[0], np.cumsum(self.number[mask])]).astype(np.int64)
         return Intervals(self.length[rows], offsets, None if self.weight is None else self.weight[rows])
@@ -76,7 +78,7 @@ class Intervals(NamedTuple):
         return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
 
     def shares(self, rate: Array) -> tuple[Array, Array, Array]:
-        """Return x, the odds of no change and q of each crawl interval."""
+        """Return x, odds of no change, and q of crawl intervals."""
         x = self.length * np.repeat(rate, self.number)
         odds = odds_of(x)
         return x, odds, x * odds

@@ -48,7 +48,7 @@ class PlannerState:
         create = given["bandwidth"] is not None
         if create:
             settings_from(None, given, "")
-        self._objective = given["objective"]
+        self._objective = given.get("objective")
         self._settings: tuple[str, PlannerSettings] | None = None
         self._clock: Clock | None = None
         self.database = _opened(place, create=create, durable=durable)

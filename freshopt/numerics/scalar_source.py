@@ -1,7 +1,7 @@
 """Functions in which formulas of numbers and of arrays are written alike.
 
 A formula made of these and of arithmetic stands once: NumPy evaluates it on arrays, and numba compiles it for
-numbers, in lanes (`freshopt.compiled.scalar_formulas`). It has no branch on an array: `select` takes its
+numbers, in lanes (`freshopt.inference.formula_loops`). It has no branch on an array: `select` takes its
 place.
 """
 
@@ -23,7 +23,7 @@ def exp(x: Numbers) -> Numbers:
 
 
 def expm1(x: Numbers) -> Numbers:
-    """Return e^x − 1 for x >= 0; from 700 on that of 700."""
+    """Return e^x−1 for x >= 0, at most that of 700."""
     return np.expm1(np.minimum(x, LARGEST))
 
 

@@ -18,20 +18,18 @@ hindsight; with `every` an estimate and a solve a period and sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, check_seed, expect
-from freshopt.estimators.estimator import Estimator
+from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import as_number
 from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
@@ -39,9 +37,10 @@ from freshopt.planning.measured import PARTS, Measured, MeasuredTable
 from freshopt.planning.plan_steps import require_static
 from freshopt.planning.policies import CURRENT, PHASED, PLAN, PLAN_AT_CURRENT, REPLANNED, policies_in
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, rate_of, request_of
+from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.verdict import JUDGED, PHASES, verdict
-from freshopt.units import parse_duration
+from freshopt.planning.wishes import BackTestWishes, Wishes, taking
+from freshopt.units import parse_duration, rate_of
 
 if TYPE_CHECKING:
     import polars
@@ -107,28 +106,18 @@ class BackTest:
         return {"held_out": told}
 
 
+@taking(BackTestWishes)
 def backtest(
     log: Log,
     bandwidth: float | str | Sequence[float | str],
     *,
-    objective: Objective | None = None,
-    importance: Any = None,  # noqa: ANN401 - whatever names sources
-    hosts: Any = None,  # noqa: ANN401
-    host_limits: Mapping[Any, float | str] | None = None,
-    min_rate: float | str = 0.0,
-    max_rate: float | str | None = None,
-    estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
     history: ChangeHistory | None = None,
     every: float | str | None = None,
     splits: int = SPLITS,
     share: float = SHARE,
-    seed: int = 0,
-    load_limit: float = 2.0,
-    success: Any = None,  # noqa: ANN401 - whatever names sources
     statuses: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
-    retry_at_once: bool = False,
-    changed_cost: Any = None,  # noqa: ANN401
     time_unit: str | None = None,
+    **wishes: Unpack[BackTestWishes],
 ) -> BackTest:
     """Evaluate policies on the held-out last part of their log.
 
@@ -191,27 +180,8 @@ def backtest(
     )
     if not several:
         raise SourceDataError("there is no bandwidth. Pass one or more rates.")
-    request = request_of(
-        crawls,
-        several[0],
-        1.0,  # of a schedule; nothing is scheduled
-        objective=objective,
-        importance=importance,
-        hosts=hosts,
-        host_limits=host_limits,
-        min_rate=min_rate,
-        max_rate=max_rate,
-        estimator=estimator,
-        confidence=0.95,
-        seed=check_seed(seed),
-        draws=0,
-        load_limit=load_limit,
-        success=success,
-        retry_at_once=retry_at_once,
-        changed_cost=changed_cost,
-    )
-    if statuses is not None and success is not None:
-        raise SourceDataError("statuses stand in place of success, which they tell. Pass one of them.")
+    asked = {"bandwidth": several[0], **({} if statuses is None else {"statuses": statuses}), **wishes}
+    request = Wishes.of(crawls, asked, BackTestWishes)
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
     return hold_out(
         crawls,
@@ -228,7 +198,7 @@ def backtest(
 
 def hold_out(
     log: CrawlLog,
-    request: PlanRequest,
+    request: Wishes,
     history: ChangeHistory | None = None,
     share: float = SHARE,
     splits: int = SPLITS,

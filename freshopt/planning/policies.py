@@ -23,13 +23,12 @@ from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.measured import Conduct, Measured, measure, per_time
 from freshopt.planning.plan_files import moment
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_rates import Nodes, at_rates, nodes_of, predicted_cost
+from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
+from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.schedule import schedule
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
@@ -52,7 +51,7 @@ class Known(NamedTuple):
     """
 
     window: HeldOutWindow
-    request: PlanRequest
+    request: Wishes
     solution: Solution
     bandwidth: float
     estimate: Estimator
@@ -93,7 +92,7 @@ class Policy(NamedTuple):
 
 def policies_in(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     bandwidths: Sequence[float],
     every: float | None = None,
     log: CrawlLog | None = None,
@@ -247,7 +246,7 @@ POLICIES: Mapping[str, Policy] = {
 
 def _at_own_bandwidth(
     window: HeldOutWindow,
-    request: PlanRequest,
+    request: Wishes,
     sources: Sources,
     log: CrawlLog | None,
     statuses: Statuses | None,
@@ -268,7 +267,7 @@ def _at_own_bandwidth(
 
 
 def own_crawls(
-    window: HeldOutWindow, request: PlanRequest, sources: Sources, log: CrawlLog, statuses: Statuses | None
+    window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
 ) -> Conduct:
     """Return what a log's own crawls do, at their own bandwidth."""
     place = np.full(len(log.sources_), -1)
@@ -302,7 +301,7 @@ def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
     return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 
 
-def _of_as_many(window: HeldOutWindow, request: PlanRequest, sources: Sources, needed: float) -> Array:
+def _of_as_many(window: HeldOutWindow, request: Wishes, sources: Sources, needed: float) -> Array:
     """Return planned rates that use as much as a log's crawls did.
 
     Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as

@@ -23,7 +23,7 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
 from freshopt.planning.measured import per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, require_static
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 from freshopt.simulation.world import World
 from freshopt.solving import solve
@@ -56,9 +56,7 @@ class RealisedRatios:
     noise: float
 
 
-def realised_ratios(
-    log: CrawlLog, request: PlanRequest, splits: int = 4, share: float = SHARE
-) -> RealisedRatios:
+def realised_ratios(log: CrawlLog, request: Wishes, splits: int = 4, share: float = SHARE) -> RealisedRatios:
     """Return realised over predicted cost of plans in windows of a log.
 
     Windows before which nothing can be learnt, or whose crawls are expected to show less than five changes,
@@ -79,7 +77,7 @@ def realised_ratios(
     return RealisedRatios(np.asarray(found, dtype=np.float64), noise)
 
 
-def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
+def ratios_or_none(log: CrawlLog, request: Wishes, splits: int = 4) -> RealisedRatios | None:
     """Return the ratios of all windows, or None.
 
     None where the log is too short for them, or the objective's cost cannot be replayed exactly, as where
@@ -95,7 +93,7 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 
 
 def _costs(
-    window: HeldOutWindow, request: PlanRequest, estimate: Estimator, sources: Sources, seed: int
+    window: HeldOutWindow, request: Wishes, estimate: Estimator, sources: Sources, seed: int
 ) -> tuple[float, float, float]:
     """Return realised and predicted cost, and variance if the model held."""
     problem = problem_of(request, sources, request.bandwidth)

@@ -28,7 +28,8 @@ from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import default_estimate
+from freshopt.planning.wishes import Wishes
 from freshopt.simulation.crawler import SimulatedCrawler
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
@@ -40,7 +41,7 @@ MOST_PERIODS, MOST_CRAWLS = 10_000, 30_000_000
 
 
 def replanned_crawls(
-    window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
+    window: HeldOutWindow, request: Wishes, solution: Solution, estimate: Estimator, every: float
 ) -> Refreshes:
     """Return the crawls of a policy planned again each period.
 
@@ -126,8 +127,8 @@ def _check_size(length: float, every: float, rate: float, time_unit: str) -> Non
 class _Learner:
     """Estimator that is fitted again to a growing log."""
 
-    def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
-        self._fit = request.estimate or default_estimate
+    def __init__(self, request: Wishes, estimate: Estimator, size: int) -> None:
+        self._fit = request.estimator or default_estimate
         self._estimate, self._size = estimate, size
 
     def fitted(self, log: CrawlLog) -> Estimator:

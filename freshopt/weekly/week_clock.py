@@ -1,4 +1,4 @@
-"""Moments, local clocks and the Monday on which a week begins.
+"""Moments, local clocks, Mondays, and gaps that fit the week.
 
 A week begins on Monday 00:00, in UTC or on the clock of a time zone. On a local clock the hours of the day
 stay what they are when daylight saving time begins or ends; an hour is skipped or happens twice then, and a
@@ -14,9 +14,10 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import Array
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.numerics.arrays import Array, IntArray, as_numbers
 
 WEEK = 604_800.0
 # The first Monday after 1970-01-01, in seconds.
@@ -30,13 +31,6 @@ def utc_moment(time: float | datetime | np.datetime64, what: str = "start") -> n
     """Return a moment in UTC to the microsecond.
 
     Without a time zone it is UTC.
-
-    Raises
-    ------
-    TypeError
-        If it is no date.
-    SourceDataError
-        If it is NaT.
     """
     if isinstance(time, datetime):
         time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
@@ -71,13 +65,6 @@ def check_time_zone(zone: str) -> str:
 
 def to_local(seconds: Array, zone: str | None) -> Array:
     """Return seconds since 1970 on the clock of a time zone.
-
-    Parameters
-    ----------
-    seconds : ndarray of float
-        Since 1970 in UTC.
-    zone : str or None
-        None for UTC itself.
 
     Examples
     --------
@@ -135,3 +122,42 @@ def _switches_of_weeks(zone: str, first: int, last: int) -> tuple[Array, Array]:
         switch.append(after)
         offset.append(known[k + 1])
     return np.array(switch), np.array(offset)
+
+
+# Relative rounding up to which a gap is taken for a week times, or over, a whole number.
+ROUNDING = 1e-6
+# Most parts of a week, minutes, and most weeks in a gap, a century and beyond.
+MOST_PARTS, MOST_WEEKS = 10_080, 10_000
+
+
+def week_cycles(gaps: npt.ArrayLike, week: float) -> IntArray:
+    """Return which multiple or part of a week each gap is.
+
+    k ≥ 1 for k weeks, −k ≤ −2 for a week over k, 0 for other gaps.
+
+    Examples
+    --------
+    >>> week_cycles([7.0, 3.5, 5.0], 7.0)
+    array([ 1, -2,  0])
+    """
+    gap = np.atleast_1d(as_numbers(gaps, "gaps"))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        weeks, parts = gap / week, week / gap
+    usable = (gap > 0.0) & (weeks < MOST_WEEKS + 0.5) & (parts < MOST_PARTS + 0.5)
+    weeks, parts = np.where(usable, weeks, 0.0), np.where(usable, parts, 0.0)
+    up, down = np.rint(weeks), np.rint(parts)
+    multiple = (up >= 1.0) & (np.abs(weeks - up) <= ROUNDING)
+    part = (down >= 2.0) & (np.abs(parts - down) <= ROUNDING * down)
+    return np.where(multiple, up, np.where(part, -down, 0.0)).astype(np.int64)
+
+
+def known_cycles(gaps: npt.ArrayLike, week: float, time_unit: str) -> IntArray:
+    """Return `week_cycles`, or raise for a gap that does not fit."""
+    cycle = week_cycles(gaps, week)
+    other = np.atleast_1d(as_numbers(gaps, "gaps"))[cycle == 0]
+    if len(other):
+        raise SourceDataError(
+            f"a gap of {list_offenders([f'{gap:g}' for gap in other[:6]])} {time_unit}s is no week times or "
+            f"over a whole number (up to {MOST_WEEKS} weeks, down to a minute). Pass gaps of the week."
+        )
+    return cycle

@@ -283,10 +283,6 @@ CALLS: dict[str, Call] = {
         lambda **given: estimators.MaximumLikelihood(prior=estimators.GammaPrior(**given)).fit(LOG),
         {"shape": 1.0, "exposure": 1.0, "time_unit": "day"},
     ),
-    "estimators.Beliefs": Call(
-        lambda **given: estimators.Beliefs.from_log(**given).expected_rate(),
-        {"log": LOG, "prior": estimators.GammaPrior(1.0, 1.0), "reset": 0.1, "time": 10.0, "changes": 5.0},
-    ),
     "estimators.resetting_prior": Call(estimators.resetting_prior, {"log": LOG, "reset": "auto"}),
     "estimators.Hoeffding": interval(estimators.Hoeffding, MATCHED),
     "estimators.HostPriors": Call(estimators.HostPriors.from_log, {"log": LOG, "host": ["x", "x", "y"]}),

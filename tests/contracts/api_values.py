@@ -172,7 +172,6 @@ def values() -> dict[str, Any]:
         fo.solve(own),
         fo.solve(mixed),
         testing.Recipe.from_problem(PROBLEM),
-        estimators.Beliefs.from_log(LOG, estimators.GammaPrior(0.6, 20.0), reset=0.01),
         MATCHED,
     ]
     return found | {type(value).__name__ + f" {k}": value for k, value in enumerate(more)}

@@ -100,6 +100,7 @@ HEAVY = (
     "scipy",
     "networkx",
     "highspy",
+    "jinja2",
     "rich",
     "msgspec",
     "pandas",

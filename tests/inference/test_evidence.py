@@ -14,7 +14,7 @@ from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, HostPriors, LikelihoodRatio, MaximumLikelihood
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import best_evidence, explained, log_evidence, posterior_mode
+from freshopt.inference.marginal_likelihood import best_evidence, explained, log_evidence, posterior_mode
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import SCALAR
 

@@ -10,8 +10,8 @@ from freshopt.planning.held_out_window import held_out_windows
 from freshopt.planning.measured import measure
 from freshopt.planning.plan_steps import problem_of
 from freshopt.planning.policy_cost import PolicyCost, mean_row
-from freshopt.planning.request import PlanRequest
 from freshopt.planning.static_rates import at_rates
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -77,7 +77,7 @@ def test_a_prediction_is_the_integral_over_the_windows() -> None:
     """Against the formula summed source by source, with importances and windows of unequal lengths."""
     log = ending_log(sources=20)
     weight = np.geomspace(1e-6, 1e6, 20)
-    request = PlanRequest(BinaryFreshness(PERIODIC), 10.0, 1.0, importance=lambda names: weight[names])
+    request = Wishes(BinaryFreshness(PERIODIC), 10.0, 1.0, importance=lambda names: weight[names])
     for window in held_out_windows(log, None):
         n = len(window.span)
         delta, own = np.linspace(0.1, 0.5, n), weight[window.past.sources_]
