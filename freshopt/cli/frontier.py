@@ -11,8 +11,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace

@@ -13,8 +13,8 @@ from freshopt.cli.schedule import exported_rows
 from freshopt.exporters.dbt_jobs import DbtJobs
 from freshopt.exporters.export import export
 from freshopt.exporters.tool_format import Exported
-from freshopt.io.atomic_output import complete_folder
 from freshopt.io.dbt_artifacts import Manifest
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import show, working
 

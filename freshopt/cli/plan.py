@@ -21,7 +21,7 @@ from freshopt.cli.plan_lifetimes import (
     stale_option,
 )
 from freshopt.cli.report import command_line
-from freshopt.io.atomic_output import complete_folder
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources

@@ -10,11 +10,11 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
-from freshopt.io.tables import read_table, table_ending, write_table
+from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import read_log
+from freshopt.logs.tables import read_table, table_ending, write_table
 from freshopt.numerics.arrays import Array
 from freshopt.planning.known_changes import known_changes
 from freshopt.report.value_words import amount, mean_amount

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.io.log_files import JSON_LINES
-from freshopt.io.tables import ENDINGS
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.log_files import JSON_LINES
+from freshopt.logs.source_index import hosts_of_urls
+from freshopt.logs.tables import ENDINGS
 from freshopt.numerics.arrays import labels_of
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show

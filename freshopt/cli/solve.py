@@ -21,9 +21,9 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.formatting import aligned, percent
 from freshopt.inference.success_rates import SuccessRates
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_requests import read_requests
-from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.read_requests import read_requests
+from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem

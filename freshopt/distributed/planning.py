@@ -35,8 +35,8 @@ from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.whole_prior import with_whole_prior
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing
-from freshopt.io.atomic_output import complete_folder
-from freshopt.io.tables import write_table
+from freshopt.logs.atomic_output import complete_folder
+from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources

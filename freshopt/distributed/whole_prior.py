@@ -19,8 +19,8 @@ from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.inference.gamma_prior import ENOUGH, GammaPrior
-from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.read_log import read_log
 from freshopt.planning.request import PlanRequest
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from freshopt.errors import expect
 from freshopt.exporters.tool_format import Exported, ToolFormat
-from freshopt.io.atomic_output import complete_file, complete_folder
+from freshopt.logs.atomic_output import complete_file, complete_folder
 
 if TYPE_CHECKING:
     from freshopt.certificates.solution import Solution

@@ -1,14 +1,15 @@
-"""Readers of logs and histories, tables, atomic output."""
+"""Readers of other tools' records."""
+
+from importlib import import_module
+from typing import Any
+from warnings import warn
 
 from freshopt.io.read_bing import BingData as BingData
 from freshopt.io.read_bing import read_bing as read_bing
 from freshopt.io.read_changedetection import read_changedetection as read_changedetection
 from freshopt.io.read_dbt import read_dbt as read_dbt
 from freshopt.io.read_git import read_git as read_git
-from freshopt.io.read_history import read_history as read_history
-from freshopt.io.read_log import read_log as read_log
 from freshopt.io.read_nutch import read_nutch as read_nutch
-from freshopt.io.read_requests import read_requests as read_requests
 
 __all__ = [
     "BingData",
@@ -16,8 +17,15 @@ __all__ = [
     "read_changedetection",
     "read_dbt",
     "read_git",
-    "read_history",
-    "read_log",
     "read_nutch",
-    "read_requests",
 ]
+# Names that live in another room now, and that room.
+_MOVED = dict.fromkeys(("read_history", "read_log", "read_requests"), "freshopt.logs")
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any name of a module
+    """Return what has moved, and warn."""
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn(f"freshopt.io.{name} is {_MOVED[name]}.{name} now", DeprecationWarning, stacklevel=2)
+    return getattr(import_module(_MOVED[name]), name)

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.io.read_planner import FILE
 from freshopt.live.database import TABLES, Row, locked
+from freshopt.logs.read_planner import FILE
 
 # Pages of the database kept in memory, in KiB: those of some hundred thousand sources.
 CACHE = 65_536

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect, shown
-from freshopt.io.read_planner import SCHEMA
 from freshopt.live.clock import Clock
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
 from freshopt.live.hand_out import keep_bucket, read_bucket
@@ -21,6 +20,7 @@ from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from, with_burst
 from freshopt.live.source_rows import require_room
 from freshopt.live.sqlite_store import SqliteStore
+from freshopt.logs.read_planner import SCHEMA
 
 _ADDRESSES = ("postgresql://", "postgres://")
 

@@ -25,9 +25,9 @@ from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_off
 from freshopt.formatting import count
 from freshopt.logs.clock_checks import warn_of_clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import position_name
 from freshopt.logs.source_index import code_sources
+from freshopt.logs.tables import frame_columns
 from freshopt.logs.timestamps import (
     Times,
     as_datetime,

@@ -31,8 +31,7 @@ from freshopt.errors import SHOWN, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.logs.clock_checks import YEARS
 from freshopt.logs.log_columns import LogRows
-from freshopt.logs.source_index import Codes
-from freshopt.logs.url_hosts import known_hosts
+from freshopt.logs.source_index import Codes, known_hosts
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.units import SECONDS
 

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
-from freshopt.logs.compact_times import compact_as_iso, dates_of_numbers
-from freshopt.logs.http_dates import http_as_iso
+from freshopt.logs.written_dates import compact_as_iso, dates_of_numbers, http_as_iso
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, chunks, shape_of
 from freshopt.units import SECONDS
 

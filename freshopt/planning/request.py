@@ -25,11 +25,11 @@ from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.dataframes import frame_columns
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.read_log import read_log
+from freshopt.logs.source_index import hosts_of_urls
+from freshopt.logs.tables import frame_columns
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_number, as_whole, shape_of

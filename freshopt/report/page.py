@@ -15,7 +15,7 @@ from pathlib import Path
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
-from freshopt.io.atomic_output import complete_file
+from freshopt.logs.atomic_output import complete_file
 from freshopt.report import (
     bandwidth_section,
     constraint_section,

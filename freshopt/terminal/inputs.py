@@ -13,9 +13,9 @@ import numpy as np
 
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
-from freshopt.io.access_clients import ALL, Client
-from freshopt.io.read_log import read_log
+from freshopt.logs.client_copies import ALL, Client
 from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.read_log import read_log
 from freshopt.numerics.arrays import Array
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters
 from freshopt.units import SECONDS, parse_duration, parse_rate

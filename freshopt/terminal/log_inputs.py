@@ -12,20 +12,19 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.io.access_clients import Client
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.log_files import log_hosts
 from freshopt.io.read_bing import read_bing
 from freshopt.io.read_changedetection import read_changedetection
 from freshopt.io.read_dbt import read_dbt
 from freshopt.io.read_git import read_git
-from freshopt.io.read_history import read_history
 from freshopt.io.read_nutch import read_nutch
-from freshopt.io.read_planner import is_planner, read_planner
-from freshopt.logs.births import since_birth
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.client_copies import Client
+from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.log_files import log_hosts
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import fetch_statuses
+from freshopt.logs.read_planner import is_planner, read_planner
+from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.plan_rows import span_words

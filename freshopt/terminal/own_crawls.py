@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.read_log import read_columns
-from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.read_log import read_columns
+from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.timestamps import time_since
 from freshopt.numerics.arrays import Array, IntArray, are_text
 from freshopt.terminal.inputs import moments
@@ -37,7 +37,7 @@ def with_own_crawls(
     empty : bool
         Whether a file may have column names alone: nothing was crawled yet.
     answers_are_changes : bool
-        As in `freshopt.io.read_log`.
+        As in `freshopt.logs.read_log`.
 
     Raises
     ------

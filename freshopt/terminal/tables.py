@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
-from freshopt.io.log_files import JSON_LINES, is_access_log, read_json_lines
-from freshopt.io.read_planner import is_planner, planned_rates
-from freshopt.io.tables import UNIT, read_table, require_file, table_ending, without_blank_end
+from freshopt.logs.log_files import JSON_LINES, is_access_log, read_json_lines
+from freshopt.logs.read_planner import is_planner, planned_rates
+from freshopt.logs.tables import UNIT, read_table, require_file, table_ending, without_blank_end
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.scheduling.lifetime_table import read_lifetimes

@@ -75,7 +75,9 @@ ELSEWHERE: dict[str, frozenset[str]] = {
             "scheduling.Schedule",
             "simulation.World",
             "simulation.replay",
-            "io.read_log",
+            "logs.ChangeHistory",
+            "logs.CrawlLog",
+            "logs.read_log",
             "pipelines.Pipeline",
             "pipelines.pipeline",
         ]
@@ -84,7 +86,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     "test_lifetimes": frozenset(
         ["exporters.CacheControl", "exporters.Dns", "exporters.Nginx", "exporters.Redis"]
     ),
-    "test_read_requests": frozenset(["io.read_requests"]),
+    "test_read_requests": frozenset(["logs.read_requests"]),
     "test_tree": frozenset(["automata.draw", "automata.to_networkx"]),
     "test_poisson_check": frozenset(["goodness_of_fit.interpret", "goodness_of_fit.plot"]),
     "test_signal_quality": frozenset(["noisy_signals.NoisySignals"]),
@@ -101,7 +103,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     "test_dbt": frozenset(["exporters.Dbt"]),
     "test_dbt_jobs": frozenset(["exporters.DbtJobs"]),
     "test_templates": frozenset(["exporters.PgCron", "exporters.TextTemplate"]),
-    "test_read_log": frozenset(["freshopt.read_log", "io.read_history"]),
+    "test_read_log": frozenset(["freshopt.read_log", "logs.read_history"]),
     "test_read_bing": frozenset(["io.read_bing"]),
     "test_read_crawlers": frozenset(["io.read_changedetection", "io.read_nutch"]),
     "test_read_dbt": frozenset(["io.read_dbt"]),

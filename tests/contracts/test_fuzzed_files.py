@@ -26,9 +26,9 @@ from freshopt.errors import FreshoptError
 from freshopt.io.read_bing import read_bing
 from freshopt.io.read_changedetection import read_changedetection
 from freshopt.io.read_dbt import read_dbt
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
 from freshopt.io.read_nutch import read_nutch
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import read_log
 from freshopt.terminal import tables
 from tests.ground_truth.command_lines import crawl_log
 

@@ -17,8 +17,8 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, MomentMatching, Naive
 from freshopt.io.read_changedetection import read_changedetection
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import read_log
 from freshopt.problems import HarmonicStaleness
 from freshopt.scheduling import Periodic
 from freshopt.terminal.tables import sources_of

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
-from freshopt.io.access_clients import ALL, WHOSE, Client, evidence_of_clients
-from freshopt.io.log_cells import Cells, more_than_five
-from freshopt.io.log_files import log_frame
+from freshopt.logs.cells import Cells, more_than_five
+from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.log_files import log_frame, may_have
 from freshopt.logs.row_outcomes import (
     CHANGED,
     NOT_MODIFIED,
@@ -32,13 +32,12 @@ from freshopt.logs.row_outcomes import (
     row_outcomes,
 )
 from freshopt.logs.source_index import Codes
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, labels_of
 
 if TYPE_CHECKING:
     import os
 
     import polars
-
 
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
@@ -330,3 +329,55 @@ def _check_columns(path: Path, present: list[str]) -> None:
             "or status), in CSV parted by commas. Name its own columns with --columns url=source,..., or "
             "columns={...} in Python."
         )
+
+
+_NEEDED = frozenset({"source", "time", "status"})
+
+
+class Fetches(NamedTuple):
+    """Source, status and time of each fetch whose outcome is told."""
+
+    source: npt.NDArray[Any]
+    status: Array
+    time: Array
+
+
+def fetch_statuses(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    dated: bool | None = None,
+    client: Client | None = None,
+) -> Fetches | None:
+    """Return the fetches of a log with statuses, or None.
+
+    None without a column ``status`` or ``time``. A crawl that is evidence and has no status was answered.
+
+    Parameters
+    ----------
+    path : Path
+        Of a crawl log, as `freshopt.logs.read_log` takes it.
+    columns : mapping of str to str, optional
+        Names of the file's columns to those of a log.
+    dated : bool, optional
+        Whether the times of the log are dates.
+    client : Client, optional
+        Of an access log, whose fetches are wanted. Default: everybody's.
+
+    Raises
+    ------
+    SourceDataError
+        If the file cannot be read, or a cell cannot be used.
+    """
+    # Most logs have none, and their rows are not read for it.
+    if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
+        return None
+    rows = read_rows(path, columns, dated=dated, client=client or ALL)
+    if rows.said is None or rows.status is None:
+        return None
+    time = rows.columns["time"]
+    clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
+    status = rows.said.statuses(rows.status)
+    told = ~np.isnan(status)
+    names = labels_of(rows.names, rows.columns["source"][told])
+    return Fetches(names, status[told], clock.astype(np.float64)[told])

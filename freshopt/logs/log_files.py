@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shown
-from freshopt.io.access_clients import ALL, WHOSE, Client, requests_of_client
-from freshopt.io.access_log import read_access_log
-from freshopt.io.tables import (
+from freshopt.logs.access_log import read_access_log
+from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
+from freshopt.logs.tables import (
     ENDINGS,
     column_names,
     parsing,

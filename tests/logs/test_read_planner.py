@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.formatting import number
-from freshopt.io.read_planner import read_planner
+from freshopt.logs.read_planner import read_planner
 from tests.ground_truth.command_lines import Run, fields, refuse
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)

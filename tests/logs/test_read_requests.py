@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.io import read_requests
-from freshopt.io.read_requests import requests_of
+from freshopt.logs import read_requests
+from freshopt.logs.read_requests import requests_of
 
 LINE = '192.0.2.1 - - [{}/Jan/2026:{} +0000] "GET {} HTTP/1.1" {} 7\n'
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.log_cells import Cells
-from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
+from freshopt.logs.cells import Cells
 from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.timestamps import Times
 from freshopt.numerics.arrays import LARGEST, labels_of
 

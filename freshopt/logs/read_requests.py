@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.log_cells import Cells
-from freshopt.io.log_files import log_frame
+from freshopt.logs.cells import Cells
+from freshopt.logs.log_files import log_frame
 from freshopt.logs.timestamps import on_own_clock
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit
