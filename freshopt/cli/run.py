@@ -271,12 +271,12 @@ def _record(planner: Planner, history: CrawlLog) -> None:
     changed = np.where(np.isnan(history.interval) & ~first, np.nan, history.changed)
     planner.observed_many(
         labels_of(_texts(history), history.source_index[rows]),
-        inputs.moments(history, history.time[rows]),
+        history.clock.moments(history.time[rows]),
         changed[rows],
         changes=None if history.changes is None else history.changes[rows],
         last_modified=None
         if history.last_modified is None
-        else inputs.moments(history, history.last_modified[rows]),
+        else history.clock.moments(history.last_modified[rows]),
     )
 
 

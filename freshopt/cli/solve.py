@@ -332,9 +332,9 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        rows = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log, log.time)}
+        rows = {"source": log.sources_[log.source_index].tolist(), "time": log.clock.moments(log.time)}
         rows["changed"] = log.changed.astype(np.int8)
         if log.last_modified is not None:
-            rows["last_modified"] = inputs.moments(log, log.last_modified)
+            rows["last_modified"] = log.clock.moments(log.last_modified)
         write_table(polars.DataFrame(rows), staging)
     show([(name, repr(log)), ("wrote", str(out))])

@@ -18,6 +18,7 @@ import numpy as np
 from freshopt.inference.dated_crawls import counted_changes
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.units import convert_time
 
@@ -83,4 +84,4 @@ def in_windows(log: CrawlLog, length: float) -> CrawlLog:
         "changed": log.changed[known],
         "changes": number[known],
     }
-    return derived_log(columns, names, log.time_unit)
+    return derived_log(columns, names, Clock(log.time_unit))

@@ -23,18 +23,19 @@ import numpy.typing as npt
 
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
-from freshopt.logs.clock_checks import warn_of_clock
+from freshopt.logs.clock import Clock, warn_of_clock
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name
 from freshopt.logs.row_outcomes import is_refused
 from freshopt.logs.tables import frame_columns
-from freshopt.logs.timestamps import Times, ToldTimes, as_datetime, read_told_moments, time_since
+from freshopt.logs.timestamps import Times, ToldTimes, read_told_moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
 # Columns that a log may have.
 OPTIONAL = ("changes", "last_modified")
+_DAYS = Clock("day")
 
 
 @frozen_arrays
@@ -241,6 +242,11 @@ class CrawlLog:
         """Return the number of rows, baselines included."""
         return len(self.time)
 
+    @property
+    def clock(self) -> Clock:
+        """The scale of the times: `time_unit` and `origin`."""
+        return Clock(self.time_unit, self.origin)
+
     def __repr__(self) -> str:
         """Return the size, never the arrays."""
         span = self.end - float(np.min(self.time))
@@ -300,19 +306,18 @@ class CrawlLog:
 def derived_log(
     columns: Mapping[str, Any],
     names: npt.NDArray[Any] | None = None,
-    time_unit: str = "day",
-    origin: datetime | None = None,
+    clock: Clock = _DAYS,
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
-    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
-    `origin`. NaN in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
+    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with dates. NaN
+    in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
     """
     log = object.__new__(CrawlLog)
-    rows = LogRows.read(columns, time_unit, position_name, names, read_before=True)
+    rows = LogRows.read(columns, clock.unit, position_name, names, read_before=True)
     _fill(log, rows, None, derived=True)
-    if origin is not None:
-        object.__setattr__(log, "origin", origin)
+    if clock.origin is not None:
+        object.__setattr__(log, "origin", clock.origin)
     return log
 
 
@@ -335,7 +340,7 @@ def _read(
             _warn_of_unknown(rows, rows.unknown, log.offsets[:-1], counted=start is not None)
         # Intervals without times are of any length that their owner measured.
         if log.timed:
-            warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
+            warn_of_clock(log.time, log.interval, rows.label, log.clock)
         object.__setattr__(log, "warnings", by_weight(heard))
 
 
@@ -396,8 +401,8 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         "interval": read_only(interval),
         "changed": read_only(changed),
         "changes": None if changes is None else read_only(changes),
-        "time_unit": rows.time_unit,
-        "origin": as_datetime(rows.origin),
+        "time_unit": rows.clock.unit,
+        "origin": rows.clock.origin,
         "timed": rows.timed,
         "last_modified": None if dates is None else read_only(dates),
         "warnings": (),
@@ -445,14 +450,13 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
         start,
         "start",
         lambda k: f"the row of source {log.sources_.item(k)!r}",
-        dated=log.origin is not None,
+        dated=log.clock.dated,
     )
     if moments is None:
         return log
     if not log.timed:
         raise SourceDataError("start needs the times of the crawls. Add the column time, or leave start out.")
-    origin = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "s")
-    begin = as_vector(time_since(origin, moments, log.time_unit, "start"), len(log.sources_), "start")
+    begin = as_vector(log.clock.offsets(moments, "start"), len(log.sources_), "start")
     first = log.offsets[:-1]
     late = np.flatnonzero(~np.isnan(begin) & ~(begin <= log.time[first]))
     if len(late):

@@ -32,6 +32,7 @@ from freshopt.logs.row_outcomes import (
     row_outcomes,
 )
 from freshopt.logs.source_index import Codes
+from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, labels_of
 
 if TYPE_CHECKING:
@@ -331,15 +332,12 @@ def _check_columns(path: Path, present: list[str]) -> None:
         )
 
 
-_NEEDED = frozenset({"source", "time", "status"})
-
-
 class Fetches(NamedTuple):
-    """Source, status and time of each fetch whose outcome is told."""
+    """Source, status and moment of each fetch whose outcome is told."""
 
     source: npt.NDArray[Any]
     status: Array
-    time: Array
+    time: Moments
 
 
 def fetch_statuses(
@@ -370,14 +368,12 @@ def fetch_statuses(
         If the file cannot be read, or a cell cannot be used.
     """
     # Most logs have none, and their rows are not read for it.
-    if not may_have(path, COLUMNS + SEEN, columns).issuperset(_NEEDED):
+    if not may_have(path, COLUMNS + SEEN, columns).issuperset({"source", "time", "status"}):
         return None
     rows = read_rows(path, columns, dated=dated, client=client or ALL)
     if rows.said is None or rows.status is None:
         return None
-    time = rows.columns["time"]
-    clock = time.astype("datetime64[us]").astype(np.int64) if time.dtype.kind == "M" else time
     status = rows.said.statuses(rows.status)
     told = ~np.isnan(status)
     names = labels_of(rows.names, rows.columns["source"][told])
-    return Fetches(names, status[told], clock.astype(np.float64)[told])
+    return Fetches(names, status[told], rows.columns["time"][told])

@@ -17,8 +17,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.cells import Cells
+from freshopt.logs.clock import on_own_clock
 from freshopt.logs.log_files import log_frame
-from freshopt.logs.timestamps import on_own_clock
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit
 

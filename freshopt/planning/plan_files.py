@@ -7,7 +7,6 @@ import math
 import os
 import platform
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.page import PAGE, write_report
 from freshopt.report.value_words import FetchWords, units
-from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
@@ -132,14 +130,6 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     if stale is not None:
         columns["fresh"] = polars.Series(1.0 - stale)
     return polars.DataFrame(columns)
-
-
-def moment(log: CrawlLog, time: float) -> datetime | None:
-    """Return a time as a moment, if the log has dates.
-
-    The time is on the log's clock.
-    """
-    return None if log.origin is None else log.origin + timedelta(seconds=time * SECONDS[log.time_unit])
 
 
 def change_rates(
@@ -289,7 +279,7 @@ def _when(log: CrawlLog, time: float) -> str | float:
 
     It is a number where the log has no dates.
     """
-    at = moment(log, time)
+    at = log.clock.date(time)
     return time if at is None else at.isoformat()
 
 

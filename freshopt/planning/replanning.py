@@ -197,7 +197,7 @@ def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array
         if getattr(log, key) is not None:
             columns[key] = np.concatenate([getattr(log, key), np.full(len(own), np.nan)])
     latest[own] = moment
-    return derived_log(columns, log.sources_, log.time_unit, log.origin), latest
+    return derived_log(columns, log.sources_, log.clock), latest
 
 
 def _passed(window: HeldOutWindow, own: IntArray, moment: Array) -> IntArray:

@@ -21,7 +21,6 @@ from freshopt.planning import static_policies as policies
 from freshopt.planning.failing_window import Statuses, with_failures
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan_files import moment
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
 from freshopt.planning.policy_replay import (
     Nodes,
@@ -186,7 +185,7 @@ def phased_plan(
     placed = at_good_phases(phased, solution.rates)
     longest = float(np.max(1.0 / solution.rates[placed])) if np.any(placed) else 0.0
     origin = window.begin - 2.0 * longest
-    start = moment(log, origin)
+    start = log.clock.date(origin)
     times = schedule(
         solution, window.end - origin, phased_method(phases), start=origin if start is None else start
     )

@@ -33,10 +33,6 @@ from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import look_up, starts_of
-from freshopt.units import SECONDS
-
-# In a second, of the dates of fetches.
-MICROSECONDS = 1e6
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -253,13 +249,10 @@ class Origin:
         """Return the fetches behind a log, on its clock; None without statuses."""
         if self.log is None or is_planner(self.log):
             return None
-        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None, client=self.chosen)
+        told = fetch_statuses(self.log, self.names(), dated=log.clock.dated, client=self.chosen)
         if told is None or not len(told.source):
             return None
-        time = told.time
-        if log.origin is not None:
-            time = (time / MICROSECONDS - log.origin.timestamp()) / SECONDS[log.time_unit]
-        return Statuses(told.source, told.status, time)
+        return Statuses(told.source, told.status, log.clock.offsets(told.time, "time"))
 
     def hosts(self) -> Callable[[Any], npt.NDArray[Any]]:
         """Return the function from source names to hosts.

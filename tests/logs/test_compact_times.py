@@ -15,7 +15,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError
-from freshopt.live.clock import Clock
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import since_birth
 from freshopt.logs.read_history import read_history
 from freshopt.logs.read_log import fetch_statuses, read_log
@@ -214,7 +214,7 @@ def fetched(folder: Path, times: list[Any]) -> list[datetime]:
     table(times).rename({"changed": "status"}).write_parquet(folder / "log.parquet")
     found = fetch_statuses(folder / "log.parquet", dated=True)
     assert found is not None
-    return [datetime(1970, 1, 1) + timedelta(microseconds=us) for us in found.time.tolist()]
+    return found.time.astype("datetime64[us]").tolist()
 
 
 def own_crawls(folder: Path, times: list[Any]) -> list[datetime]:
