@@ -23,13 +23,14 @@ from freshopt.live.running import run_planner
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import JSON_LINES
+from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.logs.tables import ENDINGS
 from freshopt.numerics.arrays import labels_of
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
-from freshopt.terminal.tables import host_limits_of, require_columns, table_of
+from freshopt.terminal.tables import host_limits_of
 
 if TYPE_CHECKING:
     import polars
@@ -227,9 +228,7 @@ def _planner(
 def _sources(path: Path) -> polars.DataFrame:
     """Return the sources that a file lists."""
     if path.name.lower().endswith((*ENDINGS, *JSON_LINES)):
-        frame = table_of(path)
-        require_columns(frame, ("source",), path)
-        return frame
+        return Table.read(path, LISTED).frame
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

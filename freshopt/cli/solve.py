@@ -249,7 +249,7 @@ def solve(
         inputs.require_other(sources, written)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
-        known, own, frame = tables.sources_of(sources, time_unit)
+        known, own, listed = tables.sources_of(sources, time_unit)
         unit = known.time_unit
         if retry_at_once:
             if known.success is None:
@@ -258,7 +258,7 @@ def solve(
                     "--retry-at-once out."
                 )
             known = retried_at_once(known)
-        given = constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh)
+        given = constraints.made(SourceColumns(known, listed, "SOURCES"), refresh)
         problem = Problem(
             Spend()
             if constraints.cheapest

@@ -31,6 +31,7 @@ from freshopt.logs.row_outcomes import (
     RowOutcomes,
     row_outcomes,
 )
+from freshopt.logs.schema import CRAWLS, SEEN_CRAWLS, require_columns, require_rows
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, labels_of
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
-# What crawls saw, from which `changed` follows where it is not there.
 _TELLING = ("changed", "elapsed")
+# What crawls saw, from which `changed` follows where it is not there.
 SEEN = ("hash", "etag", "status")
 
 
@@ -173,21 +174,22 @@ def read_rows(
     SourceDataError
         As `read_log`, of cells that cannot be used; what rows say together is not looked at.
     """
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
-    _check_columns(path, layout.present)
-    cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
-    if frame.height == 0:
-        raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
+    frame, cells = log_frame(path, COLUMNS + SEEN, columns, client)
+    require_columns(cells.present, SEEN_CRAWLS if set(SEEN) & set(cells.present) else CRAWLS, path)
+    require_rows(frame, CRAWLS, path)
     names, codes = cells.sources(frame["source"])
     found: dict[str, npt.NDArray[Any]] = {"source": codes}
     told = [key for key in SEEN if key in frame.columns]
     if "changed" in frame.columns:
-        found["changed"] = cells.flags(frame["changed"], alone=not told)
+        flags = cells.flags(frame["changed"])
+        if not told and flags.null_count() == len(flags):
+            cells.require_filled(flags)
+        found["changed"] = (flags.cast(float).fill_null(np.nan) if flags.has_nulls() else flags).to_numpy()
     if "time" in frame.columns:
         found["time"] = np.asarray(cells.times(frame["time"], time_unit, dated=dated))
     for key in ("elapsed", "changes"):
         if key in frame.columns:
-            found[key] = cells.numbers(frame[key]).to_numpy()
+            found[key] = cells.numbers(frame[key]).fill_null(np.nan).to_numpy()
     if "last_modified" in frame.columns:
         found["last_modified"] = cells.dates(frame["last_modified"], found.get("time"))
     if not told:
@@ -313,23 +315,6 @@ def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool |
         if len(row):
             where = cells.row_name(int(np.min(row)))
             warn(f"{what} in {count(len(row), 'row')}, such as {where}: each {verdict}.")
-
-
-def _check_columns(path: Path, present: list[str]) -> None:
-    """Raise if a file lacks the columns of a log."""
-    seen = any(key in present for key in SEEN)
-    missing = [] if "source" in present else ["source"]
-    if "changed" not in present and not seen:
-        missing.append("changed")
-    if "time" not in present and (seen or "elapsed" not in present):
-        missing.append("time")
-    if missing:
-        raise SourceDataError(
-            f"{path} has no column {list_offenders(map(repr, missing))}; "
-            f"it has {list_offenders(map(repr, present))}. A log has source, time and changed (or hash, etag "
-            "or status), in CSV parted by commas. Name its own columns with --columns url=source,..., or "
-            "columns={...} in Python."
-        )
 
 
 class Fetches(NamedTuple):

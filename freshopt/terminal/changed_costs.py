@@ -9,9 +9,8 @@ from typing import Any
 import click
 import numpy as np
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.schema import CHANGED_COSTS, Table, column_of
 from freshopt.numerics.arrays import Array
-from freshopt.terminal import tables
 from freshopt.terminal.constraint_options import ConstraintOptions
 
 COLUMN = "changed_cost"
@@ -33,7 +32,7 @@ def changed_costs(
     constraints : ConstraintOptions
         With which such costs do not go.
     """
-    column = path is not None and COLUMN in tables.table_of(path).columns
+    column = path is not None and COLUMN in Table.read(path).frame.columns
     if number is None and not column:
         return None
     what = "--changed-cost" if number is not None else f"the column {COLUMN} of {path}"
@@ -44,13 +43,7 @@ def changed_costs(
     constraints.require_none(f"does not go with {what}, {_ALONE}")
     if number is not None or path is None:
         return lambda names: np.full(len(names), number)
-    known = tables.column_by_source(path, COLUMN)
-    wrong = [f"'{key}': {cost}" for key, cost in known.items() if not 0.0 <= cost < np.inf]
-    if wrong:
-        raise SourceDataError(
-            f"{COLUMN} in {path} is no number >= 0 for {list_offenders(wrong)}. Correct these rows."
-        )
-    return lambda names: np.array(tables.look_up(known, names.tolist(), COLUMN, path), dtype=np.float64)
+    return column_of(path, CHANGED_COSTS)
 
 
 def require_plain_plan(given: Mapping[str, bool]) -> None:

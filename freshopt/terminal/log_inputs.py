@@ -24,6 +24,7 @@ from freshopt.logs.log_files import log_hosts
 from freshopt.logs.read_history import read_history
 from freshopt.logs.read_log import fetch_statuses
 from freshopt.logs.read_planner import is_planner, read_planner
+from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
@@ -32,7 +33,7 @@ from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
-from freshopt.terminal.tables import look_up, starts_of
+from freshopt.terminal.tables import starts_of
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -265,7 +266,7 @@ class Origin:
         told = log_hosts(path, self.names())
         if told is None:
             return hosts_of_urls
-        return lambda names: np.array(look_up(told, names.tolist(), "host", path))
+        return lambda names: np.array(found_in(told, names.tolist(), "host", path))
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:

@@ -50,7 +50,7 @@ def test_tables_and_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("source,when\na,1\n", r"no column 'time'.*Requests have source and time"),
+        ("source,when\na,1\n", r"no column 'time'.*A log of requests has source and time"),
         ("source,time\n", r"no rows"),
         ("source,time\na,1\nb,1\n", r"all requests .* are at one time"),
         ("source,time\na,1\nb,x\n", r"row 2, line 3"),
