@@ -214,7 +214,8 @@ def fetched(folder: Path, times: list[Any]) -> list[datetime]:
     table(times).rename({"changed": "status"}).write_parquet(folder / "log.parquet")
     found = fetch_statuses(folder / "log.parquet", dated=True)
     assert found is not None
-    return found.time.astype("datetime64[us]").tolist()
+    moments: list[datetime] = found.time.astype("datetime64[us]").tolist()
+    return moments
 
 
 def own_crawls(folder: Path, times: list[Any]) -> list[datetime]:
